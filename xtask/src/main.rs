@@ -1,0 +1,36 @@
+//! Chores of the workspace that are not part of the product.
+//!
+//! `cargo xtask generate` rebuilds committed data from its published source. What must hold at any time (dependency arrows, paths
+//! in ARCHITECTURE.md, …) is not here but in `xtask/tests/tidy.rs`, an ordinary test.
+
+use std::process::ExitCode;
+
+mod generate;
+mod protobuf;
+
+const HELP: &str = "usage: cargo xtask generate --definitions FILE
+
+  generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
+             FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.first().map(String::as_str) {
+        Some("generate") => generate::run(&arguments[1..]),
+        Some("generate-protobuf") => protobuf::run(&arguments[1..]),
+        Some("help" | "--help" | "-h") => {
+            println!("{HELP}");
+            Ok(())
+        }
+        Some(other) => Err(format!("unknown chore {other:?}\n{HELP}")),
+        None => Err(HELP.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

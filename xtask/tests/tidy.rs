@@ -1,0 +1,218 @@
+//! The tidy test: facts about the workspace that no compiler checks.
+//!
+//! Only facts, each with the reason: who may name whom, that the map (ARCHITECTURE.md) points at what exists, that no doc test is
+//! switched off, that purity is guarded. Nothing about taste or line counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Who may name whom in the workspace: package, what it may depend on, what its tests may depend on besides.
+const ARROWS: &[(&str, &[&str], &[&str])] = &[
+    ("kubewright-schema", &[], &[]),
+    ("kubewright-engine", &[], &[]),
+    ("kubewright-apiserver", &["kubewright-schema"], &[]),
+    ("kubewright", &["kubewright-engine"], &[]),
+    ("kubewright-cluster", &["kubewright-apiserver", "kubewright"], &[]),
+    ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
+    // The command carries the compiled-in guestbook of `kubewright demo`.
+    ("kubewright-cli", &["kubewright-cluster", "kubewright", "guestbook"], &["kubewright-testing"]),
+    ("guestbook", &["kubewright"], &["kubewright-testing"]),
+    ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
+    ("xtask", &["kubewright-schema"], &[]),
+];
+
+/// Crates without IO, and what must not be reachable from them: runtimes, sockets, clocks' and entropy's sources.
+const PURE: &[&str] = &["kubewright-schema", "kubewright-engine", "kubewright-apiserver"];
+const IMPURE: &[&str] = &[
+    "tokio",
+    "hyper",
+    "rustls",
+    "ring",
+    "rand",
+    "getrandom",
+    "kube-client",
+    "k8s-openapi",
+    "socket2",
+    "mio",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the root")
+        .to_path_buf()
+}
+
+fn metadata() -> serde_json::Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn text(value: &serde_json::Value) -> &str {
+    value.as_str().expect("a string in cargo's metadata")
+}
+
+fn items(value: &serde_json::Value) -> &[serde_json::Value] {
+    value.as_array().expect("a list in cargo's metadata")
+}
+
+/// All files below `dir` that end with `ending`, without build output.
+fn files(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a folder of the workspace can be read") {
+        let path = entry.expect("an entry can be read").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                files(&path, ending, found);
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn crates_name_only_whom_they_may() {
+    let metadata = metadata();
+    let members: BTreeSet<&str> = items(&metadata["workspace_members"]).iter().map(text).collect();
+    let packages: Vec<_> = items(&metadata["packages"])
+        .iter()
+        .filter(|package| members.contains(text(&package["id"])))
+        .collect();
+    let names: BTreeSet<&str> = packages.iter().map(|package| text(&package["name"])).collect();
+    let known: BTreeSet<&str> = ARROWS.iter().map(|(name, _, _)| *name).collect();
+    assert_eq!(names, known, "every member of the workspace has a line in ARROWS, and no other has");
+
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = text(&package["name"]);
+        let (_, runtime, tests) = ARROWS.iter().find(|(known, _, _)| *known == name).expect("checked above");
+        for dependency in items(&package["dependencies"]) {
+            let other = text(&dependency["name"]);
+            let in_tests = dependency["kind"] == "dev";
+            if names.contains(other) && !(runtime.contains(&other) || in_tests && tests.contains(&other)) {
+                wrong.push(format!("{name} -> {other}{}", if in_tests { " (tests)" } else { "" }));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "arrows that ARCHITECTURE.md does not have: {wrong:#?}");
+}
+
+#[test]
+fn pure_crates_cannot_reach_io() {
+    let metadata = metadata();
+    let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+    for package in items(&metadata["packages"]) {
+        names.insert(text(&package["id"]), text(&package["name"]));
+    }
+    for node in items(&metadata["resolve"]["nodes"]) {
+        let to = items(&node["deps"])
+            .iter()
+            .filter(|dependency| {
+                items(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
+            })
+            .map(|dependency| text(&dependency["pkg"]))
+            .collect();
+        edges.insert(text(&node["id"]), to);
+    }
+    for pure in PURE {
+        let start = names.iter().find(|(_, name)| *name == pure).expect("a pure crate is a member").0;
+        let mut seen = BTreeSet::new();
+        let mut todo = vec![*start];
+        while let Some(id) = todo.pop() {
+            if seen.insert(id) {
+                todo.extend(&edges[id]);
+            }
+        }
+        let reached: Vec<_> = seen.iter().map(|id| names[id]).filter(|name| IMPURE.contains(name)).collect();
+        assert!(reached.is_empty(), "{pure} is pure and must not depend on {reached:?}");
+    }
+}
+
+#[test]
+fn purity_lints_are_in_place() {
+    for folder in ["schema", "engine", "apiserver"] {
+        let path = root().join("crates").join(folder).join("clippy.toml");
+        let lints = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        for banned in ["std::time::Instant::now", "std::time::SystemTime::now", "std::collections::HashMap"] {
+            assert!(lints.contains(banned), "{} does not ban {banned}", path.display());
+        }
+    }
+    let mut manifests = Vec::new();
+    files(&root(), "Cargo.toml", &mut manifests);
+    for manifest in manifests {
+        let content = fs::read_to_string(&manifest).expect("a manifest can be read");
+        assert!(
+            content.contains("[workspace]") || content.contains("[lints]\nworkspace = true"),
+            "{} does not take the lints of the workspace",
+            manifest.display()
+        );
+    }
+}
+
+#[test]
+fn paths_in_the_architecture_exist() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
+    let mut checked = 0;
+    for quoted in map.split('`').skip(1).step_by(2) {
+        let first = quoted.split('/').next().unwrap_or_default();
+        let is_path = ["crates", "examples", "bench", "docs", "xtask", ".ci"].contains(&first) && quoted.contains('/');
+        if is_path && !quoted.contains(['*', '<', '{', ' ']) {
+            checked += 1;
+            assert!(root().join(quoted).exists(), "ARCHITECTURE.md names `{quoted}`, which does not exist");
+        }
+    }
+    assert!(checked > 20, "the map names the places where things are; only {checked} paths found");
+}
+
+#[test]
+fn no_doc_test_is_switched_off() {
+    let mut sources = Vec::new();
+    files(&root(), ".rs", &mut sources);
+    for source in sources {
+        let content = fs::read_to_string(&source).expect("a source can be read");
+        for (number, line) in content.lines().enumerate() {
+            let line = line.trim_start();
+            let off = ["/// ```", "//! ```"]
+                .iter()
+                .filter_map(|fence| line.strip_prefix(fence))
+                .any(|tags| tags.split(',').any(|tag| tag.trim() == "ignore"));
+            assert!(!off, "{}:{}: a doc test is ignored", source.display(), number + 1);
+        }
+    }
+}
+
+#[test]
+fn generated_data_is_what_the_generator_wrote() {
+    // The generator's source data is not in the repository; what can be proven here is that nobody edited the result by hand.
+    let data = root().join("crates/schema/data");
+    let mut found = Vec::new();
+    files(&data, ".jsonl", &mut found);
+    assert!(!found.is_empty(), "no generated data in {}", data.display());
+    for path in found {
+        let content = fs::read_to_string(&path).expect("data can be read");
+        let mut previous = String::new();
+        for (number, line) in content.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+            let (name, json) = line
+                .split_once('\t')
+                .unwrap_or_else(|| panic!("{}:{}: not NAME, tab, JSON", path.display(), number + 1));
+            assert!(name > previous.as_str(), "{}:{}: not sorted", path.display(), number + 1);
+            let value: serde_json::Value = serde_json::from_str(json)
+                .unwrap_or_else(|why| panic!("{}:{}: {why}", path.display(), number + 1));
+            assert_eq!(value.to_string(), json, "{}:{}: not canonical", path.display(), number + 1);
+            previous = name.to_string();
+        }
+    }
+}
