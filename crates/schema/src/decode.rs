@@ -1,0 +1,147 @@
+//! Bytes from outside become values, with the checks and the words of Kubernetes' decoders.
+//!
+//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins.
+//!
+//! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where it is written
+//! as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects.
+//!
+//! Not here: whether the fields are known and have the right types ([`structural`](crate::structural)).
+
+mod json;
+mod yaml;
+
+use serde_json::Value;
+
+/// How deep lists and objects may nest. Go allows 10,000; no object comes near either, and every later step recurses.
+pub const MAX_DEPTH: usize = 500;
+
+/// Kubernetes reports no more doubled keys than this of one document.
+const MAX_DUPLICATES: usize = 100;
+
+/// A decoded document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The document. Of several YAML documents it is the first; without any it is `null`.
+    pub value: Value,
+    /// What strict field validation objects to: `duplicate field "data.a"` in JSON, `line 5: key "name" already set in map` in YAML.
+    pub duplicates: Vec<String>,
+}
+
+/// Why bytes are no document, in the words of Go's decoders: `unexpected end of JSON input`,
+/// `yaml: line 1: did not find expected node content`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DecodeError {
+    message: String,
+}
+
+impl DecodeError {
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+/// Reads a JSON document.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// let decoded = decode::json(br#"{"data":{"a":"1","a":"2"}}"#)?;
+/// assert_eq!(decoded.value["data"]["a"], "2");
+/// assert_eq!(decoded.duplicates, [r#"duplicate field "data.a""#]);
+/// let error = decode::json(b"{bad").unwrap_err();
+/// assert_eq!(error.to_string(), "invalid character 'b' looking for beginning of object key string");
+/// # Ok::<(), decode::DecodeError>(())
+/// ```
+///
+/// # Errors
+/// When it is not JSON or nests deeper than [`MAX_DEPTH`].
+pub fn json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    json::decode(bytes)
+}
+
+/// Reads the first YAML document, by the rules of YAML 1.1 (`yes` is a boolean), as Kubernetes does.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// let decoded = decode::yaml(b"kind: ConfigMap\ndata: {a: yes}\n")?;
+/// assert_eq!(decoded.value["data"]["a"], true);
+/// # Ok::<(), decode::DecodeError>(())
+/// ```
+///
+/// # Errors
+/// When it is not YAML, cannot be written as JSON, nests deeper than [`MAX_DEPTH`], or grows out of proportion by aliases.
+pub fn yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    yaml::decode(bytes)
+}
+
+/// What storing does to numbers: Go writes `1.0` as `1`, and reads it back as a whole number.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// let mut value = serde_json::json!({"a": 1.0, "b": 1.5});
+/// decode::settle_numbers(&mut value);
+/// assert_eq!(value.to_string(), r#"{"a":1,"b":1.5}"#);
+/// ```
+pub fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = number.as_f64().filter(|_| number.is_f64()).and_then(whole) {
+                *value = Value::from(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(settle_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// The whole number that a float is, if it is one that an `i64` holds.
+fn whole(float: f64) -> Option<i64> {
+    // Exclusive at the upper end: the next smaller float is below 2⁶³.
+    let fits = float.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
+    #[allow(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+    fits.then_some(float as i64)
+}
+
+/// The beginning of a document as the API server shows it in errors: `<empty>`, JSON objects as they are, everything else in
+/// hexadecimal, each cut after 30 bytes.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// assert_eq!(decode::excerpt(b"{bad"), "{bad");
+/// assert_eq!(decode::excerpt(b"a: ["), "613a205b");
+/// ```
+pub fn excerpt(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let text = match bytes.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if bytes.len() > SHOWN {
+        format!("{text} ...")
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_are_those_of_the_api_server() {
+        let check = |bytes: &str, expected: &str| assert_eq!(excerpt(bytes.as_bytes()), expected);
+        check("", "<empty>");
+        check("{\"kind\":", "{\"kind\":");
+        check(
+            "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}",
+            "{\"apiVersion\":\"v1\",\"kind\":\"Con ...",
+        );
+        check("kind: ConfigMap\n", "6b696e643a20436f6e6669674d61700a");
+        check(&"a".repeat(31), &format!("{} ...", "61".repeat(30)));
+    }
+}

@@ -1,0 +1,20 @@
+//! What a Kubernetes object may be and how it changes.
+//!
+//! Pure: no clock, no IO, ordered collections only.
+
+// values and patches
+pub mod decode;
+pub mod error;
+pub mod fields;
+pub mod jsonpath;
+pub mod labels;
+pub mod names;
+pub mod patch;
+pub mod path;
+pub mod quantity;
+// schemas
+pub mod catalog;
+pub mod schema;
+pub mod structural;
+
+pub use schema::{Schema, SchemaRef};

@@ -1,0 +1,512 @@
+//! Strategic merge patch: a merge patch that knows how Kubernetes' lists merge (`k8s.io/apimachinery/pkg/util/strategicpatch`).
+//!
+//! Which lists merge, and by which key, comes from the schema (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`); all other
+//! lists are replaced. Directives in the patch: `$patch` (`replace`, `delete`, `merge`), `$deleteFromPrimitiveList/x`,
+//! `$setElementOrder/x`, `$retainKeys`.
+//!
+//! Invariant: no directive survives into the result of a part that merges. Order of a merged list: items that the patch names stand in the
+//! patch's order, the others keep the order they had, and the two are interleaved by the old order as far as it says anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::schema::{Schema, SchemaRef};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN: &str = "$retainKeys";
+const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
+const ORDER_PREFIX: &str = "$setElementOrder/";
+
+/// Why a strategic merge patch cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategicError {
+    /// An item of a list that merges by key lacks the key.
+    #[error("map: {item} does not contain declared merge key: {key}")]
+    NoMergeKey {
+        /// The item, as Go prints a map.
+        item: String,
+        /// The key that it lacks.
+        key: String,
+    },
+    /// `$setElementOrder/x` does not list what the patch changes, or in another order.
+    #[error("the order in patch list {list} doesn't match {directive}: {order}")]
+    Order {
+        /// The patch's items.
+        list: String,
+        /// The directive's name.
+        directive: String,
+        /// The directive's items.
+        order: String,
+    },
+    /// `$retainKeys` does not list a key that the patch sets.
+    #[error("{RETAIN} directive does not contain {0}, which the patch sets")]
+    Retain(String),
+    /// A directive has the wrong type or an unknown value.
+    #[error("malformed directive {directive}: {value}")]
+    Directive {
+        /// The directive's name.
+        directive: String,
+        /// What was given.
+        value: String,
+    },
+    /// The patch is no object.
+    #[error("a strategic merge patch is an object, not {0}")]
+    NotAnObject(String),
+}
+
+/// The document with the patch applied, by the rules of `schema`.
+///
+/// # Errors
+/// When a directive is malformed or an item of a merging list lacks its key. The document is not touched.
+pub fn apply(document: &Value, patch: &Value, schema: &SchemaRef) -> Result<Value, StrategicError> {
+    match (document, patch) {
+        (Value::Object(document), Value::Object(patch)) => Ok(Value::Object(merge_map(document, patch, Some(schema))?)),
+        (_, Value::Object(patch)) => Ok(Value::Object(merge_map(&Map::new(), patch, Some(schema))?)),
+        (_, other) => Err(StrategicError::NotAnObject(other.to_string())),
+    }
+}
+
+fn child<'a>(schema: Option<&'a Schema>, key: &str) -> Option<&'a SchemaRef> {
+    let schema = schema?;
+    schema.properties.get(key).or(schema.additional_properties.as_ref())
+}
+
+/// Whether the schema gives the field that patch strategy.
+fn follows(schema: Option<&SchemaRef>, strategy: &str) -> bool {
+    schema.is_some_and(|schema| schema.get().patch_strategy.iter().any(|word| word == strategy))
+}
+
+fn merge_map(
+    original: &Map<String, Value>,
+    patch: &Map<String, Value>,
+    schema: Option<&SchemaRef>,
+) -> Result<Map<String, Value>, StrategicError> {
+    match patch.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
+        None | Some((_, Some("merge"))) => {}
+        // What is replaced is taken as it stands.
+        Some((_, Some("replace"))) => {
+            return Ok(patch
+                .iter()
+                .filter(|(key, _)| *key != DIRECTIVE)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect());
+        }
+        Some((_, Some("delete"))) => return Ok(Map::new()),
+        Some((directive, _)) => return Err(malformed(DIRECTIVE, directive)),
+    }
+    let schema = schema.map(SchemaRef::get);
+    let mut merged = retain(original, patch)?;
+    for (key, items) in patch {
+        if let Some(list) = key.strip_prefix(DELETE_PREFIX) {
+            let Value::Array(gone) = items else {
+                return Err(malformed(key, items));
+            };
+            if let Some(Value::Array(items)) = merged.get_mut(list) {
+                let gone = Identity::Value.index(gone);
+                items.retain(|item| !gone.contains_key(&Identity::Value.of(item)));
+            }
+        }
+    }
+    for (key, change) in patch.iter().filter(|(key, _)| !is_directive(key)) {
+        let order = patch.get(&format!("{ORDER_PREFIX}{key}"));
+        if change.is_null() {
+            merged.remove(key);
+        } else {
+            let value = merge_value(merged.get(key), change, order, key, child(schema, key))?;
+            merged.insert(key.clone(), value);
+        }
+    }
+    // An order without a change of the list only sorts it.
+    for (key, order) in patch {
+        if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list)) {
+            let Value::Array(_) = order else {
+                return Err(malformed(key, order));
+            };
+            if let Some(Value::Array(items)) = merged.get(list).cloned() {
+                let sorted = merge_list(&items, &[], Some(order), list, child(schema, list))?;
+                merged.insert(list.to_owned(), Value::Array(sorted));
+            }
+        }
+    }
+    Ok(merged)
+}
+
+fn is_directive(key: &str) -> bool {
+    key == DIRECTIVE || key == RETAIN || key.starts_with(DELETE_PREFIX) || key.starts_with(ORDER_PREFIX)
+}
+
+fn malformed(directive: &str, value: &Value) -> StrategicError {
+    StrategicError::Directive {
+        directive: directive.to_owned(),
+        value: value.to_string(),
+    }
+}
+
+/// `$retainKeys`: keys of the original that are not listed go.
+fn retain(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result<Map<String, Value>, StrategicError> {
+    let Some(listed) = patch.get(RETAIN) else {
+        return Ok(original.clone());
+    };
+    let Value::Array(listed) = listed else {
+        return Err(malformed(RETAIN, listed));
+    };
+    let listed: BTreeSet<&str> = listed.iter().filter_map(Value::as_str).collect();
+    let unlisted = patch
+        .iter()
+        .find(|(key, value)| !is_directive(key) && !value.is_null() && !listed.contains(key.as_str()));
+    if let Some((key, _)) = unlisted {
+        return Err(StrategicError::Retain(key.clone()));
+    }
+    let kept = original.iter().filter(|(key, _)| listed.contains(key.as_str()));
+    Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+fn merge_value(
+    original: Option<&Value>,
+    change: &Value,
+    order: Option<&Value>,
+    key: &str,
+    schema: Option<&SchemaRef>,
+) -> Result<Value, StrategicError> {
+    match (original, change) {
+        (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Ok(change.clone()),
+        (Some(Value::Object(before)), Value::Object(change)) => Ok(Value::Object(merge_map(before, change, schema)?)),
+        (Some(Value::Array(before)), Value::Array(change)) if follows(schema, "merge") => {
+            Ok(Value::Array(merge_list(before, change, order, key, schema)?))
+        }
+        (Some(Value::Array(_)), Value::Array(_)) => Ok(change.clone()),
+        // Where there was nothing of that type, there is nothing to merge with.
+        _ => Ok(fresh(change)),
+    }
+}
+
+/// A new part of the document: without `null`s, and without directives. A map with a directive is an empty map, as on the real server.
+fn fresh(change: &Value) -> Value {
+    match change {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => Value::Object(Map::new()),
+        Value::Object(fields) => {
+            let kept = fields
+                .iter()
+                .filter(|(key, value)| !is_directive(key) && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), fresh(value))).collect()
+        }
+        Value::Array(items) => items
+            .iter()
+            .filter(|item| item.get(DIRECTIVE).is_none())
+            .map(fresh)
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// How items of a list are recognised.
+#[derive(Clone, Copy)]
+enum Identity<'a> {
+    Key(&'a str),
+    Value,
+}
+
+impl Identity<'_> {
+    /// What two items that are the same have in common, as JSON. An item without the key is like no other.
+    fn of(self, item: &Value) -> Option<String> {
+        match self {
+            Identity::Key(key) => item.get(key).map(Value::to_string),
+            Identity::Value => Some(item.to_string()),
+        }
+    }
+
+    /// The first place of each item. Lists come from requests and may be long: no searching in loops.
+    fn index(self, list: &[Value]) -> BTreeMap<Option<String>, usize> {
+        let mut places = BTreeMap::new();
+        for (place, item) in list.iter().enumerate() {
+            places.entry(self.of(item)).or_insert(place);
+        }
+        places
+    }
+
+    fn check(self, item: &Value) -> Result<Option<String>, StrategicError> {
+        match (self, self.of(item)) {
+            (Identity::Key(key), None) => Err(StrategicError::NoMergeKey {
+                item: go_map(item),
+                key: key.to_owned(),
+            }),
+            (_, identity) => Ok(identity),
+        }
+    }
+}
+
+fn merge_list(
+    original: &[Value],
+    change: &[Value],
+    order: Option<&Value>,
+    name: &str,
+    schema: Option<&SchemaRef>,
+) -> Result<Vec<Value>, StrategicError> {
+    let schema = schema.map(SchemaRef::get);
+    let items_are_maps = change.first().or(original.first()).is_some_and(Value::is_object);
+    let identity = match schema.and_then(|schema| schema.patch_merge_key.as_deref()) {
+        Some(key) if items_are_maps => Identity::Key(key),
+        _ => Identity::Value,
+    };
+    let (mut merged, changes) = apply_item_directives(original, change, identity)?;
+    let item_schema = schema.and_then(|schema| schema.items.as_ref());
+    let mut places = identity.index(&merged);
+    for item in &changes {
+        let id = identity.check(item)?;
+        match (places.get(&id).map(|place| &mut merged[*place]), item) {
+            (Some(Value::Object(before)), Value::Object(change)) => *before = merge_map(before, change, item_schema)?,
+            (Some(before), _) => before.clone_from(item),
+            (None, _) => {
+                places.insert(id, merged.len());
+                merged.push(fresh(item));
+            }
+        }
+    }
+    let named = match order {
+        None => changes.as_slice(),
+        Some(Value::Array(order)) => {
+            check_order(&changes, order, identity, name)?;
+            order
+        }
+        Some(other) => return Err(malformed(&format!("{ORDER_PREFIX}{name}"), other)),
+    };
+    Ok(sort(merged, named, original, identity))
+}
+
+/// Takes `{$patch: delete|replace}` items out of the patch and does what they say.
+fn apply_item_directives(
+    original: &[Value],
+    change: &[Value],
+    identity: Identity<'_>,
+) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
+    let mut changes = Vec::new();
+    let mut gone = BTreeSet::new();
+    let mut replaced = false;
+    for item in change {
+        match item.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
+            None => changes.push(item.clone()),
+            Some((_, Some("replace"))) => replaced = true,
+            Some((_, Some("delete"))) => {
+                gone.insert(identity.check(item)?);
+            }
+            Some((directive, _)) => return Err(malformed(DIRECTIVE, directive)),
+        }
+    }
+    let kept = original
+        .iter()
+        .filter(|item| !replaced && !gone.contains(&identity.of(item)));
+    Ok((kept.cloned().collect(), changes))
+}
+
+/// Everything that the patch changes must be in the order, and in that order.
+fn check_order(changes: &[Value], order: &[Value], identity: Identity<'_>, name: &str) -> Result<(), StrategicError> {
+    let places = identity.index(order);
+    let positions: Option<Vec<&usize>> = changes.iter().map(|item| places.get(&identity.of(item))).collect();
+    if order.is_empty() || positions.is_some_and(|positions| positions.is_sorted()) {
+        return Ok(());
+    }
+    Err(StrategicError::Order {
+        list: Value::from(changes.to_vec()).to_string(),
+        directive: format!("{ORDER_PREFIX}{name}"),
+        order: Value::from(order.to_vec()).to_string(),
+    })
+}
+
+/// Interleaves what the patch names (in its order) with what it does not name (in the old order).
+fn sort(merged: Vec<Value>, named: &[Value], before: &[Value], identity: Identity<'_>) -> Vec<Value> {
+    let (named, before) = (identity.index(named), identity.index(before));
+    let place = |places: &BTreeMap<Option<String>, usize>, item: &Value| places.get(&identity.of(item)).copied();
+    // Each with its place in the patch and its old place; equal scalars count once.
+    let mut seen = BTreeSet::new();
+    let placed = merged
+        .into_iter()
+        .filter(|item| matches!(identity, Identity::Key(_)) || item.is_object() || seen.insert(item.to_string()))
+        .map(|item| (place(&named, &item), place(&before, &item), item));
+    let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.partition(|(named, _, _)| named.is_some());
+    ours.sort_by_key(|(named, _, _)| *named);
+    // What the patch adds without naming it in its order comes last.
+    others.sort_by_key(|(_, before, _)| before.unwrap_or(usize::MAX));
+    let mut sorted = Vec::with_capacity(ours.len() + others.len());
+    let (mut ours, mut others) = (ours.into_iter().peekable(), others.into_iter().peekable());
+    while let (Some((_, mine, _)), Some((_, other, _))) = (ours.peek(), others.peek()) {
+        let other_first = mine.zip(*other).is_some_and(|(mine, other)| other < mine);
+        sorted.extend(if other_first { others.next() } else { ours.next() });
+    }
+    sorted.extend(ours);
+    sorted.extend(others);
+    sorted.into_iter().map(|(_, _, item)| item).collect()
+}
+
+/// `map[a:1 b:x]`, as Go prints a map.
+fn go_map(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let fields: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", go_map(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog;
+    use serde_json::json;
+
+    fn patched(document: &Value, patch: &Value) -> Result<Value, String> {
+        let schema = catalog::for_kind("", "v1", "Pod").expect("the catalog knows Pod");
+        apply(document, patch, &schema).map_err(|why| why.to_string())
+    }
+
+    fn check(document: Value, patch: Value, expected: Value) {
+        assert_eq!(patched(&document, &patch), Ok(expected), "{patch}");
+    }
+
+    fn pod() -> Value {
+        json!({
+            "metadata": {"labels": {"x": "1"}, "finalizers": ["a", "b"]},
+            "spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "A", "value": "1"}]}, {"name": "b"}], "tolerations": [{"key": "t"}]},
+        })
+    }
+
+    fn containers(patch: Value) -> Value {
+        patched(&pod(), &json!({"spec": patch})).unwrap()["spec"]["containers"].clone()
+    }
+
+    #[test]
+    fn lists_merge_by_their_key_or_are_replaced() {
+        assert_eq!(
+            containers(json!({"containers": [{"name": "b", "image": "2"}]}))[1],
+            json!({"name": "b", "image": "2"})
+        );
+        let env = containers(
+            json!({"containers": [{"name": "a", "env": [{"name": "B", "value": "2"}, {"name": "A", "$patch": "delete"}]}]}),
+        );
+        assert_eq!(env[0]["env"], json!([{"name": "B", "value": "2"}]));
+        let tolerations = patched(&pod(), &json!({"spec": {"tolerations": [{"key": "u"}]}})).unwrap();
+        assert_eq!(tolerations["spec"]["tolerations"], json!([{"key": "u"}]));
+    }
+
+    #[test]
+    fn new_items_stand_where_the_order_says() {
+        let names = |value: Value| -> Vec<String> {
+            value
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["name"].as_str().unwrap().to_string())
+                .collect()
+        };
+        assert_eq!(
+            names(containers(json!({"containers": [{"name": "c"}]}))),
+            ["c", "a", "b"]
+        );
+        let order = json!([{"name": "a"}, {"name": "c"}, {"name": "b"}]);
+        assert_eq!(
+            names(containers(
+                json!({"containers": [{"name": "c"}], "$setElementOrder/containers": order})
+            )),
+            ["a", "c", "b"]
+        );
+        let order = json!([{"name": "b"}, {"name": "a"}]);
+        assert_eq!(
+            names(containers(json!({"$setElementOrder/containers": order}))),
+            ["b", "a"]
+        );
+    }
+
+    #[test]
+    fn directives() {
+        check(
+            json!({"metadata": {"labels": {"x": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "replace", "z": "3"}}}),
+            json!({"metadata": {"labels": {"z": "3"}}}),
+        );
+        check(
+            json!({"metadata": {"labels": {"x": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "delete"}}}),
+            json!({"metadata": {"labels": {}}}),
+        );
+        check(
+            json!({"metadata": {"labels": {"x": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "merge", "z": "3"}}}),
+            json!({"metadata": {"labels": {"x": "1", "z": "3"}}}),
+        );
+        // Recorded: where there is no map yet, whatever the directive and whatever stands beside it.
+        for directive in ["merge", "replace", "delete", "maybe"] {
+            check(
+                json!({"metadata": {}}),
+                json!({"metadata": {"labels": {"$patch": directive, "z": "3"}}}),
+                json!({"metadata": {"labels": {}}}),
+            );
+        }
+        check(
+            json!({"metadata": {"finalizers": ["b", "a", "a"]}}),
+            json!({"metadata": {"finalizers": ["c", "a"]}}),
+            json!({"metadata": {"finalizers": ["c", "b", "a"]}}),
+        );
+        check(
+            json!({}),
+            json!({"spec": {"containers": [{"name": "x", "env": [{"name": "A", "$patch": "delete"}], "image": null}]}}),
+            json!({"spec": {"containers": [{"name": "x", "env": []}]}}),
+        );
+        check(
+            json!({"spec": {"containers": [{"name": "x"}]}}),
+            json!({"spec": {"containers": "text"}}),
+            json!({"spec": {"containers": "text"}}),
+        );
+        check(
+            json!({"metadata": {"finalizers": ["a", "b"]}}),
+            json!({"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}),
+            json!({"metadata": {"finalizers": ["c", "b"]}}),
+        );
+        check(
+            json!({"spec": {"a": 1, "b": 2}}),
+            json!({"spec": {"$retainKeys": ["b", "c"], "c": 3}}),
+            json!({"spec": {"b": 2, "c": 3}}),
+        );
+        check(
+            json!({"spec": {"a": 1}}),
+            json!({"spec": {"a": null, "n": {"x": null, "y": 1}}}),
+            json!({"spec": {"n": {"y": 1}}}),
+        );
+        assert_eq!(
+            containers(json!({"containers": [{"$patch": "replace"}, {"name": "z"}]})),
+            json!([{"name": "z"}])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_applied_says_why() {
+        let refused = |patch: Value, text: &str| {
+            let why = patched(&pod(), &patch).unwrap_err();
+            assert!(why.contains(text), "{why}");
+        };
+        refused(
+            json!({"spec": {"containers": [{"image": "x"}]}}),
+            "map: map[image:x] does not contain declared merge key: name",
+        );
+        refused(
+            json!({"spec": {"containers": [{"$patch": "delete"}]}}),
+            "does not contain declared merge key: name",
+        );
+        refused(
+            json!({"spec": {"containers": [{"name": "b"}], "$setElementOrder/containers": [{"name": "a"}]}}),
+            "doesn't match $setElementOrder/containers",
+        );
+        refused(
+            json!({"metadata": {"labels": {"$patch": "maybe"}}}),
+            "malformed directive $patch: \"maybe\"",
+        );
+        refused(json!({"spec": {"$retainKeys": "a"}}), "malformed directive $retainKeys");
+        refused(json!([1]), "a strategic merge patch is an object");
+    }
+}

@@ -1,0 +1,230 @@
+//! Which tag of which message is which field: the committed table, read line by line as messages occur.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
+
+use super::special::Special;
+
+static TEXT: &str = include_str!("../../data/kubernetes-1.36.protobuf");
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// Kinds of `meta/v1` that every group has.
+const OPTIONS: &[&str] = &["ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"];
+
+/// Kinds of `meta/v1` that stand under `v1` alone.
+const UNVERSIONED: &[&str] = &["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Type {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    Bytes,
+    Special(Special),
+    Message(&'static Message),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    One,
+    List,
+    Map,
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) tag: u32,
+    /// The JSON name: empty when the fields of the message are inlined, `.` when the field is the whole value.
+    pub(super) json: &'static str,
+    /// Whether a zero is a value.
+    pub(super) pointer: bool,
+    pub(super) shape: Shape,
+    pub(super) type_: Type,
+}
+
+impl Field {
+    pub(super) fn is_inline(&self) -> bool {
+        self.json.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) name: &'static str,
+    prefix: &'static str,
+    /// The fields as text, and read.
+    line: &'static str,
+    fields: OnceLock<Vec<Field>>,
+}
+
+impl Message {
+    fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| {
+            let fields = self.line.split_whitespace().map(|text| field(text, self.prefix));
+            fields.collect::<Option<_>>().expect("the table's test reads every line")
+        })
+    }
+
+    pub(super) fn field(&self, tag: u32) -> Option<&Field> {
+        let fields = self.fields();
+        fields.binary_search_by_key(&tag, |field| field.tag).ok().map(|index| &fields[index])
+    }
+
+    /// The field that is the whole value, of messages that exist because protobuf cannot nest lists in maps.
+    pub(super) fn whole(&self) -> Option<&Field> {
+        self.fields().first().filter(|field| field.json == ".")
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    /// From `apps/v1` to `io.k8s.api.apps.v1`.
+    prefixes: BTreeMap<&'static str, &'static str>,
+    messages: BTreeMap<(&'static str, &'static str), Message>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| table(TEXT));
+
+fn table(text: &'static str) -> Table {
+    let mut table = Table::default();
+    let mut prefix = "";
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            let (package, api_version) = section.split_once(' ').unwrap_or((section, "-"));
+            prefix = package;
+            table.prefixes.insert(api_version, prefix);
+            continue;
+        }
+        let (name, line) = line.split_once(' ').unwrap_or((line, ""));
+        table.messages.insert((prefix, name), Message { name, prefix, line, fields: OnceLock::new() });
+    }
+    table
+}
+
+/// The message `prefix.name`.
+pub(super) fn message(prefix: &str, name: &str) -> Option<&'static Message> {
+    // The keys live longer than the question: the lookup needs a key of its own lifetime.
+    let messages: &'static BTreeMap<(&str, &str), Message> = &TABLE.messages;
+    messages.get(&(prefix, name))
+}
+
+/// The message of a kind.
+pub(super) fn kind(api_version: &str, kind: &str) -> Option<&'static Message> {
+    let everywhere = OPTIONS.contains(&kind) || (api_version == "v1" && UNVERSIONED.contains(&kind));
+    if everywhere {
+        return message(META, kind);
+    }
+    // Objects and lists have metadata; what has none is a part of one.
+    message(TABLE.prefixes.get(api_version)?, kind)
+        .filter(|message| message.fields().first().is_some_and(|field| field.json == "metadata"))
+}
+
+/// Reads `2:volumes:[]Volume`.
+fn field(text: &'static str, prefix: &'static str) -> Option<Field> {
+    let mut parts = text.splitn(3, ':');
+    let tag = parts.next()?.parse().ok()?;
+    let json = parts.next()?;
+    let type_ = parts.next()?;
+    let (pointer, type_) = match type_.strip_prefix('*') {
+        Some(rest) => (true, rest),
+        None => (false, type_),
+    };
+    let (shape, type_) = if let Some(rest) = type_.strip_prefix("[]") {
+        (Shape::List, rest)
+    } else if let Some(rest) = type_.strip_prefix("{}") {
+        (Shape::Map, rest)
+    } else {
+        (Shape::One, type_)
+    };
+    let type_ = match type_ {
+        "string" => Type::String,
+        "bool" => Type::Bool,
+        "int32" => Type::Int32,
+        "int64" => Type::Int64,
+        "double" => Type::Double,
+        "bytes" => Type::Bytes,
+        name => {
+            let (prefix, name) = name.rsplit_once('.').unwrap_or((prefix, name));
+            match Special::named(prefix, name) {
+                Some(special) => Type::Special(special),
+                None => Type::Message(message(prefix, name)?),
+            }
+        }
+    };
+    Some(Field { tag, json, pointer, shape, type_ })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_read() {
+        assert!(TABLE.messages.len() > 600, "{} messages", TABLE.messages.len());
+        for ((prefix, name), message) in &TABLE.messages {
+            for text in message.line.split_whitespace() {
+                let field = field(text, prefix).unwrap_or_else(|| panic!("{prefix}.{name}: {text}"));
+                let fits = match field.json {
+                    "" => field.shape == Shape::One && matches!(field.type_, Type::Message(_)),
+                    "." => field.tag == 1 && field.shape == Shape::List && message.line == text,
+                    _ => true,
+                };
+                assert!(fits, "{prefix}.{name}: {text}");
+            }
+            assert!(message.fields().is_sorted_by(|a, b| a.tag < b.tag), "{prefix}.{name} is not sorted");
+        }
+    }
+
+    /// The table and the catalog come from two sources; a field that one lacks is a mistake in either.
+    #[test]
+    fn the_fields_are_those_of_the_catalog() {
+        let mut compared = 0;
+        for ((prefix, name), message) in &TABLE.messages {
+            let Some(schema) = crate::catalog::definition(&format!("{prefix}.{name}")) else { continue };
+            let mut names = Vec::new();
+            collect(message, &mut names);
+            let known: Vec<&str> = schema.properties.keys().map(String::as_str).collect();
+            let known: Vec<&str> = known.into_iter().filter(|name| !["apiVersion", "kind"].contains(name)).collect();
+            names.retain(|name| !["apiVersion", "kind", "."].contains(name));
+            names.sort_unstable();
+            assert_eq!(names, known, "{prefix}.{name}");
+            compared += 1;
+        }
+        assert!(compared > 400, "{compared} compared");
+    }
+
+    fn collect(message: &Message, names: &mut Vec<&'static str>) {
+        for field in message.fields() {
+            match field.type_ {
+                Type::Message(inner) if field.is_inline() => collect(inner, names),
+                _ => names.push(field.json),
+            }
+        }
+    }
+
+    #[test]
+    fn kinds() {
+        let check = |api_version: &str, name: &str, want: bool| {
+            assert_eq!(kind(api_version, name).is_some(), want, "{api_version} {name}");
+        };
+        check("v1", "Pod", true);
+        check("apps/v1", "DeploymentList", true);
+        check("autoscaling/v1", "Scale", true);
+        check("apiextensions.k8s.io/v1", "CustomResourceDefinition", true);
+        check("policy/v1", "Eviction", true);
+        check("authorization.k8s.io/v1", "SelfSubjectRulesReview", true);
+        check("apps/v1", "DeleteOptions", true);
+        check("example.org/v1", "DeleteOptions", true);
+        check("v1", "Status", true);
+        check("apps/v1", "Status", false);
+        check("meta.k8s.io/v1", "PartialObjectMetadata", true);
+        check("v1", "PodSpec", false);
+        check("v1", "Deployment", false);
+        check("-", "TypeMeta", false);
+        check("example.org/v1", "Widget", false);
+    }
+}

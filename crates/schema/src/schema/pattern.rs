@@ -1,0 +1,44 @@
+//! Regular expressions of schemas, compiled on first use.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use regex::Regex;
+
+/// A `pattern` keyword: the text of an RE2 expression, compiled on the first match and shared by clones.
+#[derive(Clone)]
+pub struct Pattern(Arc<Inner>);
+
+struct Inner {
+    source: String,
+    compiled: OnceLock<Result<Regex, regex::Error>>,
+}
+
+impl Pattern {
+    /// The pattern of this text. Whether it compiles is seen by [`regex`](Self::regex).
+    pub fn new(source: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            source: source.into(),
+            compiled: OnceLock::new(),
+        }))
+    }
+
+    /// The text as written.
+    pub fn as_str(&self) -> &str {
+        &self.0.source
+    }
+
+    /// The compiled expression.
+    ///
+    /// # Errors
+    /// The text is no regular expression, or compiles to more than `regex` allows in memory.
+    pub fn regex(&self) -> Result<&Regex, &regex::Error> {
+        self.0.compiled.get_or_init(|| Regex::new(&self.0.source)).as_ref()
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0.source, f)
+    }
+}

@@ -1,0 +1,339 @@
+//! Whether the schema of a CRD may be used: its words are allowed, it is structural, its defaults are valid.
+//!
+//! Three passes, as upstream has them: the words of each schema ([`words`]), the structural rules ([`form`]) unless a word
+//! stands there that has no structural form, and the defaults once the form is right.
+//!
+//! The passes read the JSON as it was written, since half of their work is about words that a [`Schema`](crate::Schema)
+//! has no place for.
+//!
+//! Not here: CEL rules are read, not compiled; the ratcheting of a CRD that was invalid before.
+
+mod form;
+mod words;
+
+use serde_json::{Map, Value};
+
+use super::{PruneOptions, prune, validate};
+use crate::error::FieldError;
+use crate::path::FieldPath;
+use crate::schema::SchemaRef;
+
+/// What is wrong with the `openAPIV3Schema` of a CRD that is being written; empty when nothing is.
+///
+/// `at` is where the schema stands: `spec.validation.openAPIV3Schema` for a CRD whose versions all have the same schema,
+/// `spec.versions[0].schema.openAPIV3Schema` otherwise.
+///
+/// ```
+/// use kubewright_schema::{path::FieldPath, structural::check_crd_schema};
+/// use serde_json::json;
+///
+/// let at = FieldPath::new("spec.validation.openAPIV3Schema");
+/// let errors = check_crd_schema(&json!({"properties": {}}), &at);
+/// assert_eq!(errors[0].to_string(), "spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root");
+/// ```
+pub fn check_crd_schema(schema: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let Some(root) = schema.as_object() else {
+        return vec![FieldError::type_invalid(at, schema.clone(), "must be an object")];
+    };
+    let mut words = words::Words::default();
+    words.check(root, at);
+    let mut errors = words.errors;
+    if words.has_form {
+        let form = form::check(root, at);
+        if form.is_empty() {
+            defaults(root, at, &mut errors);
+        }
+        errors.extend(form);
+    }
+    if errors.is_empty()
+        && let Err(wrong) = SchemaRef::from_crd(schema)
+    {
+        errors.extend(wrong.into_iter().map(|error| FieldError {
+            field: format!("{at}.{}", error.field),
+            ..error
+        }));
+    }
+    errors
+}
+
+/// The word as an object with something in it.
+fn object<'a>(schema: &'a Map<String, Value>, key: &str) -> Option<&'a Map<String, Value>> {
+    schema.get(key).and_then(Value::as_object)
+}
+
+fn list<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a [Value] {
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a str {
+    schema.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn flag(schema: &Map<String, Value>, key: &str) -> bool {
+    schema.get(key).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// Whether the word is there; null is absent to Go.
+fn has(schema: &Map<String, Value>, key: &str) -> bool {
+    schema.get(key).is_some_and(|value| !value.is_null())
+}
+
+/// The schemas of the core of a structural schema below this one: properties, items, values.
+fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<String, Value>, FieldPath)> {
+    let mut found = Vec::new();
+    let properties = object(schema, "properties").into_iter().flatten();
+    for (name, property) in properties {
+        if let Some(property) = property.as_object() {
+            found.push((property, at.key("properties").map_key(name)));
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(schema) = object(schema, key) {
+            found.push((schema, at.key(key)));
+        }
+    }
+    found
+}
+
+/// Each default must be what the server would store: nothing unknown in it, and valid.
+fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (below, at) in below(schema, at) {
+        defaults(below, &at, errors);
+    }
+    let Some(value) = schema.get("default").filter(|value| !value.is_null()) else {
+        return;
+    };
+    // A schema that cannot be read has errors of its own already.
+    let Ok(parsed) = SchemaRef::from_crd(&Value::Object(schema.clone())) else {
+        return;
+    };
+    let at = at.key("default");
+    if !prune(&mut value.clone(), &parsed, PruneOptions::CUSTOM_VALUE).is_empty() {
+        errors.push(FieldError::invalid(&at, value.clone(), "must not have unknown fields"));
+    }
+    errors.extend(validate(value, &parsed, &at));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const ROOT: &str = "spec.validation.openAPIV3Schema";
+
+    /// Errors without the common start of their path, in any order.
+    fn check(schema: Value, expected: &[&str]) {
+        let mut errors: Vec<String> = check_crd_schema(&schema, &FieldPath::new(ROOT))
+            .iter()
+            .map(|error| {
+                error
+                    .to_string()
+                    .trim_start_matches(ROOT)
+                    .trim_start_matches('.')
+                    .to_owned()
+            })
+            .collect();
+        let mut expected = expected.to_vec();
+        errors.sort();
+        expected.sort_unstable();
+        assert_eq!(errors, expected, "{schema}");
+    }
+
+    fn properties(properties: Value) -> Value {
+        json!({"type": "object", "properties": properties})
+    }
+
+    #[test]
+    fn good_schemas() {
+        check(json!({"type": "object"}), &[]);
+        check(
+            properties(
+                json!({"metadata": {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}}),
+            ),
+            &[],
+        );
+        check(properties(json!({"a": {"type": "string", "default": null}})), &[]);
+        check(
+            properties(json!({
+                "p": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "q": {"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"minimum": 1}]},
+                "r": {"x-kubernetes-preserve-unknown-fields": true},
+                "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "d"],
+                      "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "d": {"type": "string", "default": "x"}}}},
+                "o": {"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"required": ["a"]}, {"properties": {"a": {"minLength": 2}}}]},
+            })),
+            &[],
+        );
+    }
+
+    /// Texts as recorded from kube-apiserver 1.36.
+    #[test]
+    fn recorded_words() {
+        check(
+            properties(
+                json!({"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": true},
+                "b": {"type": "object", "patternProperties": {"x": {"type": "string"}}}, "c": {"$ref": "#/x"},
+                "d": {"type": "object", "additionalProperties": false}}),
+            ),
+            &[
+                "properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+                "properties[b].patternProperties: Forbidden: patternProperties is not supported",
+                "properties[c].$ref: Forbidden: $ref is not supported",
+            ],
+        );
+        check(
+            properties(json!({"a": {"type": "text"}})),
+            &[
+                r#"properties[a].type: Unsupported value: "text": supported values: "array", "boolean", "integer", "number", "object", "string""#,
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": {"type": "string"}}}),
+            ),
+            &[
+                "properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"},
+                "b": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
+                "c": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+                      "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "k"]},
+                "d": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"}}),
+            ),
+            &[
+                r#"properties[d].x-kubernetes-list-type: Unsupported value: "bag": supported values: "atomic", "set", "map""#,
+                "properties[a].x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map",
+                r#"properties[b].items.type: Invalid value: "string": must be object if parent array's x-kubernetes-list-type is map"#,
+                r#"properties[c].x-kubernetes-list-map-keys: Invalid value: ["k","k"]: must not contain duplicate entries"#,
+                "properties[c].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+                "properties[c].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}, "x-kubernetes-list-type": "set"},
+                "b": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}, "x-kubernetes-list-type": "set"},
+                "c": {"type": "object", "x-kubernetes-map-type": "loose"}}),
+            ),
+            &[
+                "properties[b].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set",
+                r#"properties[c].x-kubernetes-map-type: Unsupported value: "loose": supported values: "atomic", "granular""#,
+            ],
+        );
+        let errors = check_crd_schema(
+            &properties(json!({"a": {"type": "string", "pattern": "("}})),
+            &FieldPath::new(ROOT),
+        );
+        assert_eq!(
+            errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(),
+            [format!("{ROOT}.properties[a].pattern")]
+        );
+        let rules = json!([{"rule": "self >"}, {"rule": ""}, {"rule": "self > 1", "message": "a\nb"},
+            {"rule": "self > 1", "reason": "Odd"}, {"rule": "self > 1", "fieldPath": ".b"}]);
+        let errors = check_crd_schema(
+            &properties(json!({"a": {"type": "integer", "x-kubernetes-validations": rules}})),
+            &FieldPath::root(),
+        );
+        let fields: Vec<_> = errors
+            .iter()
+            .map(|error| (error.cause_reason(), error.field.as_str()))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                ("FieldValueRequired", "properties[a].x-kubernetes-validations[1].rule"),
+                ("FieldValueInvalid", "properties[a].x-kubernetes-validations[2].message"),
+                (
+                    "FieldValueNotSupported",
+                    "properties[a].x-kubernetes-validations[3].reason"
+                ),
+                (
+                    "FieldValueInvalid",
+                    "properties[a].x-kubernetes-validations[4].fieldPath"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn recorded_form() {
+        check(
+            json!({"type": "array", "items": {"type": "string"}}),
+            &[r#"type: Invalid value: "array": must be object at the root"#],
+        );
+        check(
+            json!({"properties": {"spec": {"properties": {"a": {"type": "string"}}}}}),
+            &[
+                "properties[spec].type: Required value: must not be empty for specified object fields",
+                "type: Required value: must not be empty at the root",
+            ],
+        );
+        check(
+            properties(json!({"a": {"properties": {"b": {"description": "x"}}}, "c": {"type": "array"}})),
+            &[
+                "properties[a].properties[b].type: Required value: must not be empty for specified object fields",
+                "properties[a].type: Required value: must not be empty for specified object fields",
+                "properties[c].items: Required value: must be specified",
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "string", "anyOf": [{"type": "string", "description": "x", "default": "y"}]}}),
+            ),
+            &[
+                "properties[a].anyOf[0].default: Forbidden: must be undefined to be structural",
+                "properties[a].anyOf[0].description: Forbidden: must be empty to be structural",
+                "properties[a].anyOf[0].type: Forbidden: must be empty to be structural",
+            ],
+        );
+        check(
+            properties(json!({"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}})),
+            &[
+                "properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
+            ],
+        );
+        check(
+            properties(json!({"a": {"type": "string", "x-kubernetes-int-or-string": true},
+                "b": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "string"}, {"type": "integer"}]}})),
+            &[
+                "properties[b].anyOf[0].type: Forbidden: must be empty to be structural",
+                "properties[b].anyOf[1].type: Forbidden: must be empty to be structural",
+            ],
+        );
+        check(
+            properties(json!({"a": {"type": "object", "x-kubernetes-embedded-resource": true},
+                "b": {"type": "string", "x-kubernetes-embedded-resource": true}})),
+            &[
+                "properties[a].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
+                "properties[b].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
+                r#"properties[b].type: Invalid value: "string": must be object if x-kubernetes-embedded-resource is true"#,
+            ],
+        );
+        check(
+            json!({"type": "object", "anyOf": [{"properties": {"x": {"minimum": 1}}}]}),
+            &[&format!(
+                "properties[x]: Required value: because it is defined in {ROOT}.anyOf[0].properties[x]"
+            )],
+        );
+    }
+
+    #[test]
+    fn recorded_defaults() {
+        check(
+            properties(
+                json!({"a": {"type": "string", "default": 5}, "b": {"type": "integer", "maximum": 3, "default": 4},
+                "c": {"type": "object", "properties": {"x": {"type": "string"}}, "default": {"y": 1}},
+                "e": {"type": "string", "enum": ["p"], "default": "q"}}),
+            ),
+            &[
+                "properties[b].default: Invalid value: 4:  in body should be less than or equal to 3",
+                r#"properties[c].default: Invalid value: {"y":1}: must not have unknown fields"#,
+                r#"properties[e].default: Unsupported value: "q": supported values: "p""#,
+                r#"properties[a].default: Invalid value: "integer":  in body must be of type string: "integer""#,
+            ],
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! The structural rules: every place has a type, and what combines schemas only restricts values.
+
+use serde_json::{Map, Value};
+
+use super::{flag, has, list, object, text};
+use crate::error::FieldError;
+use crate::path::FieldPath;
+
+type Schema = Map<String, Value>;
+
+/// Where a schema stands in the core.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Field,
+    Item,
+}
+
+/// What is wrong with the form of a schema.
+pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
+    let mut form = Form { errors: Vec::new() };
+    form.core(root, Level::Root, at);
+    form.errors
+}
+
+struct Form {
+    errors: Vec<FieldError>,
+}
+
+impl Form {
+    fn forbidden(&mut self, at: FieldPath, detail: &str) {
+        self.errors.push(FieldError::forbidden(&at, detail));
+    }
+
+    fn required(&mut self, at: FieldPath, detail: &str) {
+        self.errors.push(FieldError::required(&at, detail));
+    }
+
+    fn core(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
+        for (name, property) in object(schema, "properties").into_iter().flatten() {
+            if let Some(property) = property.as_object() {
+                self.core(property, Level::Field, &at.key("properties").map_key(name));
+            }
+        }
+        if let Some(items) = object(schema, "items") {
+            self.core(items, Level::Item, &at.key("items"));
+        }
+        if let Some(values) = object(schema, "additionalProperties") {
+            self.core(values, Level::Field, &at.key("additionalProperties"));
+        }
+        self.type_(schema, level, at);
+        self.embedded(schema, level, at);
+        self.combinators(schema, at);
+    }
+
+    fn type_(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
+        let free = flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
+        let at = at.key("type");
+        match (level, text(schema, "type")) {
+            (Level::Root, "") => self.required(at, "must not be empty at the root"),
+            (Level::Root, "object") => {}
+            (Level::Root, other) => self
+                .errors
+                .push(FieldError::invalid(&at, other, "must be object at the root")),
+            (Level::Field, "") if !free => self.required(at, "must not be empty for specified object fields"),
+            (Level::Item, "") if !free => self.required(at, "must not be empty for specified array items"),
+            _ => {}
+        }
+    }
+
+    fn embedded(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
+        let embedded = flag(schema, "x-kubernetes-embedded-resource");
+        let properties = object(schema, "properties").filter(|properties| !properties.is_empty());
+        if embedded {
+            let detail = "must be object if x-kubernetes-embedded-resource is true";
+            match text(schema, "type") {
+                "object" => {}
+                "" => self.required(at.key("type"), detail),
+                other => self.errors.push(FieldError::invalid(at.key("type"), other, detail)),
+            }
+            if properties.is_none() && !flag(schema, "x-kubernetes-preserve-unknown-fields") {
+                let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+                self.required(at.key("properties"), detail);
+            }
+        }
+        if (embedded || level == Level::Root)
+            && let Some(properties) = properties
+        {
+            self.metadata(properties, &at.key("properties"));
+        }
+    }
+
+    /// The schema of a resource may restrict its names; the rest of what all resources have is known.
+    fn metadata(&mut self, properties: &Schema, at: &FieldPath) {
+        for key in ["kind", "apiVersion"] {
+            if let Some(schema) = object(properties, key)
+                && text(schema, "type") != "string"
+            {
+                self.errors.push(FieldError::invalid(
+                    at.map_key(key).key("type"),
+                    text(schema, "type"),
+                    "must be string",
+                ));
+            }
+        }
+        let Some(metadata) = object(properties, "metadata") else {
+            return;
+        };
+        let at = at.map_key("metadata");
+        if text(metadata, "type") != "object" {
+            self.errors.push(FieldError::invalid(
+                at.key("type"),
+                text(metadata, "type"),
+                "must be object",
+            ));
+        }
+        let other_words = metadata
+            .keys()
+            .any(|key| !matches!(key.as_str(), "type" | "description" | "properties"));
+        let other_fields = object(metadata, "properties").is_some_and(|properties| {
+            properties
+                .keys()
+                .any(|key| !matches!(key.as_str(), "name" | "generateName"))
+        });
+        if other_words || other_fields {
+            let detail =
+                "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            self.forbidden(at, detail);
+        }
+    }
+
+    fn combinators(&mut self, core: &Schema, at: &FieldPath) {
+        let typed = int_or_string_branches(core);
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for (i, nested) in list(core, key).iter().enumerate() {
+                let Some(nested) = nested.as_object() else { continue };
+                let here = at.key(key).index(i);
+                match typed {
+                    Some("anyOf") if key == "anyOf" => {}
+                    Some("allOf") if key == "allOf" && i == 0 => {}
+                    _ => {
+                        self.nested(nested, &here);
+                        self.covered(nested, core, &here, at);
+                    }
+                }
+            }
+        }
+        if let Some(nested) = object(core, "not") {
+            self.nested(nested, &at.key("not"));
+            self.covered(nested, core, &at.key("not"), at);
+        }
+    }
+
+    /// A schema in a combinator says what values are allowed, not what they are.
+    fn nested(&mut self, schema: &Schema, at: &FieldPath) {
+        for key in ["type", "title", "description"] {
+            if !text(schema, key).is_empty() {
+                self.forbidden(at.key(key), "must be empty to be structural");
+            }
+        }
+        for key in [
+            "default",
+            "additionalProperties",
+            "x-kubernetes-list-type",
+            "x-kubernetes-map-type",
+        ] {
+            if has(schema, key) {
+                self.forbidden(at.key(key), "must be undefined to be structural");
+            }
+        }
+        if !list(schema, "x-kubernetes-list-map-keys").is_empty() {
+            self.forbidden(at.key("x-kubernetes-list-map-keys"), "must be empty to be structural");
+        }
+        for key in [
+            "nullable",
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-embedded-resource",
+            "x-kubernetes-int-or-string",
+        ] {
+            if flag(schema, key) {
+                self.forbidden(at.key(key), "must be false to be structural");
+            }
+        }
+        for (nested, at) in inner(schema, at) {
+            self.nested(nested, &at);
+        }
+    }
+
+    /// What a combinator says about a field or the items must be about something that the core has.
+    fn covered(&mut self, nested: &Schema, core: &Schema, at: &FieldPath, core_at: &FieldPath) {
+        for (name, property) in object(nested, "properties").into_iter().flatten() {
+            let Some(property) = property.as_object() else { continue };
+            let (at, core_at) = (
+                at.key("properties").map_key(name),
+                core_at.key("properties").map_key(name),
+            );
+            let values = object(core, "additionalProperties");
+            match object(core, "properties")
+                .and_then(|properties| object(properties, name))
+                .or(values)
+            {
+                Some(core) => self.covered(property, core, &at, &core_at),
+                None => self.required(core_at, &format!("because it is defined in {at}")),
+            }
+        }
+        if let Some(items) = object(nested, "items") {
+            let (at, core_at) = (at.key("items"), core_at.key("items"));
+            match object(core, "items") {
+                Some(core) => self.covered(items, core, &at, &core_at),
+                None => self.required(core_at, &format!("because it is defined in {at}")),
+            }
+        }
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for (i, nested) in list(nested, key).iter().enumerate() {
+                if let Some(nested) = nested.as_object() {
+                    self.covered(nested, core, &at.key(key).index(i), core_at);
+                }
+            }
+        }
+        if let Some(not) = object(nested, "not") {
+            self.covered(not, core, &at.key("not"), core_at);
+        }
+    }
+}
+
+/// The schemas inside a nested one.
+fn inner<'a>(schema: &'a Schema, at: &FieldPath) -> Vec<(&'a Schema, FieldPath)> {
+    let mut found = Vec::new();
+    let mut add = |value: &'a Value, at: FieldPath| {
+        if let Some(schema) = value.as_object() {
+            found.push((schema, at));
+        }
+    };
+    for (name, property) in object(schema, "properties").into_iter().flatten() {
+        add(property, at.key("properties").map_key(name));
+    }
+    for key in ["items", "not"] {
+        if let Some(value) = schema.get(key) {
+            add(value, at.key(key));
+        }
+    }
+    for key in ["allOf", "anyOf", "oneOf"] {
+        for (i, value) in list(schema, key).iter().enumerate() {
+            add(value, at.key(key).index(i));
+        }
+    }
+    found
+}
+
+/// An int-or-string may say `anyOf: [{type: integer}, {type: string}]`, alone or as the first of `allOf`, exactly so.
+fn int_or_string_branches(schema: &Schema) -> Option<&'static str> {
+    let is_pair = |any: &[Value]| {
+        let of = |value: &Value, type_: &str| {
+            value
+                .as_object()
+                .is_some_and(|map| map.len() == 1 && map.get("type").is_some_and(|found| found == type_))
+        };
+        matches!(any, [first, second] if of(first, "integer") && of(second, "string"))
+    };
+    if !flag(schema, "x-kubernetes-int-or-string") {
+        return None;
+    }
+    if is_pair(list(schema, "anyOf")) {
+        return Some("anyOf");
+    }
+    let first = list(schema, "allOf").first().and_then(Value::as_object)?;
+    (first.len() == 1 && is_pair(list(first, "anyOf"))).then_some("allOf")
+}

@@ -1,0 +1,357 @@
+//! The words of each schema of a CRD by themselves: which are allowed, with which values, beside which others.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{flag, has, list, object, text};
+use crate::error::{FieldError, Reason};
+use crate::path::FieldPath;
+use crate::schema::{Pattern, Type};
+
+type Schema = Map<String, Value>;
+
+/// Words of JSON Schema that CRDs may not use and that have no structural form.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("id", "id is not supported"),
+    ("additionalItems", "additionalItems is not supported"),
+    ("patternProperties", "patternProperties is not supported"),
+    ("definitions", "definitions is not supported"),
+    ("dependencies", "dependencies is not supported"),
+    ("$ref", "$ref is not supported"),
+];
+
+/// Reasons that a CEL rule may give.
+const REASONS: &[&str] = &[
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
+
+pub(super) struct Words {
+    pub(super) errors: Vec<FieldError>,
+    /// Whether a structural schema can be made of it.
+    pub(super) has_form: bool,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self {
+            errors: Vec::new(),
+            has_form: true,
+        }
+    }
+}
+
+impl Words {
+    fn forbidden(&mut self, at: &FieldPath, key: &str, detail: &str) {
+        self.errors.push(FieldError::forbidden(at.key(key), detail));
+    }
+
+    fn invalid(&mut self, at: FieldPath, value: Value, detail: &str) {
+        self.errors.push(FieldError::invalid(&at, value, detail));
+    }
+
+    fn required(&mut self, at: FieldPath, detail: &str) {
+        self.errors.push(FieldError::required(&at, detail));
+    }
+
+    /// A value outside a list, named in the order that upstream names it.
+    fn unsupported(&mut self, at: FieldPath, value: &str, supported: &[&str]) {
+        let supported: Vec<_> = supported.iter().map(|word| format!("{word:?}")).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        self.errors.push(FieldError {
+            reason: Reason::NotSupported,
+            field: at.into(),
+            bad_value: Some(value.into()),
+            detail,
+        });
+    }
+
+    /// Checks a schema and all below it.
+    pub(super) fn check(&mut self, schema: &Schema, at: &FieldPath) {
+        self.not_supported(schema, at);
+        self.type_(schema, at);
+        self.additional(schema, at);
+        self.extensions(schema, at);
+        self.pattern(schema, at);
+        self.rules(schema, at);
+        for (name, property) in object(schema, "properties").into_iter().flatten() {
+            self.maybe(property, &at.key("properties").map_key(name));
+        }
+        for key in ["items", "additionalProperties", "not"] {
+            if let Some(schema) = object(schema, key) {
+                self.check(schema, &at.key(key));
+            }
+        }
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for (i, schema) in list(schema, key).iter().enumerate() {
+                self.maybe(schema, &at.key(key).index(i));
+            }
+        }
+    }
+
+    fn maybe(&mut self, schema: &Value, at: &FieldPath) {
+        match schema.as_object() {
+            Some(schema) => self.check(schema, at),
+            None => {
+                self.has_form = false;
+                self.errors
+                    .push(FieldError::type_invalid(at, schema.clone(), "must be an object"));
+            }
+        }
+    }
+
+    fn not_supported(&mut self, schema: &Schema, at: &FieldPath) {
+        for (word, detail) in UNSUPPORTED {
+            let empty = match schema.get(*word) {
+                None | Some(Value::Null) => true,
+                Some(Value::Object(map)) => map.is_empty() && *word != "additionalItems",
+                Some(Value::String(text)) => text.is_empty(),
+                Some(_) => false,
+            };
+            if !empty {
+                self.has_form = false;
+                self.forbidden(at, word, detail);
+            }
+        }
+        if flag(schema, "uniqueItems") {
+            self.has_form = false;
+            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            self.forbidden(at, "uniqueItems", detail);
+        }
+        if schema.get("items").is_some_and(Value::is_array) {
+            self.has_form = false;
+            self.forbidden(at, "items", "items must be a schema object and not an array");
+        }
+    }
+
+    fn type_(&mut self, schema: &Schema, at: &FieldPath) {
+        match text(schema, "type") {
+            "" => {}
+            "null" => self.forbidden(at, "type", "type cannot be set to null, use nullable as an alternative"),
+            word if Type::parse(word).is_none() => {
+                let types = ["array", "boolean", "integer", "number", "object", "string"];
+                self.unsupported(at.key("type"), word, &types);
+            }
+            "array" if !has(schema, "items") => self.required(at.key("items"), "must be specified"),
+            _ => {}
+        }
+    }
+
+    fn additional(&mut self, schema: &Schema, at: &FieldPath) {
+        let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) else {
+            return;
+        };
+        if object(schema, "properties").is_none_or(Map::is_empty) {
+            return;
+        }
+        let detail = if additional == &Value::Bool(false) {
+            "additionalProperties cannot be set to false"
+        } else {
+            "additionalProperties and properties are mutual exclusive"
+        };
+        self.forbidden(at, "additionalProperties", detail);
+    }
+
+    fn pattern(&mut self, schema: &Schema, at: &FieldPath) {
+        let pattern = text(schema, "pattern");
+        if !pattern.is_empty()
+            && let Err(error) = Pattern::new(pattern).regex()
+        {
+            let detail = format!("must be a valid regular expression, but isn't: {error}");
+            self.invalid(at.key("pattern"), pattern.into(), &detail);
+        }
+    }
+
+    fn extensions(&mut self, schema: &Schema, at: &FieldPath) {
+        if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+            self.invalid(
+                at.key("x-kubernetes-preserve-unknown-fields"),
+                false.into(),
+                "must be true or undefined",
+            );
+        }
+        let map_type = text(schema, "x-kubernetes-map-type");
+        if !map_type.is_empty() {
+            if text(schema, "type") != "object" {
+                self.of_type(schema, at, "must be object if x-kubernetes-map-type is specified");
+            }
+            if !matches!(map_type, "atomic" | "granular") {
+                self.unsupported(at.key("x-kubernetes-map-type"), map_type, &["atomic", "granular"]);
+            }
+        }
+        self.list_type(schema, at);
+    }
+
+    /// The type is another than an extension needs.
+    fn of_type(&mut self, schema: &Schema, at: &FieldPath, detail: &str) {
+        match text(schema, "type") {
+            "" => self.required(at.key("type"), detail),
+            type_ => self.invalid(at.key("type"), type_.into(), detail),
+        }
+    }
+
+    fn list_type(&mut self, schema: &Schema, at: &FieldPath) {
+        let list_type = text(schema, "x-kubernetes-list-type");
+        let keys = list(schema, "x-kubernetes-list-map-keys");
+        if !list_type.is_empty() && text(schema, "type") != "array" {
+            self.of_type(schema, at, "must be array if x-kubernetes-list-type is specified");
+        }
+        match list_type {
+            "" if keys.is_empty() => {}
+            "" => self.required(
+                at.key("x-kubernetes-list-type"),
+                "must be map if x-kubernetes-list-map-keys is non-empty",
+            ),
+            "atomic" | "set" if !keys.is_empty() => {
+                let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+                self.invalid(at.key("x-kubernetes-list-type"), list_type.into(), detail);
+            }
+            "atomic" => {}
+            "set" => self.set(schema, at),
+            "map" => self.map(schema, keys, at),
+            other => self.unsupported(at.key("x-kubernetes-list-type"), other, &["atomic", "set", "map"]),
+        }
+    }
+
+    fn set(&mut self, schema: &Schema, at: &FieldPath) {
+        let Some(items) = object(schema, "items") else { return };
+        let at = at.key("items");
+        let value = |key: &str| items.get(key).cloned().unwrap_or_default();
+        if flag(items, "nullable") {
+            self.forbidden(&at, "nullable", "cannot be nullable when x-kubernetes-list-type is set");
+        }
+        match text(items, "type") {
+            "object" if text(items, "x-kubernetes-map-type") != "atomic" => {
+                let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+                self.invalid(at.key("x-kubernetes-map-type"), value("x-kubernetes-map-type"), detail);
+            }
+            "array" if !matches!(text(items, "x-kubernetes-list-type"), "" | "atomic") => {
+                let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+                self.invalid(
+                    at.key("x-kubernetes-list-type"),
+                    value("x-kubernetes-list-type"),
+                    detail,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, schema: &Schema, keys: &[Value], at: &FieldPath) {
+        let here = at.key("x-kubernetes-list-map-keys");
+        if keys.is_empty() {
+            return self.required(here, "must not be empty if x-kubernetes-list-type is map");
+        }
+        // Without items there is an error about them already.
+        let Some(items) = object(schema, "items") else { return };
+        let at = at.key("items");
+        if flag(items, "nullable") {
+            self.forbidden(&at, "nullable", "cannot be nullable when x-kubernetes-list-type is map");
+        }
+        if text(items, "type") != "object" {
+            return self.of_type(
+                items,
+                &at,
+                "must be object if parent array's x-kubernetes-list-type is map",
+            );
+        }
+        let names: BTreeSet<_> = keys.iter().filter_map(Value::as_str).collect();
+        if names.len() < keys.len() {
+            self.invalid(here.clone(), keys.to_vec().into(), "must not contain duplicate entries");
+        }
+        let required = list(items, "required");
+        // Once for each mention, as upstream says it.
+        for name in keys.iter().filter_map(Value::as_str) {
+            let Some(property) = object(items, "properties").and_then(|properties| object(properties, name)) else {
+                let detail = "entries must all be names of item properties";
+                self.invalid(here.clone(), name.into(), detail);
+                continue;
+            };
+            let at = at.key("properties").map_key(name);
+            if matches!(text(property, "type"), "object" | "array") {
+                let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                self.invalid(at.key("type"), text(property, "type").into(), detail);
+            }
+            if flag(property, "nullable") {
+                self.forbidden(
+                    &at,
+                    "nullable",
+                    "cannot be nullable when it is a key of the parent array's x-kubernetes-list-map-keys",
+                );
+            }
+            if !has(property, "default") && !required.iter().any(|required| required == name) {
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+                self.required(at.key("default"), detail);
+            }
+        }
+    }
+
+    /// What can be said of CEL rules without reading them.
+    fn rules(&mut self, schema: &Schema, at: &FieldPath) {
+        for (i, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
+            let Some(rule) = rule.as_object() else { continue };
+            let at = at.key("x-kubernetes-validations").index(i);
+            if text(rule, "rule").trim().is_empty() {
+                self.required(at.key("rule"), "rule is not specified");
+            }
+            let message = text(rule, "message");
+            if message.contains('\n') {
+                self.invalid(
+                    at.key("message"),
+                    message.into(),
+                    "message must not contain line breaks",
+                );
+            } else if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
+                self.invalid(
+                    at.key("message"),
+                    message.into(),
+                    "message must be non-empty if specified",
+                );
+            }
+            if text(rule, "rule").contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
+                self.required(
+                    at.key("message"),
+                    "message must be specified if rule contains line breaks",
+                );
+            }
+            let reason = text(rule, "reason");
+            if !reason.is_empty() && !REASONS.contains(&reason) {
+                self.unsupported(at.key("reason"), reason, REASONS);
+            }
+            let path = text(rule, "fieldPath");
+            if !path.is_empty()
+                && let Err(why) = field_path(path, schema)
+            {
+                self.invalid(
+                    at.key("fieldPath"),
+                    path.into(),
+                    &format!("fieldPath must be a valid path: {why}"),
+                );
+            }
+        }
+    }
+}
+
+/// Follows `.a.b['c']` down the properties of a schema.
+fn field_path(path: &str, schema: &Schema) -> Result<(), String> {
+    let (mut rest, mut schema) = (path, schema);
+    while !rest.is_empty() {
+        let (name, after) = if let Some(quoted) = rest.strip_prefix("['") {
+            quoted.split_once("']").ok_or("unterminated name in brackets")?
+        } else if let Some(named) = rest.strip_prefix('.') {
+            named.split_at(named.find(['.', '[']).unwrap_or(named.len()))
+        } else {
+            return Err(format!("expected [ or . but got: {rest}"));
+        };
+        let values = object(schema, "additionalProperties");
+        let found = object(schema, "properties")
+            .and_then(|properties| object(properties, name))
+            .or(values);
+        schema = found.ok_or("does not refer to a valid field")?;
+        rest = after;
+    }
+    Ok(())
+}

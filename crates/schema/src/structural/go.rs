@@ -1,0 +1,335 @@
+//! What a Go program makes of a built-in object when it reads and writes it.
+//!
+//! A Go struct has fields that are always there and fields that vanish when they are empty (`omitempty`); the OpenAPI
+//! tells only a part of it. A default of `{}`, `""`, `0` or `false` marks a plain value; lists and maps vanish when empty;
+//! but whether `0` in an optional field is a value (a pointer) or nothing is known to the Go source alone. What is needed
+//! of that is in `data/go-types.txt`, one line a type.
+//!
+//! A type without a line keeps its zeros: losing a `0` that somebody wrote would be worse than showing one.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::{Special, json_schema_props, special};
+use crate::quantity::Quantity;
+use crate::schema::{Schema, SchemaRef, Type};
+
+static TABLE: &str = include_str!("../../data/go-types.txt");
+
+/// What the schema of a type does not tell.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Optional scalars that are pointers: a zero is a value.
+    pointers: Vec<&'static str>,
+    /// Lists, times and pointers that are written as `null` when they are empty.
+    nulls: Vec<&'static str>,
+    /// Scalars that vanish when they are zero although the schema has a zero default.
+    omitted: Vec<&'static str>,
+    /// Quantities that are written as `"0"` when they are absent.
+    quantities: Vec<&'static str>,
+    /// Strings with a Go type of their own.
+    types: Vec<(&'static str, &'static str)>,
+}
+
+impl Facts {
+    /// The Go name of the type of a string field, where it has one.
+    pub(super) fn type_of(&self, field: &str) -> Option<&'static str> {
+        self.types
+            .iter()
+            .find(|(name, _)| *name == field)
+            .map(|(_, type_)| *type_)
+    }
+}
+
+/// What the table says about a definition.
+pub(super) fn facts(name: &str) -> Option<&'static Facts> {
+    static FACTS: LazyLock<BTreeMap<String, Facts>> =
+        LazyLock::new(|| table(TABLE).expect("the table's test reads it"));
+    FACTS.get(name)
+}
+
+/// Reads the table: `[prefix]` opens a section, `Type word field…, word field…` is a line, `#` a comment.
+fn table(text: &'static str) -> Result<BTreeMap<String, Facts>, String> {
+    let mut found = BTreeMap::new();
+    let mut prefix = "";
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            prefix = section;
+            continue;
+        }
+        let (name, words) = line.split_once(' ').unwrap_or((line, ""));
+        let mut facts = Facts::default();
+        for group in words.split(", ").filter(|group| !group.is_empty()) {
+            let (word, fields) = group
+                .split_once(' ')
+                .ok_or_else(|| format!("no field after {group:?}: {line}"))?;
+            let fields = fields.split(' ');
+            match word {
+                "pointer" => facts.pointers.extend(fields),
+                "null" => facts.nulls.extend(fields),
+                "omit" => facts.omitted.extend(fields),
+                "quantity" => facts.quantities.extend(fields),
+                "type" => facts.types.extend(fields.filter_map(|field| field.split_once('='))),
+                other => return Err(format!("unknown word {other:?}: {line}")),
+            }
+        }
+        if found.insert(format!("{prefix}.{name}"), facts).is_some() {
+            return Err(format!("{prefix}.{name} stands twice"));
+        }
+    }
+    Ok(found)
+}
+
+/// Brings a built-in object into the form that a Go program writes after it has read it.
+///
+/// Nulls and empty optional values go, plain values that are absent appear (`"status": {}`, `"rules": null`), times are
+/// written in UTC and quantities in their canonical form. Unknown fields stay: [`prune`](super::prune) is for them. The
+/// value should have passed [`type_check`](super::type_check); what is of the wrong type is left alone.
+///
+/// ```
+/// use kubewright_schema::{catalog, structural::go_normalize};
+/// use serde_json::json;
+///
+/// let schema = catalog::for_kind("rbac.authorization.k8s.io", "v1", "Role").unwrap();
+/// let mut role = json!({"metadata": {"name": "a", "creationTimestamp": null, "labels": {}}});
+/// go_normalize(&mut role, &schema);
+/// assert_eq!(role, json!({"metadata": {"name": "a"}, "rules": null}));
+/// ```
+pub fn go_normalize(value: &mut Value, schema: &SchemaRef) {
+    if let Some(special) = special(schema) {
+        return special_form(value, special);
+    }
+    match value {
+        Value::Object(map) if !schema.properties.is_empty() => structure(map, schema),
+        Value::Object(map) => {
+            if let Some(values) = &schema.additional_properties {
+                map.values_mut().for_each(|value| element(value, values));
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &schema.items {
+                list.iter_mut().for_each(|item| element(item, items));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A value in a list or a map: null is the zero of its type.
+fn element(value: &mut Value, schema: &SchemaRef) {
+    if value.is_null() && special(schema).is_none() {
+        *value = match schema.type_ {
+            Some(Type::Object) if !schema.properties.is_empty() => json!({}),
+            Some(Type::String) => json!(""),
+            Some(Type::Integer | Type::Number) => json!(0),
+            Some(Type::Boolean) => json!(false),
+            _ => Value::Null,
+        };
+    }
+    go_normalize(value, schema);
+}
+
+fn special_form(value: &mut Value, special: Special) {
+    match (special, &mut *value) {
+        (Special::Time, Value::String(text)) => {
+            if let Ok(time) = text.parse::<jiff::Timestamp>() {
+                *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            }
+        }
+        (Special::MicroTime, Value::String(text)) => {
+            if let Ok(time) = text.parse::<jiff::Timestamp>() {
+                *text = time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+            }
+        }
+        (Special::Quantity, Value::String(text)) => {
+            if let Ok(quantity) = text.trim().parse::<Quantity>() {
+                *text = quantity.to_string();
+            }
+        }
+        (Special::Quantity, Value::Number(number)) => {
+            if let Ok(quantity) = number.to_string().parse::<Quantity>() {
+                *value = json!(quantity.to_string());
+            }
+        }
+        (Special::SchemaOr(_), Value::Object(_)) => go_normalize(value, &json_schema_props()),
+        (Special::SchemaOr(_), Value::Array(list)) => list.iter_mut().for_each(|item| special_form(item, special)),
+        _ => {}
+    }
+}
+
+fn structure(map: &mut Map<String, Value>, schema: &Schema) {
+    let known = schema.name.and_then(facts);
+    map.retain(|key, value| {
+        let Some(property) = schema.properties.get(key) else {
+            return true;
+        };
+        if !value.is_null() {
+            go_normalize(value, property);
+        }
+        !vanishes(value, property, key, known)
+    });
+    for (key, property) in &schema.properties {
+        if map.contains_key(key) {
+            continue;
+        }
+        if let Some(mut zero) = plain_zero(property, key, schema, known) {
+            go_normalize(&mut zero, property);
+            map.insert(key.clone(), zero);
+        }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a field with this value is left out when Go writes it, or written in another form that is put in later.
+fn vanishes(value: &Value, property: &SchemaRef, key: &str, known: Option<&Facts>) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty() && special(property).is_none(),
+        Value::Object(map) => map.is_empty() && property.additional_properties.is_some(),
+        // Bytes are a list to Go.
+        Value::String(text) if property.format.as_deref() == Some("byte") => text.is_empty(),
+        scalar if is_zero(scalar) && special(property).is_none() => known.is_some_and(|facts| {
+            facts.omitted.contains(&key) || (property.default.is_none() && !facts.pointers.contains(&key))
+        }),
+        _ => false,
+    }
+}
+
+/// What Go writes for a field that is absent; none when it writes nothing.
+fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&Facts>) -> Option<Value> {
+    if known.is_some_and(|facts| facts.nulls.contains(&key)) {
+        return Some(Value::Null);
+    }
+    if known.is_some_and(|facts| facts.quantities.contains(&key)) {
+        return Some(json!("0"));
+    }
+    let required = schema.required.iter().any(|name| name == key);
+    // Absent fields are many and mostly of types that nobody asked for: they are not resolved to say nothing about them.
+    match property.own_default() {
+        Some(Value::Object(map)) if map.is_empty() => Some(json!({})),
+        // An optional scalar with a zero default may be either: only a type that is in the table is sure.
+        Some(zero) if is_zero(zero) => {
+            let plain = required || known.is_some_and(|facts| !facts.omitted.contains(&key));
+            (plain && known.is_none_or(|facts| !facts.pointers.contains(&key))).then(|| zero.clone())
+        }
+        _ if required && property.type_ == Some(Type::Array) => Some(Value::Null),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_what_exists() {
+        let table = table(TABLE).expect("well-formed");
+        assert!(table.len() > 100, "{} lines", table.len());
+        for (name, facts) in &table {
+            let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
+            let fields = [&facts.pointers, &facts.nulls, &facts.omitted, &facts.quantities];
+            let named = facts.types.iter().map(|(field, _)| field);
+            for field in fields.into_iter().flatten().chain(named) {
+                assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
+            }
+        }
+    }
+
+    fn check((group, kind): (&str, &str), value: Value, expected: &Value) {
+        let schema = crate::catalog::for_kind(group, "v1", kind).expect("built in");
+        let mut normal = value.clone();
+        go_normalize(&mut normal, &schema);
+        assert_eq!(&normal, expected, "{value}");
+        go_normalize(&mut normal, &schema);
+        assert_eq!(&normal, expected, "not idempotent: {value}");
+    }
+
+    /// As recorded from kube-apiserver 1.36, before the defaults that its strategies add.
+    #[test]
+    fn go_writes() {
+        let meta = json!({});
+        check(
+            ("", "ConfigMap"),
+            json!({"metadata": {"labels": {}, "creationTimestamp": null}, "data": {"n": ""}, "immutable": false}),
+            &json!({"metadata": meta, "data": {"n": ""}, "immutable": false}),
+        );
+        check(
+            ("", "ConfigMap"),
+            json!({"data": {}, "binaryData": {"a": ""}}),
+            &json!({"metadata": meta, "binaryData": {"a": ""}}),
+        );
+        check(
+            ("rbac.authorization.k8s.io", "ClusterRole"),
+            json!({"rules": []}),
+            &json!({"metadata": meta, "rules": null}),
+        );
+        check(
+            ("", "Namespace"),
+            json!({}),
+            &json!({"metadata": meta, "spec": {}, "status": {}}),
+        );
+        check(
+            ("", "Service"),
+            json!({"spec": {"ports": [{"port": 1, "nodePort": 0}], "publishNotReadyAddresses": false}}),
+            &json!({"metadata": meta, "spec": {"ports": [{"port": 1}]}, "status": {"loadBalancer": {}}}),
+        );
+        check(
+            ("apps", "Deployment"),
+            json!({"spec": {"replicas": 0, "paused": false, "minReadySeconds": 0, "template": {"spec": {
+                "hostNetwork": false, "terminationGracePeriodSeconds": 0, "imagePullSecrets": [{"name": ""}], "nodeSelector": {},
+                "containers": [{"name": "c", "env": [{"name": "a", "value": ""}], "args": [], "tty": false,
+                    "resources": {"limits": {"cpu": "1000m", "memory": 1024}}, "securityContext": {"privileged": false}}]}}}}),
+            &json!({"metadata": meta, "status": {}, "spec": {"replicas": 0, "selector": null, "strategy": {}, "template": {
+                "metadata": {}, "spec": {"terminationGracePeriodSeconds": 0, "imagePullSecrets": [{}],
+                "containers": [{"name": "c", "env": [{"name": "a"}], "resources": {"limits": {"cpu": "1", "memory": "1024"}},
+                    "securityContext": {"privileged": false}}]}}}}),
+        );
+        check(
+            ("", "Event"),
+            json!({"lastTimestamp": "2026-01-02T05:04:05.5+02:00", "count": 0}),
+            &json!({"metadata": meta, "involvedObject": {}, "source": {}, "firstTimestamp": null, "eventTime": null,
+                "lastTimestamp": "2026-01-02T03:04:05Z", "reportingComponent": "", "reportingInstance": ""}),
+        );
+        check(
+            ("coordination.k8s.io", "Lease"),
+            json!({"spec": {"renewTime": "2026-01-02T03:04:05.000001Z", "leaseTransitions": 0}}),
+            &json!({"metadata": meta, "spec": {"renewTime": "2026-01-02T03:04:05.000001Z", "leaseTransitions": 0}}),
+        );
+        let field = |value: Value| json!({"valueFrom": {"resourceFieldRef": value}, "name": "a"});
+        let pod = |env: Value| json!({"spec": {"containers": [{"name": "c", "env": [env]}]}});
+        let mut expected = pod(field(json!({"resource": "limits.cpu", "divisor": "0"})));
+        expected["metadata"] = meta.clone();
+        expected["status"] = json!({});
+        expected["spec"]["containers"][0]["resources"] = json!({});
+        check(("", "Pod"), pod(field(json!({"resource": "limits.cpu"}))), &expected);
+        let crd = |schema: Value| {
+            json!({"metadata": {}, "spec": {"group": "g", "scope": "s", "names": {"kind": "", "plural": ""}, "versions": [
+                {"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}}]},
+                "status": {"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null}})
+        };
+        let mut status = crd(
+            json!({"type": "object", "properties": {"a": {"minimum": 0, "items": {"type": "string"}, "enum": [null, 1]}}}),
+        );
+        check(
+            ("apiextensions.k8s.io", "CustomResourceDefinition"),
+            json!({"spec": {"group": "g", "scope": "s", "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"a": {"minimum": 0, "nullable": false, "default": null, "required": [],
+                "items": {"type": "string", "uniqueItems": false}, "enum": [null, 1]}}}}}]}}),
+            {
+                // Conditions and versions are lists without omitempty.
+                status["status"]["conditions"] = Value::Null;
+                &status
+            },
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! What is done to a value by its schema, on its way into the server.
+//!
+//! For **custom resources**, in this order: [`prune`] drops what the schema does not know, [`default`] fills in what is
+//! absent, [`validate`] says what is wrong, in Kubernetes' words. Before that, when the CRD itself is written,
+//! [`check_crd_schema`] says whether its schema is structural and its defaults are valid.
+//!
+//! For **built-in kinds**: [`type_check`] and [`prune`] answer as Go's decoder does, [`go_normalize`] gives the form
+//! that a Go program writes after it has read a value.
+//!
+//! Invariants: nothing here panics, whatever the value or the schema; pruning and defaulting are idempotent; a schema
+//! without a word about a value leaves it alone.
+//!
+//! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
+//! CEL rules. Values come with their depth bounded by the decoder: the functions recurse.
+
+mod crd_rules;
+mod default;
+mod formats;
+mod go;
+mod prune;
+mod types;
+mod validate;
+
+pub use crd_rules::check_crd_schema;
+pub use default::default;
+pub use go::go_normalize;
+pub use prune::{PruneOptions, prune, unknown_fields_as_written};
+pub use types::type_check;
+pub use validate::validate;
+
+use crate::schema::SchemaRef;
+
+/// The definition behind the schemas in a CRD.
+const JSON_SCHEMA_PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+/// Types that Kubernetes reads and writes with code of their own, so that their schema says little or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Special {
+    /// RFC 3339, written in UTC without fractions.
+    Time,
+    /// RFC 3339, written in UTC with six digits of a second.
+    MicroTime,
+    /// A number with a unit.
+    Quantity,
+    /// An `int32` or a string.
+    IntOrString,
+    /// Anything: `JSON`, `RawExtension`, `FieldsV1`.
+    Free,
+    /// A schema or a boolean, a schema or a list of them, a schema or a list of strings.
+    SchemaOr(&'static str),
+}
+
+fn special(schema: &SchemaRef) -> Option<Special> {
+    Some(match schema.type_name()? {
+        "Time" => Special::Time,
+        "MicroTime" => Special::MicroTime,
+        "Quantity" => Special::Quantity,
+        "IntOrString" => Special::IntOrString,
+        "JSON" | "RawExtension" | "FieldsV1" | "Patch" => Special::Free,
+        name @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray") => {
+            Special::SchemaOr(name)
+        }
+        _ => return None,
+    })
+}
+
+fn json_schema_props() -> SchemaRef {
+    crate::catalog::definition(JSON_SCHEMA_PROPS).expect("the catalog has the kinds of apiextensions")
+}
+
+/// A path as unknown fields are reported: `spec.list[0].zz`. Names in maps are joined with a dot as fields are.
+#[derive(Default)]
+struct Path(String);
+
+impl Path {
+    /// Runs `body` one field deeper.
+    fn field<T>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.0.len();
+        if before > 0 {
+            self.0.push('.');
+        }
+        self.0.push_str(name);
+        let result = body(self);
+        self.0.truncate(before);
+        result
+    }
+
+    /// Runs `body` one item deeper.
+    fn index<T>(&mut self, index: usize, body: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.0.len();
+        self.0.push_str(&format!("[{index}]"));
+        let result = body(self);
+        self.0.truncate(before);
+        result
+    }
+}

@@ -1,0 +1,540 @@
+//! A custom resource against its schema, in Kubernetes' words.
+//!
+//! The order of checks within a value and what ends them follow kube-openapi's validator, so that the same mistake gives
+//! the same list of errors: type first (a wrong type still goes through the other checks), then combinators, text, format,
+//! number, list, enum, object. Lists with `x-kubernetes-list-type` are looked at afterwards, on the whole value.
+//!
+//! Each object's fields are visited by name, where upstream visits them in no order.
+
+use serde_json::{Value, json};
+
+use super::formats;
+use crate::error::{FieldError, Reason, quote};
+use crate::path::FieldPath;
+use crate::schema::{ListType, Schema, SchemaRef, Type};
+
+/// What is wrong with `value`; empty when nothing is.
+///
+/// `at` is the place of the value for errors about a part of something else, such as a default in a CRD; the root for a
+/// custom resource. Messages name the path within the value, as upstream's do.
+///
+/// ```
+/// use kubewright_schema::{SchemaRef, path::FieldPath, structural::validate};
+/// use serde_json::json;
+///
+/// let schema = SchemaRef::from_crd(&json!({"type": "object", "properties": {"size": {"type": "integer"}}})).unwrap();
+/// let errors = validate(&json!({"size": "two"}), &schema, &FieldPath::root());
+/// assert_eq!(errors[0].to_string(), r#"size: Invalid value: "string": size in body must be of type integer: "string""#);
+/// ```
+pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
+    let validator = Validator { at: at.to_string() };
+    let mut outcome = validator.value(value, schema, "");
+    validator.lists(value, schema, "", &mut outcome.errors);
+    outcome.errors
+}
+
+/// The errors of a value, and how many checks were made on the way: among alternatives that all fail, the one that got
+/// furthest is shown.
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<FieldError>,
+    checks: usize,
+}
+
+impl Outcome {
+    fn add(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+        self.checks += other.checks;
+    }
+}
+
+struct Validator {
+    at: String,
+}
+
+/// A number as Go's `%v` prints a float64.
+fn go_number(number: f64) -> String {
+    if number == 0.0 || (1e-4..1e21).contains(&number.abs()) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent
+        .strip_prefix('-')
+        .map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+/// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
+fn type_of(value: &Value) -> (&'static str, &'static str) {
+    match value {
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::Number(number) if number.is_i64() => ("integer", "int64"),
+        Value::Number(_) => ("number", "float64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    }
+}
+
+/// Equal as JSON: 1 and 1.0 are the same number.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+impl Validator {
+    /// The path of an error: the place of the whole value, then the path within.
+    fn field(&self, path: &str) -> String {
+        match (self.at.as_str(), path) {
+            ("", path) => path.to_owned(),
+            (at, "") => at.to_owned(),
+            (at, path) if path.starts_with('[') => format!("{at}{path}"),
+            (at, path) => format!("{at}.{path}"),
+        }
+    }
+
+    fn error(&self, reason: Reason, path: &str, value: Option<Value>, detail: String) -> FieldError {
+        FieldError {
+            reason,
+            field: self.field(path),
+            bad_value: value,
+            detail,
+        }
+    }
+
+    fn invalid(&self, path: &str, value: &Value, what: &str) -> FieldError {
+        self.error(
+            Reason::Invalid,
+            path,
+            Some(value.clone()),
+            format!("{path} in body {what}"),
+        )
+    }
+
+    fn wrong_type(&self, path: &str, expected: &str, value: &str) -> FieldError {
+        let detail = format!("{path} in body must be of type {expected}: {}", quote(value));
+        self.error(Reason::TypeInvalid, path, Some(json!(value)), detail)
+    }
+
+    /// Errors that upstream reports without a place.
+    fn placeless(&self, detail: String) -> FieldError {
+        let field = if self.at.is_empty() {
+            "<nil>".to_owned()
+        } else {
+            self.at.clone()
+        };
+        FieldError {
+            reason: Reason::Invalid,
+            field,
+            bad_value: Some(json!("")),
+            detail,
+        }
+    }
+
+    fn value(&self, value: &Value, schema: &Schema, path: &str) -> Outcome {
+        let mut outcome = Outcome {
+            checks: 1,
+            ..Outcome::default()
+        };
+        self.type_(value, schema, path, &mut outcome);
+        if !value.is_null() {
+            self.combinators(value, schema, path, &mut outcome);
+        }
+        match value {
+            Value::String(text) => self.text(text, value, schema, path, &mut outcome),
+            Value::Number(number) => {
+                self.number(number.as_f64().unwrap_or(f64::NAN), value, schema, path, &mut outcome);
+            }
+            Value::Array(list) => self.list(list, schema, path, &mut outcome),
+            Value::Object(_) | Value::Null | Value::Bool(_) => {}
+        }
+        if !schema.enum_.is_empty() {
+            outcome.checks += 1;
+            if !schema.enum_.iter().any(|allowed| same(allowed, value)) {
+                outcome.errors.push(self.not_in_enum(value, schema, path));
+            }
+        }
+        if let Value::Object(map) = value {
+            self.object(map, schema, path, &mut outcome);
+        }
+        outcome
+    }
+
+    fn type_(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        let allowed: &[Type] = match schema.type_.as_ref() {
+            _ if schema.int_or_string => &[Type::Integer, Type::String],
+            Some(type_) => std::slice::from_ref(type_),
+            None => return,
+        };
+        outcome.checks += 1;
+        let words = allowed.iter().map(|type_| type_.as_str()).collect::<Vec<_>>().join(",");
+        if value.is_null() {
+            if !schema.nullable {
+                outcome.errors.push(self.wrong_type(path, &words, "null"));
+            }
+            return;
+        }
+        let (type_, format) = type_of(value);
+        let expected = schema
+            .format
+            .as_deref()
+            .filter(|format| formats::is_known(format))
+            .unwrap_or_default();
+        let has = |word: &str| allowed.iter().any(|type_| type_.as_str() == word);
+        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+        let float_is_integer = type_ == "number" && whole && has("integer");
+        let fits = has(type_) || float_is_integer || (type_ == "integer" && has("number"));
+        let is_text_or_list = value.is_string() || value.is_array();
+        if !is_text_or_list && !expected.is_empty() {
+            if !fits && format != expected {
+                outcome.errors.push(self.wrong_type(path, expected, format));
+            }
+            return;
+        }
+        if is_text_or_list
+            && !expected.is_empty()
+            && !has("number")
+            && !has("integer")
+            && (value.is_string() || fits)
+            && has(type_)
+        {
+            return;
+        }
+        if !fits {
+            outcome.errors.push(self.wrong_type(path, &words, type_));
+        }
+    }
+
+    fn not_in_enum(&self, value: &Value, schema: &Schema, path: &str) -> FieldError {
+        // In the order of the schema, where other errors of this kind sort; JSON that is no string is quoted as text.
+        let word = |allowed: &Value| quote(allowed.as_str().unwrap_or(&allowed.to_string()));
+        let supported: Vec<_> = schema.enum_.iter().map(word).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        self.error(Reason::NotSupported, path, Some(value.clone()), detail)
+    }
+
+    fn combinators(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        self.any_of(value, schema, path, outcome);
+        self.one_of(value, schema, path, outcome);
+        if !schema.all_of.is_empty() {
+            let results: Vec<_> = schema.all_of.iter().map(|all| self.value(value, all, path)).collect();
+            let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+            if valid < results.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                let path = quote(path);
+                outcome
+                    .errors
+                    .push(self.placeless(format!("{path} must validate all the schemas (allOf){none}")));
+            }
+            results.into_iter().for_each(|result| outcome.add(result));
+        }
+        if let Some(not) = &schema.not
+            && self.value(value, not, path).errors.is_empty()
+        {
+            outcome
+                .errors
+                .push(self.placeless(format!("{} must not validate the schema (not)", quote(path))));
+        }
+    }
+
+    fn any_of(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        let mut best: Option<Outcome> = None;
+        for any in &schema.any_of {
+            let result = self.value(value, any, path);
+            if result.errors.is_empty() {
+                return;
+            }
+            if best.as_ref().is_none_or(|best| result.checks > best.checks) {
+                best = Some(result);
+            }
+        }
+        if let Some(best) = best {
+            outcome
+                .errors
+                .push(self.placeless(format!("{} must validate at least one schema (anyOf)", quote(path))));
+            outcome.add(best);
+        }
+    }
+
+    fn one_of(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        let mut best: Option<Outcome> = None;
+        let mut valid = 0;
+        for one in &schema.one_of {
+            let result = self.value(value, one, path);
+            if result.errors.is_empty() {
+                valid += 1;
+                best = None;
+            } else if valid == 0 && best.as_ref().is_none_or(|best| result.checks > best.checks) {
+                best = Some(result);
+            }
+        }
+        if schema.one_of.is_empty() || valid == 1 {
+            return;
+        }
+        let found = if valid == 0 {
+            "Found none valid".to_owned()
+        } else {
+            format!("Found {valid} valid alternatives")
+        };
+        let path = quote(path);
+        outcome
+            .errors
+            .push(self.placeless(format!("{path} must validate one and only one schema (oneOf). {found}")));
+        if let Some(best) = best {
+            outcome.add(best);
+        }
+    }
+
+    /// The first of length and pattern that fails is the only one reported; the format is apart.
+    fn text(&self, text: &str, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        outcome.checks += 1;
+        outcome.errors.extend(self.text_error(text, value, schema, path));
+        if let Some(format) = schema.format.as_deref()
+            && schema.type_.is_none_or(|type_| type_ == Type::String)
+        {
+            outcome.checks += 1;
+            if !formats::is_valid(format, text) {
+                outcome.errors.push(self.wrong_type(path, format, text));
+            }
+        }
+    }
+
+    fn text_error(&self, text: &str, value: &Value, schema: &Schema, path: &str) -> Option<FieldError> {
+        // The count is only made when a bound asks for it.
+        let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        if let Some(max) = schema.max_length
+            && length() > max
+        {
+            return Some(self.error(Reason::TooLong, path, None, format!("may not be more than {max} bytes")));
+        }
+        if let Some(min) = schema.min_length
+            && length() < min
+        {
+            return Some(self.invalid(path, value, &format!("should be at least {min} chars long")));
+        }
+        let pattern = schema.pattern.as_ref()?;
+        match pattern.regex() {
+            Ok(regex) if regex.is_match(text) => None,
+            Ok(_) => Some(self.invalid(path, value, &format!("should match '{}'", pattern.as_str()))),
+            Err(error) => {
+                let what = format!("should match '{}', but pattern is invalid: '{error}'", pattern.as_str());
+                Some(self.invalid(path, value, &what))
+            }
+        }
+    }
+
+    fn number(&self, number: f64, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        outcome.checks += 1;
+        outcome.errors.extend(self.range(number, value, schema, path));
+        if let Some(factor) = schema.multiple_of
+            && (factor <= 0.0 || {
+                let quotient = number / factor;
+                quotient != quotient.trunc()
+            })
+        {
+            let what = if factor <= 0.0 {
+                format!(
+                    "factor MultipleOf declared for {path} must be positive: {}",
+                    go_number(factor)
+                )
+            } else {
+                format!("should be a multiple of {}", go_number(factor))
+            };
+            outcome.errors.push(self.invalid(path, value, &what));
+        }
+        if let Some(max) = schema.maximum
+            && (number > max || (schema.exclusive_maximum && number == max))
+        {
+            let or_equal = if schema.exclusive_maximum { "" } else { "or equal to " };
+            outcome.errors.push(self.invalid(
+                path,
+                value,
+                &format!("should be less than {or_equal}{}", go_number(max)),
+            ));
+        }
+        if let Some(min) = schema.minimum
+            && (number < min || (schema.exclusive_minimum && number == min))
+        {
+            let or_equal = if schema.exclusive_minimum { "" } else { "or equal to " };
+            let what = format!("should be greater than {or_equal}{}", go_number(min));
+            outcome.errors.push(self.invalid(path, value, &what));
+        }
+    }
+
+    /// Whether the number fits the width that type and format give it.
+    fn range(&self, number: f64, value: &Value, schema: &Schema, path: &str) -> Option<FieldError> {
+        let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
+        let format = schema.format.as_deref().unwrap_or_default();
+        let whole = value
+            .as_i64()
+            .or_else(|| (number.fract() == 0.0 && number.abs() < 9.2e18).then_some(number as i64));
+        let fits = match (type_, format) {
+            (Type::Integer, "int32") => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
+            (Type::Integer, "uint32") => whole.is_some_and(|whole| u32::try_from(whole).is_ok()),
+            (Type::Integer, "uint64") => value.is_u64() || whole.is_some_and(|whole| whole >= 0),
+            (Type::Integer, _) => whole.is_some(),
+            (Type::Number, "float") => number.abs() <= f64::from(f32::MAX),
+            _ => true,
+        };
+        let format = if format.is_empty() {
+            "(default format)".to_owned()
+        } else {
+            format!("with format {format}")
+        };
+        (!fits).then(|| self.placeless(format!("Checked value must be of type {type_} {format} in {path}")))
+    }
+
+    fn list(&self, list: &[Value], schema: &Schema, path: &str, outcome: &mut Outcome) {
+        outcome.checks += 1;
+        if let Some(items) = &schema.items {
+            for (i, item) in list.iter().enumerate() {
+                outcome.add(self.value(item, items, &format!("{path}[{i}]")));
+            }
+        }
+        let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_items
+            && count < min
+        {
+            let what = format!("should have at least {min} items");
+            outcome.errors.push(self.invalid(path, &json!(count), &what));
+        }
+        if let Some(max) = schema.max_items
+            && count > max
+        {
+            outcome.errors.push(self.too_many(path, count, max));
+        }
+        if schema.unique_items
+            && list
+                .iter()
+                .enumerate()
+                .any(|(i, a)| list[..i].iter().any(|b| same(a, b)))
+        {
+            outcome
+                .errors
+                .push(self.invalid(path, &Value::Null, "shouldn't contain duplicates"));
+        }
+    }
+
+    fn too_many(&self, path: &str, count: i64, max: i64) -> FieldError {
+        let size = |number: i64| usize::try_from(number).unwrap_or_default();
+        FieldError::too_many(self.field(path), size(count), size(max))
+    }
+
+    fn object(&self, map: &serde_json::Map<String, Value>, schema: &Schema, path: &str, outcome: &mut Outcome) {
+        outcome.checks += 1;
+        let below = |key: &str| {
+            if path.is_empty() {
+                key.to_owned()
+            } else {
+                format!("{path}.{key}")
+            }
+        };
+        let count = i64::try_from(map.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_properties
+            && count < min
+        {
+            let what = format!("should have at least {min} properties");
+            outcome.errors.push(self.invalid(path, &json!(count), &what));
+        }
+        if let Some(max) = schema.max_properties
+            && count > max
+        {
+            outcome.errors.push(self.too_many(path, count, max));
+        }
+        for (key, value) in map {
+            if let Some(schema) = schema.field(key) {
+                outcome.add(self.value(value, schema, &below(key)));
+            } else if schema.additional_properties_allowed == Some(false) {
+                let detail = format!("{} in body is a forbidden property", below(key));
+                outcome
+                    .errors
+                    .push(self.error(Reason::Invalid, &below(key), Some(json!("")), detail));
+            }
+        }
+        let embedded: &[&str] = if schema.embedded_resource {
+            &["apiVersion", "kind"]
+        } else {
+            &[]
+        };
+        for key in schema
+            .required
+            .iter()
+            .map(String::as_str)
+            .chain(embedded.iter().copied())
+        {
+            if !map.contains_key(key) {
+                outcome
+                    .errors
+                    .push(self.error(Reason::Required, &below(key), None, String::new()));
+            }
+        }
+    }
+
+    /// Duplicates in lists that are sets or maps.
+    fn lists(&self, value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    if let Some(schema) = schema.field(key) {
+                        let below = if path.is_empty() {
+                            key.clone()
+                        } else {
+                            format!("{path}.{key}")
+                        };
+                        self.lists(value, schema, &below, errors);
+                    }
+                }
+            }
+            Value::Array(list) => {
+                match schema.list_type {
+                    Some(ListType::Set) => self.duplicates(list.iter().cloned(), path, errors),
+                    Some(ListType::Map) => {
+                        self.duplicates(list.iter().map(|item| keys(item, &schema.list_map_keys)), path, errors);
+                    }
+                    _ => {}
+                }
+                if let Some(items) = &schema.items {
+                    for (i, item) in list.iter().enumerate() {
+                        self.lists(item, items, &format!("{path}[{i}]"), errors);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Each value that occurs again is reported once, at its second place. Null stands for an item that has no identity.
+    fn duplicates(&self, values: impl Iterator<Item = Value>, path: &str, errors: &mut Vec<FieldError>) {
+        let mut seen = std::collections::BTreeMap::<String, usize>::new();
+        for (i, value) in values.enumerate() {
+            if value.is_null() {
+                continue;
+            }
+            let times = seen.entry(value.to_string()).or_default();
+            *times += 1;
+            if *times == 2 {
+                errors.push(FieldError::duplicate(self.field(&format!("{path}[{i}]")), value));
+            }
+        }
+    }
+}
+
+/// The key fields of an item of a map list; null when it is no object.
+fn keys(item: &Value, names: &[String]) -> Value {
+    let Value::Object(item) = item else { return Value::Null };
+    names
+        .iter()
+        .filter_map(|name| item.get(name).map(|value| (name.clone(), value.clone())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
