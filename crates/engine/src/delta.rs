@@ -1,0 +1,351 @@
+//! The strict-order queue between a reflector and a store (client-go's RealFIFO), and what comes out of the store.
+//!
+//! A [`Delta`] is what the server said; an [`Event`] is what changed in the store because of it. Between them stands
+//! [`crate::Store::apply`]. A relist is not a special queue content with a second copy of all objects: it is a bracket
+//! `ReplaceBegin … ReplaceEnd` of ordinary deltas, that the store stages and makes visible in one step at the end.
+//!
+//! Invariants: order is kept and nothing is merged (DF1); the queue is bounded, a full one hands the delta back and the
+//! reader stops reading (DF7); "synced" means that the last object of the first list is in the store *and* was given to the
+//! handlers (DF3), at once for an empty list (DF4); closing loses nothing that is queued (DF5).
+//! Not here: tombstones for keys that a relist misses. The store is the only one who knows what was there, it makes them.
+
+use crate::key::ObjectKey;
+use crate::meta::ResourceVersion;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One notification of a reflector, in the order in which the server gave them.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Delta<V> {
+    /// A watch said ADDED.
+    Added(Arc<V>),
+    /// A watch said MODIFIED.
+    Modified(Arc<V>),
+    /// A watch said DELETED (also: the object left the selector). The object is its last state, its version that of the deletion.
+    Deleted(Arc<V>),
+    /// A list or an initial stream starts. A bracket that is still open is dropped.
+    ReplaceBegin,
+    /// Objects of the list: a page, or one object of an initial stream.
+    ReplaceItems(Vec<Arc<V>>),
+    /// An object of the initial stream was deleted before the stream was complete.
+    ReplaceDeleted(Arc<V>),
+    /// The list broke off: what was staged is dropped, the store stays as it was.
+    ReplaceAborted,
+    /// The list is complete: the store becomes what was listed.
+    ReplaceEnd {
+        /// The version of the whole list.
+        resource_version: ResourceVersion,
+        /// The server was asked for its newest state. Only then may the version be older than the store's, which means that
+        /// the history of the server was replaced (restored or recreated storage).
+        authoritative: bool,
+    },
+    /// Everything up to this version was delivered.
+    Bookmark(ResourceVersion),
+}
+
+impl<V> Clone for Delta<V> {
+    fn clone(&self) -> Delta<V> {
+        match self {
+            Delta::Added(object) => Delta::Added(object.clone()),
+            Delta::Modified(object) => Delta::Modified(object.clone()),
+            Delta::Deleted(object) => Delta::Deleted(object.clone()),
+            Delta::ReplaceBegin => Delta::ReplaceBegin,
+            Delta::ReplaceItems(items) => Delta::ReplaceItems(items.clone()),
+            Delta::ReplaceDeleted(object) => Delta::ReplaceDeleted(object.clone()),
+            Delta::ReplaceAborted => Delta::ReplaceAborted,
+            Delta::ReplaceEnd {
+                resource_version,
+                authoritative,
+            } => Delta::ReplaceEnd {
+                resource_version: resource_version.clone(),
+                authoritative: *authoritative,
+            },
+            Delta::Bookmark(version) => Delta::Bookmark(version.clone()),
+        }
+    }
+}
+
+/// What changed in the store; what handlers see.
+///
+/// For one key a handler sees `(Added Modified* Deleted)*` and nothing else. An object that was deleted and created again
+/// between two looks shows as `Deleted` of the old uid, then `Added` of the new one, never as `Modified`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<V> {
+    /// The object is new to the store.
+    Added {
+        /// The object.
+        object: Arc<V>,
+        /// It came with the first list, or with the snapshot that a late handler is given.
+        initial: bool,
+    },
+    /// The object changed.
+    Modified {
+        /// What the store held before.
+        old: Arc<V>,
+        /// What it holds now.
+        new: Arc<V>,
+    },
+    /// The object is gone.
+    Deleted {
+        /// Its key.
+        key: ObjectKey,
+        /// Its last known state. From a watch event it carries the version of the deletion.
+        object: Arc<V>,
+        /// The deletion itself was not seen (client-go's `DeletedFinalStateUnknown`): `object` is the last state that the
+        /// store had, there may have been later ones.
+        final_state_unknown: bool,
+    },
+}
+
+impl<V> Clone for Event<V> {
+    fn clone(&self) -> Event<V> {
+        match self {
+            Event::Added { object, initial } => Event::Added {
+                object: object.clone(),
+                initial: *initial,
+            },
+            Event::Modified { old, new } => Event::Modified {
+                old: old.clone(),
+                new: new.clone(),
+            },
+            Event::Deleted {
+                key,
+                object,
+                final_state_unknown,
+            } => Event::Deleted {
+                key: key.clone(),
+                object: object.clone(),
+                final_state_unknown: *final_state_unknown,
+            },
+        }
+    }
+}
+
+impl<V> Event<V> {
+    /// The newest state that the event speaks of: the object, the new one of a modification, the last known of a deletion.
+    pub fn object(&self) -> &Arc<V> {
+        match self {
+            Event::Added { object, .. } | Event::Deleted { object, .. } => object,
+            Event::Modified { new, .. } => new,
+        }
+    }
+}
+
+/// Why a delta was not taken. The delta is handed back.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError<V> {
+    /// The queue holds as many objects as it may: process some, then push again.
+    #[error("the delta queue is full: let the store catch up, then push the same delta again")]
+    Full(Delta<V>),
+    /// The queue was closed.
+    #[error("the delta queue is closed")]
+    Closed(Delta<V>),
+}
+
+/// A bounded first-in-first-out queue of [`Delta`]s that knows whether the first list has arrived.
+#[derive(Debug)]
+pub struct DeltaQueue<V> {
+    queue: VecDeque<Delta<V>>,
+    objects: usize,
+    capacity: usize,
+    closed: bool,
+    /// The batch that is out holds the end of the first list.
+    first_list_out: bool,
+    synced: bool,
+}
+
+/// How many objects may wait between reflector and store by default; client-go's back-pressure starts at the same number.
+pub const DEFAULT_CAPACITY: usize = 2000;
+
+impl<V> Default for DeltaQueue<V> {
+    fn default() -> DeltaQueue<V> {
+        DeltaQueue::new(DEFAULT_CAPACITY)
+    }
+}
+
+impl<V> DeltaQueue<V> {
+    /// A queue for `capacity` objects (at least 1). A single delta that is larger, a long page, is taken when nothing waits.
+    pub fn new(capacity: usize) -> DeltaQueue<V> {
+        DeltaQueue {
+            queue: VecDeque::new(),
+            objects: 0,
+            capacity: capacity.max(1),
+            closed: false,
+            first_list_out: false,
+            synced: false,
+        }
+    }
+
+    /// Appends a delta.
+    ///
+    /// # Errors
+    /// [`PushError::Full`] when its objects do not fit, [`PushError::Closed`] after [`DeltaQueue::close`]; both hand it back.
+    pub fn push(&mut self, delta: Delta<V>) -> Result<(), PushError<V>> {
+        if self.closed {
+            return Err(PushError::Closed(delta));
+        }
+        let weight = weight(&delta);
+        if self.objects > 0 && self.objects + weight > self.capacity {
+            return Err(PushError::Full(delta));
+        }
+        self.objects += weight;
+        self.queue.push_back(delta);
+        Ok(())
+    }
+
+    /// Takes the oldest deltas, at most `max` (at least one); `None` when nothing waits. Apply and distribute them, then call
+    /// [`DeltaQueue::batch_done`].
+    pub fn pop_batch(&mut self, max: usize) -> Option<Vec<Delta<V>>> {
+        let count = self.queue.len().min(max.max(1));
+        if count == 0 {
+            return None;
+        }
+        let batch: Vec<Delta<V>> = self.queue.drain(..count).collect();
+        self.objects -= batch.iter().map(weight).sum::<usize>();
+        self.first_list_out |= batch.iter().any(|delta| matches!(delta, Delta::ReplaceEnd { .. }));
+        Some(batch)
+    }
+
+    /// The batch that was popped is in the store and the handlers have returned.
+    pub fn batch_done(&mut self) {
+        self.synced |= self.first_list_out;
+    }
+
+    /// Whether the first list is in the store and was given to the handlers (client-go's `HasSynced`).
+    pub fn has_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Takes no more deltas; what is queued may still be popped.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether the queue was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// How many deltas wait.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// How many objects wait; this is what is bounded.
+    pub fn objects(&self) -> usize {
+        self.objects
+    }
+}
+
+/// Brackets and bookmarks count as one, so that they are bounded as well.
+fn weight<V>(delta: &Delta<V>) -> usize {
+    match delta {
+        Delta::ReplaceItems(items) => items.len().max(1),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end() -> Delta<u32> {
+        Delta::ReplaceEnd {
+            resource_version: "5".into(),
+            authoritative: true,
+        }
+    }
+
+    fn push_all(queue: &mut DeltaQueue<u32>, deltas: Vec<Delta<u32>>) {
+        for delta in deltas {
+            queue.push(delta).expect("there is room");
+        }
+    }
+
+    #[test]
+    fn df1_order_is_kept() {
+        let mut queue = DeltaQueue::default();
+        let sent = vec![
+            Delta::Added(Arc::new(1)),
+            Delta::Modified(Arc::new(1)),
+            Delta::Deleted(Arc::new(1)),
+            Delta::Added(Arc::new(2)),
+            Delta::Bookmark("7".into()),
+        ];
+        push_all(&mut queue, sent.clone());
+        let mut got = Vec::new();
+        while let Some(batch) = queue.pop_batch(2) {
+            assert!(batch.len() <= 2);
+            got.extend(batch);
+            queue.batch_done();
+        }
+        assert_eq!(got, sent);
+    }
+
+    #[test]
+    fn df3_synced_after_the_last_batch_is_done() {
+        let mut queue = DeltaQueue::default();
+        push_all(
+            &mut queue,
+            vec![Delta::ReplaceBegin, Delta::ReplaceItems(vec![Arc::new(1)]), end()],
+        );
+        queue.pop_batch(2).expect("two deltas wait");
+        queue.batch_done();
+        assert!(!queue.has_synced(), "the end of the list was not popped");
+        queue.pop_batch(2).expect("the end waits");
+        assert!(!queue.has_synced(), "popped, but not distributed");
+        queue.batch_done();
+        assert!(queue.has_synced());
+    }
+
+    #[test]
+    fn df4_empty_list_syncs() {
+        let mut queue = DeltaQueue::default();
+        push_all(&mut queue, vec![Delta::ReplaceBegin, end()]);
+        queue.pop_batch(10).expect("the bracket waits");
+        queue.batch_done();
+        assert!(queue.has_synced());
+    }
+
+    #[test]
+    fn aborted_list_does_not_sync() {
+        let mut queue = DeltaQueue::<u32>::default();
+        push_all(&mut queue, vec![Delta::ReplaceBegin, Delta::ReplaceAborted]);
+        queue.pop_batch(10).expect("the bracket waits");
+        queue.batch_done();
+        assert!(!queue.has_synced());
+    }
+
+    #[test]
+    fn df5_close_lets_the_rest_out() {
+        let mut queue = DeltaQueue::default();
+        push_all(&mut queue, vec![Delta::Added(Arc::new(1))]);
+        queue.close();
+        assert!(matches!(
+            queue.push(Delta::Added(Arc::new(2))),
+            Err(PushError::Closed(Delta::Added(_)))
+        ));
+        assert_eq!(queue.pop_batch(10), Some(vec![Delta::Added(Arc::new(1))]));
+        assert_eq!(queue.pop_batch(10), None);
+    }
+
+    #[test]
+    fn df7_full_queue_hands_the_delta_back() {
+        let mut queue = DeltaQueue::new(2);
+        push_all(&mut queue, vec![Delta::Added(Arc::new(1)), Delta::Added(Arc::new(2))]);
+        assert!(matches!(
+            queue.push(Delta::Deleted(Arc::new(1))),
+            Err(PushError::Full(Delta::Deleted(_)))
+        ));
+        queue.pop_batch(2).expect("two deltas wait");
+        let page = Delta::ReplaceItems((0..100).map(Arc::new).collect());
+        queue.push(page).expect("a long page is taken when nothing waits");
+        assert_eq!(queue.objects(), 100);
+        assert!(matches!(queue.push(Delta::ReplaceAborted), Err(PushError::Full(_))));
+    }
+}

@@ -1,0 +1,80 @@
+//! What a controller does next, decided without doing it.
+//!
+//! This crate is the pure part of kubewright's runtime: Reflector → delta queue → [`store`] with indexes → [`dispatch`] →
+//! [work queue](queue). Nothing here reads a clock, waits, opens a socket or draws a random number. Time ([`time::Instant`])
+//! and entropy (a plain `u64`) are passed in, and what should happen outside is handed back as data
+//! ([`reflector::Action`], [`queue::Next`]). A shell (the `kubewright` crate) does the input and output and holds the locks.
+//!
+//! # How the parts meet
+//!
+//! ```text
+//!  list pages, watch events ──► Reflector ──Action::Apply(Delta)──► DeltaQueue ──► Store::apply ──► Vec<Event> ──► Dispatcher
+//!                                   │                                                                                │
+//!                 Action::List / Watch / Wait ◄── the shell obeys                    handlers turn events into keys ──► WorkQueue
+//! ```
+//!
+//! The lock that protects the [`dispatch::Dispatcher`] is held over "apply a batch to the store, dispatch its events", and
+//! over "take a snapshot, add a handler". The store's own lock is released before handlers run, so that they may read it.
+//!
+//! # Which test keeps which invariant
+//!
+//! Look a letter up and find its test. RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue,
+//! R: reconcile. A letter that is missing here is kept by the shell, because it speaks of tasks, timers or requests.
+//!
+//! | invariant | test |
+//! |---|---|
+//! | RF1 never back in time | `reflector::tests::rf1_list_older_than_the_store_is_refused`, `store::tests::rf1_older_event_is_ignored`, `tests/informer.rs` |
+//! | RF2 eventually equal to the server | `tests/informer.rs::rf2_store_equals_server_after_faults` |
+//! | RF3 resume from the last applied version | `reflector::tests::rf3_initial_events_do_not_move_the_resume_version` |
+//! | RF4 nothing of a partial list is seen | `store::tests::rf4_partial_replace_is_invisible`, `reflector::tests::rf4_broken_list_is_aborted` |
+//! | RF5 fall back to LIST | `reflector::tests::rf5_…` |
+//! | RF6 no hot loop | `reflector::tests::rf6_…`, `tests/informer.rs::rf6_every_fault_backs_off`, `rf6_short_watches_back_off` |
+//! | RF7 410 and too large versions | `reflector::tests::rf7_…` |
+//! | RF8 stop at any point | `reflector::tests::rf8_stop_in_every_state` |
+//! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
+//! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
+//! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
+//! | RF12 leaving the selector | `store::tests::rf12_deleted_event_removes` |
+//! | DF1 strict order | `delta::tests::df1_order_is_kept` |
+//! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
+//! | DF3 synced after distribution | `delta::tests::df3_synced_after_the_last_batch_is_done` |
+//! | DF4 empty list syncs | `delta::tests::df4_empty_list_syncs` |
+//! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
+//! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
+//! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
+//! | S1, S4 atomic replace | `store::tests::rf4_partial_replace_is_invisible`, `store::tests::s4_replace_is_one_step` |
+//! | S2, S7 indexes equal their function, no leak | `store::tests::s2_index_equals_function` (property) |
+//! | S3 immutable objects | by type: the store hands out `Arc<V>` and keeps the index values it computed |
+//! | S5 version only forward, lists carry it | `store::tests::s5_version_moves_forward_only`, `s5_lists_have_an_order_and_the_version` |
+//! | C4 late and duplicate indexes | `store::tests::c4_indexes_are_backfilled_and_names_are_unique` |
+//! | S6 index failure is isolated | `store::tests::s6_failing_index_function_is_isolated` |
+//! | SI1, SI3 valid history per handler | `tests/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI2 store is not older than the event | `tests/informer.rs` |
+//! | SI4 initial list flag | `store::tests::si4_initial_flag_on_the_first_list_only`, `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
+//! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
+//! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
+//! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
+//! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
+//! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
+//! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
+//! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
+
+pub mod backoff;
+pub mod delta;
+pub mod dispatch;
+pub mod key;
+pub mod meta;
+pub mod queue;
+pub mod reflector;
+pub mod store;
+pub mod time;
+
+pub use delta::{Delta, DeltaQueue, Event};
+pub use dispatch::{Dispatcher, HandlerId};
+pub use key::ObjectKey;
+pub use meta::{Meta, ResourceVersion};
+pub use queue::WorkQueue;
+pub use reflector::Reflector;
+pub use store::Store;
+pub use time::Instant;

@@ -1,0 +1,646 @@
+//! The work queue between event handlers and workers: one state machine per item.
+//!
+//! Idea: an item is in at most one place. It is *ready* (in one of two first-in-first-out lists), *delayed* (in the order of due
+//! times), *running* (handed to a worker), or running with something pending that is held until [`WorkQueue::done`].
+//! Delays, deduplication and retries are states of the item and not queues behind queues as in client-go, which is why an item
+//! cannot be handed out twice for one reason. Each pending item carries what asked for it ([`Merge`], [`Causes`]).
+//!
+//! Invariants:
+//! * Q1 any number of adds of a pending item is one hand-out. Q2, R1 an item is never handed out again before `done`.
+//! * Q3, R2 an add while the item runs leads to another run. Q4 order within a priority is the order of becoming ready.
+//! * Q5 a delayed add is never early; the earliest delay counts; an immediate add supersedes the delay.
+//! * Q7 failures of an item are counted until it is forgotten, or until a run ends without asking for a retry.
+//! * Q8 the numbers in [`Metrics`] are the sizes of the lists, not counters beside them.
+//! * Q9 an item of low priority waits at most [`Fairness::ageing`], and then [`Fairness::weight`] + 1 hand-outs for each low
+//!   item before it; what has normal priority yields at most one in `weight` + 1 hand-outs.
+//! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no memory.
+//! * No operation looks at all items, except a shutdown.
+//!
+//! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
+
+mod causes;
+mod list;
+
+use crate::backoff::Exponential;
+use crate::time::Instant;
+pub use causes::{Causes, Merge};
+use list::{Links, List};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How urgent an item is. The order is that of urgency: `Low < Normal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// The first list and resyncs: controller-runtime's `LowPriority`, -100.
+    Low,
+    /// Everything else.
+    #[default]
+    Normal,
+}
+
+/// How much low priority gets when there is always something of normal priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fairness {
+    /// The oldest low item is held back this long at most before it takes part in turns.
+    pub ageing: Duration,
+    /// How many normal items are handed out for one low item that takes part.
+    pub weight: u32,
+}
+
+impl Default for Fairness {
+    /// One second, and then one in eight.
+    fn default() -> Fairness {
+        Fairness {
+            ageing: Duration::from_secs(1),
+            weight: 7,
+        }
+    }
+}
+
+/// What the shell must do after a call that may have made work available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Nothing: the item is pending already, or is held until `done`.
+    No,
+    /// An item became ready: wake one waiting worker.
+    Worker,
+    /// The earliest due time moved to this moment: whoever sleeps until the next due time must sleep anew.
+    Timer(Instant),
+    /// The queue is shut down and ignored the call.
+    ShutDown,
+}
+
+/// Names one run of an item, from [`WorkQueue::get`] to [`WorkQueue::done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    slot: u32,
+    run: u64,
+}
+
+/// An item that was handed to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work<T, C> {
+    /// The item.
+    pub item: T,
+    /// Everything that asked for this run, merged.
+    pub causes: C,
+    /// For [`WorkQueue::done`].
+    pub token: Token,
+    /// Failures in a row before this run.
+    pub retries: u32,
+    /// Its priority.
+    pub priority: Priority,
+    /// How long it was ready before it was handed out (`workqueue_queue_duration_seconds`).
+    pub waited: Duration,
+    /// What is left for another worker: this one is busy from now on and must pass the word on, or ready items and due times
+    /// would have nobody who waits for them.
+    pub wake: Wake,
+}
+
+/// The answer of [`WorkQueue::get`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<T, C> {
+    /// Do this, then call [`WorkQueue::done`].
+    Item(Work<T, C>),
+    /// Nothing is ready. Ask again after a [`Wake`], or at this moment when there is one.
+    Wait(Option<Instant>),
+    /// The queue is shut down: the worker ends.
+    ShutDown,
+}
+
+/// The answer of [`WorkQueue::done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// How long the run took (`workqueue_work_duration_seconds`).
+    pub worked: Duration,
+    /// What became of the item: ready again, delayed, or idle.
+    pub wake: Wake,
+}
+
+/// Where an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Unknown to the queue.
+    Idle,
+    /// Ready.
+    Queued,
+    /// Due at this moment.
+    Delayed(Instant),
+    /// With a worker.
+    Running,
+    /// With a worker, and to be run again.
+    RunningDirty,
+    /// With a worker, and to be run again at this moment.
+    RunningDelayed(Instant),
+}
+
+/// What the queue holds now and has done so far; the numbers behind the `workqueue_*` metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Ready items of normal priority.
+    pub depth_normal: usize,
+    /// Ready items of low priority.
+    pub depth_low: usize,
+    /// Items that wait for their due time.
+    pub delayed: usize,
+    /// Items with workers.
+    pub running: usize,
+    /// How often an item became ready (`workqueue_adds_total`).
+    pub adds: u64,
+    /// How often a retry was asked for (`workqueue_retries_total`).
+    pub retries: u64,
+    /// The time spent so far on what runs, added up (`workqueue_unfinished_work_seconds`).
+    pub unfinished: Duration,
+    /// The longest present run (`workqueue_longest_running_processor_seconds`).
+    pub longest_running: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Open,
+    Draining,
+    Closed,
+}
+
+struct Pending<C> {
+    priority: Priority,
+    causes: C,
+    /// `None`: now.
+    due: Option<Instant>,
+}
+
+struct Run {
+    /// Never used twice, so that a token that is out too long ends nobody else's run.
+    number: u64,
+    started: Instant,
+    priority: Priority,
+}
+
+struct Slot<T, C> {
+    item: T,
+    pending: Option<Pending<C>>,
+    running: Option<Run>,
+    failures: u32,
+    /// This run asked for a retry.
+    retried: bool,
+    ready_since: Instant,
+}
+
+/// A queue of items `T` with causes `C`.
+///
+/// ```
+/// use kubewright_engine::queue::{Next, Priority, WorkQueue};
+/// use kubewright_engine::Instant;
+/// let now = Instant::ZERO;
+/// let mut queue: WorkQueue<&str> = WorkQueue::default();
+/// queue.add("a", Priority::Normal, (), now);
+/// queue.add("a", Priority::Normal, (), now);
+/// let Next::Item(work) = queue.get(now) else { panic!("an item is ready") };
+/// assert_eq!(work.item, "a");
+/// assert_eq!(queue.get(now), Next::Wait(None));
+/// queue.done(work.token, now);
+/// ```
+pub struct WorkQueue<T, C = ()> {
+    backoff: Exponential,
+    fairness: Fairness,
+    index: BTreeMap<T, u32>,
+    slots: Vec<Option<Slot<T, C>>>,
+    /// Per slot, beside it: its place in a ready list.
+    links: Vec<Links>,
+    free: Vec<u32>,
+    normal: List,
+    low: List,
+    /// Due time, order of arrival, slot.
+    delayed: BTreeMap<(Instant, u64), u32>,
+    delayed_keys: BTreeMap<u32, (Instant, u64)>,
+    running: BTreeSet<(Instant, u32)>,
+    running_started: u128,
+    arrivals: u64,
+    runs: u64,
+    normal_since_low: u32,
+    mode: Mode,
+    adds: u64,
+    retries: u64,
+}
+
+impl<T: Ord + Clone, C: Merge> Default for WorkQueue<T, C> {
+    fn default() -> WorkQueue<T, C> {
+        WorkQueue::new(Exponential::default(), Fairness::default())
+    }
+}
+
+impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
+    /// An empty queue.
+    pub fn new(backoff: Exponential, fairness: Fairness) -> WorkQueue<T, C> {
+        WorkQueue {
+            backoff,
+            fairness,
+            index: BTreeMap::new(),
+            slots: Vec::new(),
+            links: Vec::new(),
+            free: Vec::new(),
+            normal: List::default(),
+            low: List::default(),
+            delayed: BTreeMap::new(),
+            delayed_keys: BTreeMap::new(),
+            running: BTreeSet::new(),
+            running_started: 0,
+            arrivals: 0,
+            runs: 0,
+            normal_since_low: 0,
+            mode: Mode::Open,
+            adds: 0,
+            retries: 0,
+        }
+    }
+
+    /// Asks for a run of `item` as soon as possible. Supersedes a delay; raises the priority when this one is higher.
+    pub fn add(&mut self, item: T, priority: Priority, causes: C, now: Instant) -> Wake {
+        self.ask(item, None, priority, causes, now)
+    }
+
+    /// Asks for a run of `item` at `at`, not earlier. Of several delays the earliest counts; when the item is ready, or to be run
+    /// again anyway, only the causes are added.
+    pub fn add_after(&mut self, item: T, at: Instant, priority: Priority, causes: C, now: Instant) -> Wake {
+        self.ask(item, Some(at).filter(|at| *at > now), priority, causes, now)
+    }
+
+    /// Asks for a retry of `item` after its own exponential backoff, with the priority it has. Answers the delay as well; `None`
+    /// when the queue is shut down.
+    pub fn add_rate_limited(&mut self, item: T, causes: C, now: Instant) -> (Wake, Option<Duration>) {
+        if self.mode != Mode::Open {
+            return (Wake::ShutDown, None);
+        }
+        let id = self.slot_of(item.clone());
+        let slot = self.slot(id);
+        let failures = slot.failures;
+        slot.failures = slot.failures.saturating_add(1);
+        slot.retried = true;
+        let running = slot.running.as_ref().map(|run| run.priority);
+        let priority = running
+            .or_else(|| slot.pending.as_ref().map(|pending| pending.priority))
+            .unwrap_or_default();
+        let delay = self.backoff.delay(failures);
+        self.retries += 1;
+        (self.add_after(item, now + delay, priority, causes, now), Some(delay))
+    }
+
+    /// Hands out the next item, or says how long there is nothing to do.
+    pub fn get(&mut self, now: Instant) -> Next<T, C> {
+        self.promote(now);
+        let Some(id) = self.choose(now) else {
+            return match self.mode {
+                Mode::Open => Next::Wait(self.next_due()),
+                Mode::Draining | Mode::Closed => Next::ShutDown,
+            };
+        };
+        self.runs += 1;
+        let token = Token {
+            slot: id,
+            run: self.runs,
+        };
+        let wake = match self.next_due() {
+            _ if !self.is_empty() => Wake::Worker,
+            Some(due) => Wake::Timer(due),
+            None => Wake::No,
+        };
+        let slot = self.slot(id);
+        let pending = slot.pending.take().expect("what is in a ready list is pending");
+        slot.running = Some(Run {
+            number: token.run,
+            started: now,
+            priority: pending.priority,
+        });
+        slot.retried = false;
+        let work = Work {
+            item: slot.item.clone(),
+            causes: pending.causes,
+            token,
+            retries: slot.failures,
+            priority: pending.priority,
+            waited: now.since(slot.ready_since),
+            wake,
+        };
+        self.running.insert((now, id));
+        self.running_started += u128::from(now.0);
+        Next::Item(work)
+    }
+
+    /// Ends a run. What was asked for meanwhile takes effect now. `None` when this run has ended already.
+    pub fn done(&mut self, token: Token, now: Instant) -> Option<Finished> {
+        let id = token.slot;
+        let slot = self.slots.get_mut(id as usize)?.as_mut()?;
+        let run = slot.running.take_if(|run| run.number == token.run)?;
+        self.running.remove(&(run.started, id));
+        self.running_started -= u128::from(run.started.0);
+        self.promote(now);
+        let slot = self.slot(id);
+        if !slot.retried {
+            slot.failures = 0; // the streak ends with a run that asks for no retry: no entry of a finished item stays behind
+        }
+        let wake = match slot.pending.as_ref().map(|pending| pending.due) {
+            None => {
+                self.release(id);
+                Wake::No
+            }
+            Some(Some(due)) if due > now => self.delay(id, due),
+            Some(_) => {
+                self.enqueue(id, now);
+                Wake::Worker
+            }
+        };
+        Some(Finished {
+            worked: now.since(run.started),
+            wake,
+        })
+    }
+
+    /// [`WorkQueue::done`] by item, for hand-written loops.
+    pub fn done_item(&mut self, item: &T, now: Instant) -> Option<Finished> {
+        let slot = *self.index.get(item)?;
+        let run = self.slot(slot).running.as_ref()?.number;
+        self.done(Token { slot, run }, now)
+    }
+
+    /// Forgets the failures of an item: its next retry starts from the shortest delay (client-go's `Forget`).
+    pub fn forget(&mut self, item: &T) {
+        if let Some(id) = self.index.get(item).copied() {
+            self.slot(id).failures = 0;
+        }
+    }
+
+    /// How many failures in a row the item has (client-go's `NumRequeues`).
+    pub fn retries(&self, item: &T) -> u32 {
+        self.find(item).map_or(0, |slot| slot.failures)
+    }
+
+    /// Where the item is.
+    pub fn state(&self, item: &T) -> State {
+        let Some(slot) = self.find(item) else {
+            return State::Idle;
+        };
+        match (&slot.running, slot.pending.as_ref().map(|pending| pending.due)) {
+            (None, None) => State::Idle,
+            (None, Some(None)) => State::Queued,
+            (None, Some(Some(due))) => State::Delayed(due),
+            (Some(_), None) => State::Running,
+            (Some(_), Some(None)) => State::RunningDirty,
+            (Some(_), Some(Some(due))) => State::RunningDelayed(due),
+        }
+    }
+
+    /// How many items are ready (client-go's `Len`).
+    pub fn len(&self) -> usize {
+        self.normal.len() + self.low.len()
+    }
+
+    /// Whether no item is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nothing is ready, delayed or running: without a new add nothing will ever happen.
+    pub fn is_idle(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// When the earliest delayed item is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.delayed.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// The numbers for the metrics.
+    pub fn metrics(&self, now: Instant) -> Metrics {
+        let total = u128::from(now.0) * self.running.len() as u128;
+        let unfinished = total.saturating_sub(self.running_started);
+        Metrics {
+            depth_normal: self.normal.len(),
+            depth_low: self.low.len(),
+            delayed: self.delayed.len(),
+            running: self.running.len(),
+            adds: self.adds,
+            retries: self.retries,
+            unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
+            longest_running: self
+                .running
+                .first()
+                .map_or(Duration::ZERO, |(started, _)| now.since(*started)),
+        }
+    }
+
+    /// Shuts down at once: what waits is dropped, nothing more is handed out, adds are ignored. Runs may end. Harmless when
+    /// repeated. The shell must wake all workers.
+    pub fn shut_down(&mut self) {
+        self.mode = Mode::Closed;
+        self.drop_pending(|_| true);
+    }
+
+    /// Shuts down after what is ready was handed out; delayed items are dropped, adds are ignored. Harmless when repeated.
+    pub fn shut_down_with_drain(&mut self) {
+        if self.mode == Mode::Open {
+            self.mode = Mode::Draining;
+            self.drop_pending(|pending| pending.due.is_some());
+        }
+    }
+
+    /// Whether the queue was shut down in either way.
+    pub fn is_shut_down(&self) -> bool {
+        self.mode != Mode::Open
+    }
+
+    /// Whether the queue was shut down and all runs have ended.
+    pub fn is_drained(&self) -> bool {
+        self.is_shut_down() && self.is_idle()
+    }
+}
+
+/// Moving items about.
+impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
+    fn ask(&mut self, item: T, due: Option<Instant>, priority: Priority, causes: C, now: Instant) -> Wake {
+        if self.mode != Mode::Open {
+            return Wake::ShutDown;
+        }
+        self.promote(now);
+        let id = self.slot_of(item);
+        let slot = self.slot(id);
+        let running = slot.running.is_some();
+        let before = slot.pending.as_ref().map(|pending| (pending.priority, pending.due));
+        match &mut slot.pending {
+            None => slot.pending = Some(Pending { priority, causes, due }),
+            Some(pending) => {
+                pending.causes.merge(causes);
+                pending.priority = pending.priority.max(priority);
+                // `None` (now) is the earliest of all.
+                pending.due = pending.due.min(due);
+            }
+        }
+        let pending = slot.pending.as_ref().expect("set above");
+        let after = (pending.priority, pending.due);
+        if running {
+            return Wake::No; // held until `done`
+        }
+        match (before, after) {
+            (None, (_, None)) => {
+                self.enqueue(id, now);
+                Wake::Worker
+            }
+            (Some((_, Some(_))), (_, None)) => {
+                self.undelay(id);
+                self.enqueue(id, now);
+                Wake::Worker
+            }
+            (Some((old, None)), (new, _)) if old != new => {
+                // A raised item goes to the end of its new class; how long it has waited is not forgotten.
+                self.low.remove(&mut self.links, id);
+                self.normal.push_back(&mut self.links, id);
+                Wake::No
+            }
+            (Some((_, None)), _) => Wake::No,
+            (Some((_, Some(old))), (_, Some(new))) if old == new => Wake::No,
+            (Some((_, Some(_))), (_, Some(new))) => {
+                self.undelay(id);
+                self.delay(id, new)
+            }
+            (None, (_, Some(new))) => self.delay(id, new),
+        }
+    }
+
+    /// Makes ready what is due, in the order of due times.
+    fn promote(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((due, _), id) = entry.remove_entry();
+            self.delayed_keys.remove(&id);
+            self.enqueue(id, due);
+        }
+    }
+
+    fn enqueue(&mut self, id: u32, since: Instant) {
+        self.adds += 1;
+        let slot = self.slot(id);
+        slot.ready_since = since;
+        let pending = slot.pending.as_mut().expect("only what is pending becomes ready");
+        pending.due = None;
+        match pending.priority {
+            Priority::Normal => self.normal.push_back(&mut self.links, id),
+            Priority::Low => self.low.push_back(&mut self.links, id),
+        }
+    }
+
+    fn delay(&mut self, id: u32, due: Instant) -> Wake {
+        let sooner = self.next_due().is_none_or(|earliest| due < earliest);
+        self.arrivals += 1;
+        self.delayed.insert((due, self.arrivals), id);
+        self.delayed_keys.insert(id, (due, self.arrivals));
+        if sooner { Wake::Timer(due) } else { Wake::No }
+    }
+
+    fn undelay(&mut self, id: u32) {
+        if let Some(key) = self.delayed_keys.remove(&id) {
+            self.delayed.remove(&key);
+        }
+    }
+
+    /// Takes the next ready item out of its list (Q9).
+    fn choose(&mut self, now: Instant) -> Option<u32> {
+        let (normal, low) = (self.normal.front(), self.low.front());
+        let low_first = match (normal, low) {
+            (None, _) => true,
+            (_, None) => false,
+            (Some(_), Some(low)) => {
+                let waited = now.since(self.slot(low).ready_since);
+                waited >= self.fairness.ageing && self.normal_since_low >= self.fairness.weight
+            }
+        };
+        if low_first {
+            self.normal_since_low = 0;
+            self.low.pop_front(&mut self.links)
+        } else {
+            // Only hand-outs that a low item had to wait for count for its turn.
+            self.normal_since_low = if low.is_some() {
+                self.normal_since_low.saturating_add(1)
+            } else {
+                0
+            };
+            self.normal.pop_front(&mut self.links)
+        }
+    }
+
+    fn drop_pending(&mut self, which: impl Fn(&Pending<C>) -> bool) {
+        for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
+            let Some(slot) = self.slots[id as usize].as_mut() else {
+                continue;
+            };
+            let Some(pending) = slot.pending.take_if(|pending| which(pending)) else {
+                continue;
+            };
+            if slot.running.is_some() {
+                continue; // held, thus in no list
+            }
+            match (pending.due, pending.priority) {
+                (Some(_), _) => self.undelay(id),
+                (None, Priority::Normal) => self.normal.remove(&mut self.links, id),
+                (None, Priority::Low) => self.low.remove(&mut self.links, id),
+            }
+            self.release(id);
+        }
+    }
+
+    fn find(&self, item: &T) -> Option<&Slot<T, C>> {
+        self.index.get(item).and_then(|id| self.slots[*id as usize].as_ref())
+    }
+
+    fn slot(&mut self, id: u32) -> &mut Slot<T, C> {
+        self.slots[id as usize]
+            .as_mut()
+            .expect("lists and index name only slots in use")
+    }
+
+    fn slot_of(&mut self, item: T) -> u32 {
+        let vacant = match self.index.entry(item) {
+            Entry::Occupied(known) => return *known.get(),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let slot = Slot {
+            item: vacant.key().clone(),
+            pending: None,
+            running: None,
+            failures: 0,
+            retried: false,
+            ready_since: Instant::ZERO,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(slot);
+                id
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.links.push(Links::default());
+                u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 items are pending")
+            }
+        };
+        vacant.insert(id);
+        id
+    }
+
+    fn release(&mut self, id: u32) {
+        if let Some(slot) = self.slots[id as usize].take() {
+            self.index.remove(&slot.item);
+            self.free.push(id);
+        }
+        if self.index.is_empty() {
+            self.shrink();
+        }
+    }
+
+    /// After a burst (a first list of 500 k items) the memory goes back (Q11).
+    fn shrink(&mut self) {
+        if self.slots.len() > 1024 {
+            (self.slots, self.links, self.free) = (Vec::new(), Vec::new(), Vec::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
