@@ -1,0 +1,130 @@
+//! Admission: who may still change or refuse a write after authorization.
+//!
+//! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
+//! ([`Admission::validate`]). They are asynchronous because webhooks, which come later, wait for answers.
+//!
+//! Here: [`NamespaceLifecycle`]. Not here: webhooks, admission policies, quota.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::env::BoxFuture;
+use crate::object;
+use crate::registry::Resource;
+use crate::status::{Cause, Status};
+use crate::storage::Storage;
+use crate::user::UserInfo;
+
+/// What is being done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// A changed one.
+    Update,
+    /// One that is deleted.
+    Delete,
+}
+
+/// What plugins are told besides the object (`admission.Attributes`).
+#[derive(Clone, Debug)]
+pub struct Attributes {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// Last segment of the path, or empty.
+    pub subresource: String,
+    /// What is done.
+    pub operation: Operation,
+    /// Namespace of the object; empty for cluster-scoped ones.
+    pub namespace: String,
+    /// Name of the object; empty while it is to be generated.
+    pub name: String,
+    /// Who does it.
+    pub user: UserInfo,
+    /// Whether nothing will be persisted.
+    pub dry_run: bool,
+}
+
+/// An admission plugin.
+pub trait Admission: Send + Sync + 'static {
+    /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null.
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes,
+        object: &'a mut Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let _ = (attributes, object, old);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// May refuse the object as it would be stored.
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes,
+        object: &'a Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let _ = (attributes, object, old);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Nothing is created in a namespace that is missing or being deleted; the system's namespaces cannot be deleted.
+pub struct NamespaceLifecycle {
+    storage: Arc<dyn Storage>,
+}
+
+/// Namespaces that may not be deleted.
+const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+/// Kinds that are answered and never stored, so that a namespace on its way out does not matter to them.
+const ACCESS_REVIEWS: &str = "authorization.k8s.io";
+
+impl NamespaceLifecycle {
+    /// The plugin, looking namespaces up in `storage`.
+    pub fn new(storage: Arc<dyn Storage>) -> NamespaceLifecycle {
+        NamespaceLifecycle { storage }
+    }
+
+    fn check(&self, attributes: &Attributes) -> Result<(), Status> {
+        let resource = &attributes.resource;
+        let namespaces = resource.group.is_empty() && resource.plural == "namespaces";
+        if attributes.operation == Operation::Delete && namespaces && IMMORTAL.contains(&attributes.name.as_str()) {
+            return Err(Status::forbidden(resource, &attributes.name, "this namespace may not be deleted"));
+        }
+        if namespaces || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
+            return Ok(());
+        }
+        let Some(namespace) = self.storage.get("namespaces", &attributes.namespace) else {
+            return Err(Status::namespace_not_found(&attributes.namespace));
+        };
+        let terminating = object::is_terminating(namespace.value())
+            || namespace.value().pointer("/status/phase").and_then(Value::as_str) == Some("Terminating");
+        if !terminating || resource.group == ACCESS_REVIEWS {
+            return Ok(());
+        }
+        let name = &attributes.namespace;
+        let why = format!("unable to create new content in namespace {name} because it is being terminated");
+        let mut status = Status::forbidden(resource, &attributes.name, &why);
+        if let Some(details) = &mut status.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating".to_owned(),
+                message: format!("namespace {name} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            });
+        }
+        Err(status)
+    }
+}
+
+impl Admission for NamespaceLifecycle {
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes,
+        _object: &'a mut Value,
+        _old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(self.check(attributes)))
+    }
+}

@@ -1,0 +1,507 @@
+//! Discovery: which groups, versions and resources there are, in the legacy form and the aggregated one.
+//!
+//! Everything is made from the rows of a snapshot, on first use, and kept with it. The order of verbs differs on purpose: built-in kinds list
+//! them sorted, custom ones as the extensions server does; clients compare such things.
+//!
+//! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the document does.
+//!
+//! Not here: negotiation of JSON or YAML for the legacy form.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::registry::{Group, Resource, Snapshot, Subresource, Verbs, hash};
+
+/// Documents made so far for one snapshot.
+#[derive(Debug, Default)]
+pub struct Cache {
+    answers: Mutex<BTreeMap<(String, Form), Option<Answer>>>,
+}
+
+/// A discovery document.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The document.
+    pub body: Arc<Value>,
+    /// Set for the aggregated form, which is always JSON and has an ETag. The legacy form is negotiated like any other answer
+    /// (JSON or YAML; 406 for what is left, such as the aggregated form of `/apis/apps`).
+    pub aggregated: Option<Aggregated>,
+}
+
+/// How an aggregated document is sent.
+#[derive(Clone, Debug)]
+pub struct Aggregated {
+    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList` or v2beta1.
+    pub content_type: &'static str,
+    /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
+    pub etag: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Legacy,
+    V2,
+    V2Beta1,
+}
+
+impl Form {
+    fn content_type(self) -> &'static str {
+        match self {
+            Form::Legacy => "application/json",
+            Form::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Form::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Form::Legacy => "v1",
+            Form::V2 => "apidiscovery.k8s.io/v2",
+            Form::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
+        }
+    }
+}
+
+/// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}` (a trailing slash is the same); none for any other
+/// path and for groups and versions that are not served. `accept` is the header's text, empty when absent.
+///
+/// ```
+/// use kubewright_apiserver::{discovery, registry::Registry};
+///
+/// let snapshot = Registry::new().snapshot();
+/// let answer = discovery::respond("/apis/apps/v1", "application/json", &snapshot).expect("served");
+/// assert_eq!(answer.body["groupVersion"], "apps/v1");
+/// assert!(discovery::respond("/apis/unknown.example.org", "", &snapshot).is_none());
+/// ```
+pub fn respond(path: &str, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
+    let path = path.trim_end_matches('/');
+    let form = if matches!(path, "/api" | "/apis") {
+        form_for(accept)
+    } else {
+        Form::Legacy
+    };
+    let mut answers = snapshot
+        .discovery
+        .answers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(answer) = answers.get(&(path.to_owned(), form)) {
+        return answer.clone();
+    }
+    let answer = make(path, form, snapshot);
+    // Unknown paths are not kept: there is no end of them.
+    if answer.is_some() {
+        answers.insert((path.to_owned(), form), answer.clone());
+    }
+    answer
+}
+
+/// The first media type of the list that can be served decides.
+fn form_for(accept: &str) -> Form {
+    for media in accept.split(',') {
+        let mut parts = media.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or("");
+        if !matches!(kind, "application/json" | "*/*" | "application/yaml") {
+            continue;
+        }
+        let parameters: BTreeMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
+        let get = |name: &str| parameters.get(name).copied().unwrap_or("");
+        match (kind, get("g"), get("as"), get("v")) {
+            ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2") => return Form::V2,
+            ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2beta1") => return Form::V2Beta1,
+            (_, "", "", _) => return Form::Legacy,
+            _ => {}
+        }
+    }
+    Form::Legacy
+}
+
+fn make(path: &str, form: Form, snapshot: &Snapshot) -> Option<Answer> {
+    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    let legacy = |body: Value| {
+        Some(Answer {
+            body: Arc::new(body),
+            aggregated: None,
+        })
+    };
+    match (segments.as_slice(), form) {
+        (["api"], Form::Legacy) => legacy(versions(snapshot)),
+        (["apis"], Form::Legacy) => legacy(groups(snapshot)),
+        (["api"], _) => Some(aggregated(snapshot, form, |group| group.name.is_empty())),
+        (["apis"], _) => Some(aggregated(snapshot, form, |group| !group.name.is_empty())),
+        (["api", version], _) => resources(snapshot, "", version).and_then(legacy),
+        (["apis", group], _) => {
+            let group = snapshot
+                .groups()
+                .iter()
+                .find(|known| !group.is_empty() && known.name == *group)?;
+            let mut body = group_entry(group);
+            body["kind"] = "APIGroup".into();
+            body["apiVersion"] = "v1".into();
+            legacy(body)
+        }
+        (["apis", group, version], _) if !group.is_empty() => resources(snapshot, group, version).and_then(legacy),
+        _ => None,
+    }
+}
+
+fn versions(snapshot: &Snapshot) -> Value {
+    let versions = snapshot
+        .groups()
+        .iter()
+        .find(|group| group.name.is_empty())
+        .map(|group| group.versions.clone())
+        .unwrap_or_default();
+    json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []})
+}
+
+fn groups(snapshot: &Snapshot) -> Value {
+    let groups: Vec<Value> = snapshot
+        .groups()
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(group_entry)
+        .collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+fn group_entry(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| json!({"groupVersion": format!("{}/{version}", group.name), "version": version}))
+        .collect();
+    json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+fn resources(snapshot: &Snapshot, group: &str, version: &str) -> Option<Value> {
+    if !snapshot.has_version(group, version) {
+        return None;
+    }
+    let mut list = Vec::new();
+    for row in snapshot.version_rows(group, version) {
+        list.push(resource_entry(row));
+        list.extend(
+            row.subresources
+                .iter()
+                .map(|subresource| subresource_entry(row, subresource)),
+        );
+    }
+    let mut body = json!({
+        "kind": "APIResourceList",
+        "groupVersion": if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+        "resources": list,
+    });
+    // The core group's document has no apiVersion, a habit from before there were groups.
+    if !group.is_empty() {
+        body["apiVersion"] = "v1".into();
+    }
+    Some(body)
+}
+
+/// The verbs of a kind, in the order in which its server lists them.
+pub(crate) fn verbs(row: &Resource) -> &'static [&'static str] {
+    match (row.verbs, row.custom.is_some()) {
+        (Verbs::CreateOnly, _) => &["create"],
+        (Verbs::AllButDeleteCollection, _) => &["create", "delete", "get", "list", "patch", "update", "watch"],
+        (Verbs::All, false) => &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ],
+        (Verbs::All, true) => &[
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
+        ],
+    }
+}
+
+fn resource_entry(row: &Resource) -> Value {
+    let mut entry = json!({
+        "name": row.plural,
+        "singularName": row.singular,
+        "namespaced": row.namespaced,
+        "kind": row.kind,
+        "verbs": verbs(row),
+    });
+    names(row, &mut entry);
+    if row.verbs != Verbs::CreateOnly {
+        entry["storageVersionHash"] = storage_version_hash(row).into();
+    }
+    entry
+}
+
+fn names(row: &Resource, entry: &mut Value) {
+    if !row.short_names.is_empty() {
+        entry["shortNames"] = json!(row.short_names);
+    }
+    if !row.categories.is_empty() {
+        entry["categories"] = json!(row.categories);
+    }
+}
+
+/// Tells clients when the stored form of a kind changes: it depends on store, version and kind only.
+fn storage_version_hash(row: &Resource) -> String {
+    use base64::Engine as _;
+    let digest = hash(format!("{}/{}/{}", row.store, row.storage_version, row.kind).as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&digest.as_bytes()[..8])
+}
+
+/// What discovery says about a subresource: name, kind with group and version where they differ, verbs.
+struct Described {
+    name: &'static str,
+    group: &'static str,
+    version: &'static str,
+    kind: String,
+    verbs: &'static [&'static str],
+}
+
+const READ_WRITE: &[&str] = &["get", "patch", "update"];
+
+fn describe(row: &Resource, subresource: &Subresource) -> Described {
+    let own = |name, verbs| Described {
+        name,
+        group: "",
+        version: "",
+        kind: row.kind.to_string(),
+        verbs,
+    };
+    match subresource {
+        Subresource::Status => own("status", READ_WRITE),
+        Subresource::Finalize => own("finalize", &["update"]),
+        Subresource::Scale(_) => Described {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale".to_owned(),
+            verbs: READ_WRITE,
+        },
+        Subresource::Binding => Described {
+            kind: "Binding".to_owned(),
+            ..own("binding", &["create"])
+        },
+        Subresource::Eviction => Described {
+            name: "eviction",
+            group: "policy",
+            version: "v1",
+            kind: "Eviction".to_owned(),
+            verbs: &["create"],
+        },
+        Subresource::Refused { name, kind, verbs, .. } => Described {
+            kind: (*kind).to_owned(),
+            ..own(name, verbs)
+        },
+    }
+}
+
+fn subresource_entry(row: &Resource, subresource: &Subresource) -> Value {
+    let described = describe(row, subresource);
+    let mut entry = json!({
+        "name": format!("{}/{}", row.plural, described.name),
+        "singularName": "",
+        "namespaced": row.namespaced,
+        "kind": described.kind,
+        "verbs": described.verbs,
+    });
+    if !described.version.is_empty() {
+        entry["group"] = described.group.into();
+        entry["version"] = described.version.into();
+    }
+    entry
+}
+
+fn aggregated(snapshot: &Snapshot, form: Form, wanted: impl Fn(&Group) -> bool) -> Answer {
+    let items: Vec<Value> = snapshot
+        .groups()
+        .iter()
+        .filter(|group| wanted(group))
+        .map(|group| {
+            let versions: Vec<Value> = group
+                .versions
+                .iter()
+                .map(|version| {
+                    let resources: Vec<Value> = snapshot
+                        .version_rows(&group.name, version)
+                        .map(|row| discovery(row))
+                        .collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if group.name.is_empty() {
+                json!({})
+            } else {
+                json!({"name": group.name})
+            };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    let body =
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": form.api_version(), "metadata": {}, "items": items});
+    let etag = format!("\"{}\"", hash(body.to_string().as_bytes()));
+    Answer {
+        body: Arc::new(body),
+        aggregated: Some(Aggregated {
+            content_type: form.content_type(),
+            etag,
+        }),
+    }
+}
+
+fn discovery(row: &Resource) -> Value {
+    // The kinds of the group itself are given without group and version by built-in servers, with them by the extensions server.
+    let kind = |described: Option<&Described>| {
+        let kind = described.map_or(row.kind.as_ref(), |described| described.kind.as_str());
+        match described {
+            Some(described) if !described.version.is_empty() => {
+                json!({"group": described.group, "version": described.version, "kind": kind})
+            }
+            _ if row.custom.is_some() => json!({"group": row.group, "version": row.version, "kind": kind}),
+            _ => json!({"group": "", "version": "", "kind": kind}),
+        }
+    };
+    let mut entry = json!({
+        "resource": row.plural,
+        "responseKind": kind(None),
+        "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": row.singular,
+        "verbs": verbs(row),
+    });
+    names(row, &mut entry);
+    if !row.subresources.is_empty() {
+        let subresources: Vec<Value> = row
+            .subresources
+            .iter()
+            .map(|subresource| {
+                let described = describe(row, subresource);
+                json!({"subresource": described.name, "responseKind": kind(Some(&described)), "verbs": described.verbs})
+            })
+            .collect();
+        entry["subresources"] = Value::Array(subresources);
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    fn recorded(text: &str) -> BTreeMap<String, Value> {
+        serde_json::from_str(text).expect("the committed extract of the recording")
+    }
+
+    #[test]
+    fn legacy_lists_are_those_of_the_recording() {
+        let snapshot = Registry::new().snapshot();
+        for (version, resources) in recorded(include_str!("../testdata/discovery_legacy.json")) {
+            let path = if version == "v1" {
+                "/api/v1".to_owned()
+            } else {
+                format!("/apis/{version}")
+            };
+            let answer = respond(&path, "application/json", &snapshot).expect("served");
+            let mut body = Value::clone(&answer.body);
+            for resource in body["resources"].as_array_mut().expect("a list") {
+                let main = !resource["name"].as_str().expect("a name").contains('/');
+                let removed = resource
+                    .as_object_mut()
+                    .expect("an object")
+                    .remove("storageVersionHash");
+                assert_eq!(removed.is_some(), main, "{}", resource["name"]);
+            }
+            assert_eq!(body["resources"], resources, "{version}");
+            assert_eq!(body["groupVersion"], version);
+        }
+    }
+
+    #[test]
+    fn aggregated_lists_are_those_of_the_recording() {
+        let snapshot = Registry::new().snapshot();
+        let recorded = recorded(include_str!("../testdata/discovery_aggregated.json"));
+        let mut seen = 0;
+        for path in ["/api", "/apis"] {
+            let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+            let answer = respond(path, accept, &snapshot).expect("served");
+            assert!(answer.aggregated.is_some_and(|form| form.etag.starts_with('"')));
+            for group in answer.body["items"].as_array().expect("a list") {
+                let name = group["metadata"]["name"]
+                    .as_str()
+                    .map(|name| format!("{name}/"))
+                    .unwrap_or_default();
+                for version in group["versions"].as_array().expect("a list") {
+                    let key = format!("{name}{}", version["version"].as_str().expect("a version"));
+                    assert_eq!(Some(version), recorded.get(&key), "{key}");
+                    seen += 1;
+                }
+            }
+        }
+        assert_eq!(seen, recorded.len());
+    }
+
+    #[test]
+    fn the_form_follows_the_header() {
+        let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let beta = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        for (accept, wanted) in [
+            ("", Form::Legacy),
+            ("application/json", Form::Legacy),
+            (v2, Form::V2),
+            (beta, Form::V2Beta1),
+            (
+                &format!("application/vnd.kubernetes.protobuf;as=X, {beta},{v2}"),
+                Form::V2Beta1,
+            ),
+            ("application/json;g=other;v=v9;as=X,application/json", Form::Legacy),
+        ] {
+            assert_eq!(form_for(accept), wanted, "{accept}");
+        }
+    }
+
+    #[test]
+    fn groups_come_in_the_order_of_kube_apiserver_and_unknown_ones_not_at_all() {
+        let snapshot = Registry::new().snapshot();
+        let body = respond("/apis/", "", &snapshot).expect("served").body;
+        let names: Vec<_> = body["groups"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|group| group["name"].as_str())
+            .collect();
+        let wanted = [
+            "apps",
+            "events.k8s.io",
+            "batch",
+            "rbac.authorization.k8s.io",
+            "apiextensions.k8s.io",
+            "coordination.k8s.io",
+            "discovery.k8s.io",
+        ];
+        assert_eq!(names, wanted.map(Some));
+        for path in [
+            "/apis/nothing",
+            "/apis/apps/v2",
+            "/api/v2",
+            "/apis//v1",
+            "/foo",
+            "",
+            "/api/v1/pods",
+        ] {
+            assert!(respond(path, "", &snapshot).is_none(), "{path}");
+        }
+        let group = respond("/apis/apps", "", &snapshot).expect("served").body;
+        assert_eq!(group["preferredVersion"]["groupVersion"], "apps/v1");
+    }
+}

@@ -1,0 +1,162 @@
+//! What the server needs from the world: time, entropy and timers, passed in.
+//!
+//! Nothing in this crate reads a clock or draws a random number by itself, so a test that fixes both sees the same bytes every time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Time, entropy and timers.
+pub trait Env: Send + Sync + 'static {
+    /// The present time: creation and deletion timestamps, ages in tables.
+    fn now(&self) -> jiff::Timestamp;
+
+    /// 64 random bits: uids and the suffix of `generateName`.
+    fn random(&self) -> u64;
+
+    /// A future that is ready after `duration`: the end of a watch, the next bookmark. It may be dropped at any time.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// A version 4 UUID out of the environment's entropy, as `metadata.uid` holds it.
+pub fn uuid(env: &dyn Env) -> String {
+    let high = env.random();
+    let low = env.random();
+    let high = (high & 0xffff_ffff_ffff_0fff) | 0x4000;
+    let low = (low & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// `count` characters that `generateName` appends: consonants and digits only, so that no word arises (`rand.String` of apimachinery).
+pub fn name_suffix(env: &dyn Env, count: usize) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut bits = env.random();
+    let mut suffix = String::with_capacity(count);
+    for index in 0..count {
+        if index % 8 == 7 {
+            bits = env.random();
+        }
+        let base = ALPHABET.len() as u64;
+        let at = usize::try_from(bits % base).unwrap_or(0);
+        suffix.push(char::from(ALPHABET[at]));
+        bits /= base;
+    }
+    suffix
+}
+
+/// A time as Kubernetes writes `metav1.Time`: whole seconds, UTC.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    let whole = jiff::Timestamp::from_second(time.as_second()).unwrap_or(time);
+    whole.to_string()
+}
+
+#[cfg(test)]
+pub(crate) mod fake {
+    //! A clock that stands still and counted entropy.
+
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Poll, Waker};
+
+    use super::{BoxFuture, Duration, Env};
+
+    /// A fake world for tests: [`FakeEnv::advance`] moves the clock and wakes the sleepers.
+    pub(crate) struct FakeEnv {
+        seed: AtomicU64,
+        now: Mutex<Clock>,
+    }
+
+    struct Clock {
+        since_start: Duration,
+        sleepers: Vec<Waker>,
+    }
+
+    impl FakeEnv {
+        pub(crate) fn new() -> std::sync::Arc<FakeEnv> {
+            std::sync::Arc::new(FakeEnv {
+                seed: AtomicU64::new(7),
+                now: Mutex::new(Clock { since_start: Duration::ZERO, sleepers: Vec::new() }),
+            })
+        }
+
+        pub(crate) fn advance(&self, by: Duration) {
+            let mut clock = self.now.lock().expect("no test panics while it holds the clock");
+            clock.since_start += by;
+            for waker in clock.sleepers.drain(..) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The handle that a test keeps; the server gets a clone of it.
+    pub(crate) struct Shared(pub(crate) std::sync::Arc<FakeEnv>);
+
+    impl Env for Shared {
+        fn now(&self) -> jiff::Timestamp {
+            let clock = self.0.now.lock().expect("no test panics while it holds the clock");
+            let start = jiff::Timestamp::from_second(1_790_000_000).expect("a time in range");
+            start + jiff::SignedDuration::try_from(clock.since_start).expect("a short time")
+        }
+
+        fn random(&self) -> u64 {
+            let mut x = self.0.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        }
+
+        fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+            let env = self.0.clone();
+            let until = env.now.lock().expect("no test panics while it holds the clock").since_start + duration;
+            Box::pin(std::future::poll_fn(move |cx| {
+                let mut clock = env.now.lock().expect("no test panics while it holds the clock");
+                if clock.since_start >= until {
+                    return Poll::Ready(());
+                }
+                clock.sleepers.push(cx.waker().clone());
+                Poll::Pending
+            }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{FakeEnv, Shared};
+    use super::*;
+
+    #[test]
+    fn uids_have_the_form_of_version_4() {
+        let env = Shared(FakeEnv::new());
+        for _ in 0..64 {
+            let uid = uuid(&env);
+            assert_eq!(uid.len(), 36, "{uid}");
+            assert_eq!(&uid[14..15], "4", "{uid}");
+            assert!("89ab".contains(&uid[19..20]), "{uid}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_whole_seconds() {
+        let time: jiff::Timestamp = "2026-01-02T03:04:05.678Z".parse().expect("a time");
+        assert_eq!(rfc3339(time), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn suffixes_use_the_safe_alphabet() {
+        let env = Shared(FakeEnv::new());
+        let suffix = name_suffix(&env, 10);
+        assert_eq!(suffix.len(), 10);
+        assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{suffix}");
+    }
+}

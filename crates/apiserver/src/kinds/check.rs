@@ -1,0 +1,315 @@
+//! How the rules of a kind look at an object: a value with its field path, and a list of errors.
+//!
+//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
+//! does not expect, and every error has its path for free. Defaults change maps with the small functions at the end: absent, `null` and Go's
+//! zero value are the same to them where they are the same to Go.
+
+use kubewright_schema::error::{FieldError, Reason, quote};
+use kubewright_schema::path::FieldPath;
+use serde_json::{Map, Value};
+
+/// A JSON object.
+pub(crate) type Object = Map<String, Value>;
+
+/// A value and where it is. Absent is `null`.
+#[derive(Clone)]
+pub(crate) struct At<'a> {
+    pub(crate) value: &'a Value,
+    pub(crate) path: FieldPath,
+}
+
+impl<'a> At<'a> {
+    pub(crate) fn root(value: &'a Value) -> Self {
+        At {
+            value,
+            path: FieldPath::root(),
+        }
+    }
+
+    /// The value at another place: for rules that Kubernetes reports under a path of its own.
+    pub(crate) fn moved(&self, path: FieldPath) -> Self {
+        At {
+            value: self.value,
+            path,
+        }
+    }
+
+    pub(crate) fn key(&self, name: &str) -> At<'a> {
+        At {
+            value: self.value.get(name).unwrap_or(&Value::Null),
+            path: self.path.key(name),
+        }
+    }
+
+    /// A field below a field: `at.keys(&["spec", "template"])`.
+    pub(crate) fn keys(&self, names: &[&str]) -> At<'a> {
+        names.iter().fold(self.clone(), |at, name| at.key(name))
+    }
+
+    /// The items of a list; none for anything else.
+    pub(crate) fn items(&self) -> impl Iterator<Item = At<'a>> + use<'a> {
+        let path = self.path.clone();
+        let list: &'a [Value] = self.value.as_array().map_or(&[], Vec::as_slice);
+        list.iter().enumerate().map(move |(index, value)| At {
+            value,
+            path: path.index(index),
+        })
+    }
+
+    /// The entries of a map, with paths such as `limits[cpu]`; none for anything else.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
+        let path = self.path.clone();
+        self.value
+            .as_object()
+            .into_iter()
+            .flat_map(|map| map.iter())
+            .map(move |(key, value)| {
+                (
+                    key.as_str(),
+                    At {
+                        value,
+                        path: path.map_key(key),
+                    },
+                )
+            })
+    }
+
+    pub(crate) fn present(&self) -> bool {
+        !self.value.is_null()
+    }
+
+    /// The text; empty when absent or something else.
+    pub(crate) fn text(&self) -> &'a str {
+        self.value.as_str().unwrap_or("")
+    }
+
+    pub(crate) fn int(&self) -> Option<i64> {
+        self.value.as_i64()
+    }
+
+    pub(crate) fn is_true(&self) -> bool {
+        self.value.as_bool() == Some(true)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self.value {
+            Value::Array(list) => list.len(),
+            Value::Object(map) => map.len(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What is wrong with an object.
+#[derive(Default)]
+pub(crate) struct Errors(Vec<FieldError>);
+
+impl Errors {
+    pub(crate) fn into_vec(self) -> Vec<FieldError> {
+        self.0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    pub(crate) fn extend(&mut self, errors: Vec<FieldError>) {
+        self.0.extend(errors);
+    }
+
+    pub(crate) fn required(&mut self, at: &At<'_>, detail: &str) {
+        self.push(FieldError::required(at.path.to_string(), detail));
+    }
+
+    pub(crate) fn invalid(&mut self, at: &At<'_>, detail: impl Into<String>) {
+        self.invalid_value(at, at.value.clone(), detail);
+    }
+
+    pub(crate) fn invalid_value(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl Into<String>) {
+        self.push(FieldError::invalid(at.path.to_string(), value.into(), detail.into()));
+    }
+
+    pub(crate) fn forbidden(&mut self, at: &At<'_>, detail: impl Into<String>) {
+        self.push(FieldError::forbidden(at.path.to_string(), detail.into()));
+    }
+
+    pub(crate) fn duplicate(&mut self, at: &At<'_>) {
+        self.push(FieldError::duplicate(at.path.to_string(), at.value.clone()));
+    }
+
+    pub(crate) fn not_found(&mut self, at: &At<'_>) {
+        self.push(FieldError::not_found(at.path.to_string(), at.value.clone()));
+    }
+
+    /// `Unsupported value` with the supported ones in the order given (the order in Kubernetes' text).
+    pub(crate) fn unsupported(&mut self, at: &At<'_>, supported: &[&str]) {
+        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        self.push(FieldError {
+            reason: Reason::NotSupported,
+            field: at.path.to_string(),
+            bad_value: Some(at.text().into()),
+            detail: format!("supported values: {}", quoted.join(", ")),
+        });
+    }
+
+    /// One error for each message.
+    pub(crate) fn messages(&mut self, at: &At<'_>, messages: Vec<String>) {
+        for message in messages {
+            self.invalid(at, message);
+        }
+    }
+
+    /// The text must be one of these; an empty text is `Required` when `required`, else unchecked.
+    pub(crate) fn one_of(&mut self, at: &At<'_>, supported: &[&str], required: bool) {
+        if at.text().is_empty() {
+            if required {
+                self.required(at, "");
+            }
+        } else if !supported.contains(&at.text()) {
+            self.unsupported(at, supported);
+        }
+    }
+
+    pub(crate) fn non_negative(&mut self, at: &At<'_>) {
+        if at.int().is_some_and(|value| value < 0) {
+            self.invalid(at, "must be greater than or equal to 0");
+        }
+    }
+
+    /// A field that may not change: reported at the new value.
+    pub(crate) fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
+        if new.value != old.value {
+            self.invalid(new, "field is immutable");
+        }
+    }
+}
+
+/// An IP address (`must be a valid IP address, …`).
+pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpAddr> {
+    let parsed = at.text().parse().ok();
+    if parsed.is_none() {
+        errors.invalid(at, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+    parsed
+}
+
+/// A number of a port.
+pub(crate) fn check_port(errors: &mut Errors, at: &At<'_>) {
+    if !at.int().is_some_and(|port| (1..=65535).contains(&port)) {
+        errors.invalid_value(at, at.int().unwrap_or(0), "must be between 1 and 65535, inclusive");
+    }
+}
+
+/// Messages about a name of a port (IANA_SVC_NAME).
+pub(crate) fn port_name_messages(name: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    if name.len() > 15 {
+        messages.push("must be no more than 15 characters".to_owned());
+    }
+    if name.is_empty()
+        || !name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    {
+        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !name.chars().any(|c| c.is_ascii_lowercase()) {
+        messages.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if name.contains("--") {
+        messages.push("must not contain consecutive hyphens".to_owned());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        messages.push("must not begin or end with a hyphen".to_owned());
+    }
+    messages
+}
+
+/// A port as a number or a name.
+pub(crate) fn check_port_or_name(errors: &mut Errors, at: &At<'_>) {
+    match at.value {
+        Value::String(name) => {
+            for message in port_name_messages(name) {
+                errors.invalid(at, message);
+            }
+        }
+        _ => check_port(errors, at),
+    }
+}
+
+/// The object below `key` if there is one.
+pub(crate) fn child<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
+    map.get_mut(key).and_then(Value::as_object_mut)
+}
+
+/// The object below `key`, made when absent or `null`; none when something else is there.
+pub(crate) fn ensure<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
+    let slot = map.entry(key).or_insert(Value::Null);
+    if slot.is_null() {
+        *slot = Value::Object(Object::new());
+    }
+    slot.as_object_mut()
+}
+
+/// The objects in the list below `key`.
+pub(crate) fn each<'a>(map: &'a mut Object, key: &str) -> impl Iterator<Item = &'a mut Object> + use<'a> {
+    map.get_mut(key)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+/// Whether `key` is absent or `null`.
+pub(crate) fn absent(map: &Object, key: &str) -> bool {
+    map.get(key).is_none_or(Value::is_null)
+}
+
+/// Sets `key` when it is absent or `null` (a nil pointer).
+pub(crate) fn fill(map: &mut Object, key: &str, value: impl Into<Value>) {
+    if absent(map, key) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Sets `key` when it is absent, `null` or the empty text.
+pub(crate) fn fill_text(map: &mut Object, key: &str, value: &str) {
+    if absent(map, key) || map[key] == "" {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Sets `key` when it is absent, `null` or 0.
+pub(crate) fn fill_number(map: &mut Object, key: &str, value: i64) {
+    if absent(map, key) || map[key] == 0 {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// The text below `key`, empty when there is none.
+pub(crate) fn text<'a>(map: &'a Object, key: &str) -> &'a str {
+    map.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The value at a path of keys; `null` when absent.
+pub(crate) fn get<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
+    keys.iter()
+        .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
+}
+
+/// Takes `key` of `old` into `new`, or removes it when `old` has none: for what a client may not change in this request.
+pub(crate) fn keep(new: &mut Value, old: &Value, key: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(key) {
+        Some(value) => map.insert(key.to_owned(), value.clone()),
+        None => map.remove(key),
+    };
+}

@@ -1,0 +1,383 @@
+//! Small kinds of the core group and their like: Namespace, ConfigMap, Secret, ServiceAccount, Endpoints, EndpointSlice, Lease.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, each, ensure, fill, fill_text, get, keep};
+use crate::registry::{NameRule, PLAIN, Strategy, StrategyContext};
+
+/// The largest sum of values of a ConfigMap or Secret, in bytes.
+const MAX_DATA: usize = 1_048_576;
+
+/// How Namespaces are written.
+pub(crate) const NAMESPACE: Strategy = Strategy {
+    names: NameRule::Label,
+    delete_returns_object: true,
+    status_keeps_metadata: true,
+    default: default_namespace,
+    prepare_create: prepare_namespace,
+    prepare_update: |new, old, _| {
+        keep(new, old, "status");
+        keep(new, old, "spec");
+    },
+    validate_create: namespace,
+    validate_update: |new, _| namespace(new),
+    validate_status: namespace_status,
+    ..PLAIN
+};
+
+/// Every namespace carries its name as a label, whatever the client sends.
+fn default_namespace(object: &mut Value) {
+    let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
+    let Some(object) = object.as_object_mut() else { return };
+    ensure(object, "spec");
+    ensure(object, "status");
+    if !name.is_empty()
+        && let Some(labels) = ensure(object, "metadata").and_then(|metadata| ensure(metadata, "labels"))
+    {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    }
+}
+
+fn prepare_namespace(object: &mut Value, _: &StrategyContext<'_>) {
+    // A generated name is known only now.
+    default_namespace(object);
+    let Some(object) = object.as_object_mut() else { return };
+    object.insert("status".to_owned(), json!({"phase": "Active"}));
+    let Some(spec) = ensure(object, "spec") else { return };
+    fill(spec, "finalizers", json!([]));
+    if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut)
+        && !finalizers.iter().any(|finalizer| finalizer == "kubernetes")
+    {
+        finalizers.push("kubernetes".into());
+    }
+}
+
+fn namespace(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let finalizers = At::root(new).keys(&["spec", "finalizers"]);
+    for finalizer in finalizers.items() {
+        let at = finalizer.moved(finalizers.path.clone());
+        errors.messages(&at, names::qualified_name(at.text()));
+        let standard = matches!(at.text(), "kubernetes" | "orphan" | "foregroundDeletion");
+        if !at.text().contains('/') && !standard && names::qualified_name(at.text()).is_empty() {
+            errors.invalid(
+                &at,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            );
+        }
+    }
+    errors.into_vec()
+}
+
+fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let phase = At::root(new).keys(&["status", "phase"]);
+    let terminating = !get(new, &["metadata", "deletionTimestamp"]).is_null();
+    if terminating && phase.text() != "Terminating" {
+        errors.invalid_value(
+            &phase,
+            phase.text(),
+            "may only be 'Terminating' if `deletionTimestamp` is not empty",
+        );
+    } else if !terminating && phase.text() == "Terminating" {
+        errors.invalid(&phase, "may only be 'Active' if `deletionTimestamp` is empty");
+    }
+    errors.into_vec()
+}
+
+/// How ConfigMaps are written.
+pub(crate) const CONFIG_MAP: Strategy = Strategy {
+    validate_create: config_map,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        immutable_data(&mut errors, new, old, &["data", "binaryData"]);
+        errors.extend(config_map(new));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+fn config_map(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let mut size = 0;
+    for (key, entry) in at.key("data").entries() {
+        data_key(&mut errors, key, &entry);
+        if at.key("binaryData").value.get(key).is_some() {
+            errors.invalid_value(&entry, key, "duplicate of key present in binaryData");
+        }
+        size += entry.text().len();
+    }
+    for (key, entry) in at.key("binaryData").entries() {
+        data_key(&mut errors, key, &entry);
+        size += decoded_len(entry.text());
+    }
+    if size > MAX_DATA {
+        // Kubernetes names an empty path here.
+        errors.push(FieldError::too_long("[]", MAX_DATA));
+    }
+    errors.into_vec()
+}
+
+fn data_key(errors: &mut Errors, key: &str, at: &At<'_>) {
+    for message in names::config_map_key(key) {
+        errors.invalid_value(at, key, message);
+    }
+}
+
+/// What base64 text becomes, without decoding it.
+fn decoded_len(text: &str) -> usize {
+    text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(2)
+}
+
+/// An object with `immutable: true` keeps its data, and stays immutable.
+fn immutable_data(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]) {
+    const WHY: &str = "field is immutable when `immutable` is set";
+    if old.get("immutable") != Some(&Value::Bool(true)) {
+        return;
+    }
+    let at = At::root(new);
+    if !at.key("immutable").is_true() {
+        errors.forbidden(&at.key("immutable"), WHY);
+    }
+    for field in fields {
+        let empty = |value: &Value| value.as_object().is_none_or(serde_json::Map::is_empty);
+        let (after, before) = (get(new, &[field]), get(old, &[field]));
+        if after != before && !(empty(after) && empty(before)) {
+            errors.forbidden(&at.key(field), WHY);
+        }
+    }
+}
+
+/// How Secrets are written.
+pub(crate) const SECRET: Strategy = Strategy {
+    default: default_secret,
+    validate_create: secret,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.immutable(&At::root(new).key("type"), &At::root(old).key("type"));
+        immutable_data(&mut errors, new, old, &["data"]);
+        errors.extend(secret(new));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// `stringData` is written into `data` and never stored; the type is Opaque.
+fn default_secret(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_text(object, "type", "Opaque");
+    let Some(Value::Object(strings)) = object.remove("stringData") else {
+        return;
+    };
+    if strings.is_empty() {
+        return;
+    }
+    let Some(data) = ensure(object, "data") else { return };
+    for (key, value) in strings {
+        data.insert(key, STANDARD.encode(value.as_str().unwrap_or("")).into());
+    }
+}
+
+fn secret(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let data = at.key("data");
+    let mut size = 0;
+    for (key, entry) in data.entries() {
+        data_key(&mut errors, key, &entry);
+        size += decoded_len(entry.text());
+    }
+    if size > MAX_DATA {
+        errors.push(FieldError::too_long("data", MAX_DATA));
+    }
+    let decoded = |key: &str| STANDARD.decode(data.key(key).text()).unwrap_or_default();
+    let entry = |key: &str| data.moved(data.path.map_key(key));
+    let has = |key: &str| data.value.get(key).is_some();
+    match at.key("type").text() {
+        "kubernetes.io/service-account-token" => {
+            let name = at.keys(&["metadata", "annotations"]);
+            let name = At {
+                value: get(name.value, &["kubernetes.io/service-account.name"]),
+                path: name.path.map_key("kubernetes.io/service-account.name"),
+            };
+            if name.text().is_empty() {
+                errors.required(&name, "");
+            }
+        }
+        "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" => {
+            let key = if at.key("type").text().ends_with("json") {
+                ".dockerconfigjson"
+            } else {
+                ".dockercfg"
+            };
+            if !has(key) {
+                errors.required(&entry(key), "");
+            } else if serde_json::from_slice::<serde_json::Map<String, Value>>(&decoded(key)).is_err() {
+                errors.invalid_value(
+                    &entry(key),
+                    "<secret contents redacted>",
+                    "invalid character in the JSON of the registry credentials",
+                );
+            }
+        }
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            errors.required(&entry("username"), "");
+            errors.required(&entry("password"), "");
+        }
+        "kubernetes.io/ssh-auth" if decoded("ssh-privatekey").is_empty() => {
+            errors.required(&entry("ssh-privatekey"), "");
+        }
+        "kubernetes.io/tls" => {
+            for key in ["tls.crt", "tls.key"] {
+                if !has(key) {
+                    errors.required(&entry(key), "");
+                }
+            }
+        }
+        _ => {}
+    }
+    errors.into_vec()
+}
+
+/// How ServiceAccounts are written.
+pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
+    delete_returns_object: true,
+    ..PLAIN
+};
+
+/// How Endpoints are written.
+pub(crate) const ENDPOINTS: Strategy = Strategy {
+    create_on_update: true,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        for subset in each(object, "subsets") {
+            for port in each(subset, "ports") {
+                fill_text(port, "protocol", "TCP");
+            }
+        }
+    },
+    validate_create: endpoints,
+    validate_update: |new, _| endpoints(new),
+    warnings: |_, _| vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()],
+    ..PLAIN
+};
+
+fn endpoints(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    for subset in At::root(new).key("subsets").items() {
+        if subset.key("addresses").is_empty() && subset.key("notReadyAddresses").is_empty() {
+            errors.required(&subset, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in ["addresses", "notReadyAddresses"] {
+            for address in subset.key(list).items() {
+                super::check::check_ip(&mut errors, &address.key("ip"));
+            }
+        }
+        let several = subset.key("ports").len() > 1;
+        for port in subset.key("ports").items() {
+            if several && port.key("name").text().is_empty() {
+                errors.required(&port.key("name"), "");
+            }
+            super::check::check_port(&mut errors, &port.key("port"));
+            errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
+        }
+    }
+    errors.into_vec()
+}
+
+/// How EndpointSlices are written.
+pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
+    generation: crate::registry::GenerationRule::AllButMetadata,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        fill(object, "endpoints", Value::Null);
+        fill(object, "ports", Value::Null);
+        for port in each(object, "ports") {
+            fill(port, "name", "");
+            fill(port, "protocol", "TCP");
+        }
+        for endpoint in each(object, "endpoints") {
+            ensure(endpoint, "conditions");
+        }
+    },
+    validate_create: endpoint_slice,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(endpoint_slice(new));
+        errors.immutable(&At::root(new).key("addressType"), &At::root(old).key("addressType"));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+fn endpoint_slice(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let kind = at.key("addressType");
+    errors.one_of(&kind, &["FQDN", "IPv4", "IPv6"], true);
+    for endpoint in at.key("endpoints").items() {
+        let addresses = endpoint.key("addresses");
+        if addresses.is_empty() {
+            errors.required(&addresses, "must contain at least 1 address");
+        }
+        for address in addresses.items() {
+            match kind.text() {
+                "IPv4" if address.text().parse::<std::net::Ipv4Addr>().is_err() => {
+                    errors.invalid(&address, "must be an IPv4 address");
+                }
+                "IPv6" if address.text().parse::<std::net::Ipv6Addr>().is_err() => {
+                    errors.invalid(&address, "must be an IPv6 address");
+                }
+                "FQDN" => errors.messages(&address, names::dns1123_subdomain(address.text())),
+                _ => {}
+            }
+        }
+    }
+    for port in at.key("ports").items() {
+        errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
+        let name = port.key("name");
+        if !name.text().is_empty() {
+            errors.messages(&name, names::dns1123_label(name.text()));
+        }
+    }
+    errors.into_vec()
+}
+
+/// How Leases are written: a renewal must name the version that it renews.
+pub(crate) const LEASE: Strategy = Strategy {
+    create_on_update: true,
+    unconditional_update: false,
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            ensure(object, "spec");
+        }
+    },
+    validate_create: lease,
+    validate_update: |new, _| lease(new),
+    ..PLAIN
+};
+
+fn lease(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let duration = spec.key("leaseDurationSeconds");
+    if duration.int().is_some_and(|seconds| seconds <= 0) {
+        errors.invalid(&duration, "must be greater than 0");
+    }
+    errors.non_negative(&spec.key("leaseTransitions"));
+    let strategy = spec.key("strategy");
+    if strategy.present() {
+        errors.messages(&strategy, names::qualified_name(strategy.text()));
+    } else if spec.key("preferredHolder").present() && !spec.key("preferredHolder").text().is_empty() {
+        errors.forbidden(
+            &spec.key("preferredHolder"),
+            "may only be specified if `strategy` is defined",
+        );
+    }
+    errors.into_vec()
+}

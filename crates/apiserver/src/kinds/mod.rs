@@ -1,0 +1,24 @@
+//! What each family of kinds adds to the pipeline: defaults, preparation, validation, warnings, as small functions in a [`Strategy`].
+//!
+//! One file for a family. `check` holds what rules are written with. Texts and their paths are Kubernetes' own: clients compare them.
+//!
+//! Invariants: no function panics on any JSON; defaults are idempotent (a second run changes nothing), because the pipeline runs them on
+//! every write; a validation only reads.
+//!
+//! Not here: rules for metadata (the pipeline's) and for custom resources (their schema's).
+//!
+//! [`Strategy`]: crate::registry::Strategy
+
+pub(crate) mod check;
+pub(crate) mod core;
+pub(crate) mod definitions;
+pub(crate) mod events;
+pub(crate) mod nodes;
+pub(crate) mod pods;
+pub(crate) mod rbac;
+#[cfg(test)]
+mod recorded;
+pub(crate) mod services;
+#[cfg(test)]
+mod updates;
+pub(crate) mod workloads;

@@ -1,0 +1,564 @@
+//! Rules for containers: names, images, ports, environment, mounts, probes, lifecycle hooks and security.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubewright_schema::names;
+use serde_json::{Value, json};
+
+use super::resources;
+use crate::kinds::check::{At, Errors, check_port, check_port_or_name, get, port_name_messages};
+
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const MAX_ID: i64 = i32::MAX as i64;
+
+/// What the rules for containers need to know of the pod around them.
+pub(crate) struct PodFacts<'a> {
+    pub(crate) volumes: BTreeSet<&'a str>,
+    pub(crate) host_network: bool,
+    pub(crate) grace_period: i64,
+}
+
+/// `spec.containers`: at least one.
+pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    if at.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let mut names = BTreeSet::new();
+    for entry in at.items() {
+        name(errors, &entry.key("name"), &mut names);
+        container(errors, &entry, facts);
+        lifecycle(errors, &entry.key("lifecycle"), facts);
+        probes(errors, &entry);
+        if entry.key("restartPolicy").present() {
+            restart_policy(errors, &entry.key("restartPolicy"));
+        }
+    }
+}
+
+/// `spec.initContainers`, whose names are unique together with the others.
+pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
+    let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.key("name").text()).collect();
+    for entry in at.items() {
+        name(errors, &entry.key("name"), &mut names);
+        container(errors, &entry, facts);
+        restart_policy(errors, &entry.key("restartPolicy"));
+        if entry.key("restartPolicy").text() == "Always" {
+            lifecycle(errors, &entry.key("lifecycle"), facts);
+            probes(errors, &entry);
+        } else {
+            for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+                if entry.key(field).present() {
+                    errors.forbidden(
+                        &entry.key(field),
+                        "may not be set for init containers without restartPolicy=Always",
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `spec.ephemeralContainers`: names are unique, and most fields may not be set.
+pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'_>, facts: &PodFacts<'_>) {
+    let mut names: BTreeSet<&str> = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| spec.key(list).items().collect::<Vec<_>>())
+        .map(|entry| entry.key("name").text())
+        .collect();
+    for entry in at.items() {
+        name(errors, &entry.key("name"), &mut names);
+        container(errors, &entry, facts);
+        for field in [
+            "ports",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+            "resizePolicy",
+            "restartPolicy",
+        ] {
+            if entry.key(field).present() && !(entry.key(field).value.is_array() && entry.key(field).is_empty()) {
+                errors.forbidden(&entry.key(field), "cannot be set for an Ephemeral Container");
+            }
+        }
+        if !entry.keys(&["resources", "limits"]).is_empty() || !entry.keys(&["resources", "requests"]).is_empty() {
+            errors.forbidden(&entry.key("resources"), "cannot be set for an Ephemeral Container");
+        }
+    }
+}
+
+fn name<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
+    if at.text().is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    errors.messages(at, names::dns1123_label(at.text()));
+    if !seen.insert(at.text()) {
+        errors.duplicate(at);
+    }
+}
+
+fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    let image = at.key("image");
+    if image.text().is_empty() {
+        errors.required(&image, "");
+    } else if image.text().trim() != image.text() {
+        errors.invalid(&image, "must not have leading or trailing whitespace");
+    }
+    errors.one_of(
+        &at.key("terminationMessagePolicy"),
+        &["File", "FallbackToLogsOnError"],
+        true,
+    );
+    ports(errors, &at.key("ports"), facts.host_network);
+    environment(errors, &at.key("env"));
+    environment_sources(errors, &at.key("envFrom"));
+    mounts(errors, &at.key("volumeMounts"), facts);
+    errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
+    resources::requirements(errors, &at.key("resources"));
+    security(errors, &at.key("securityContext"));
+}
+
+fn restart_policy(errors: &mut Errors, at: &At<'_>) {
+    if at.present() && !["Always", "Never", "OnFailure"].contains(&at.text()) {
+        errors.unsupported(at, &["Always", "Never", "OnFailure"]);
+    }
+}
+
+fn ports(errors: &mut Errors, at: &At<'_>, host_network: bool) {
+    let mut names = BTreeSet::new();
+    for port in at.items() {
+        let name = port.key("name");
+        if !name.text().is_empty() {
+            errors.messages(&name, port_name_messages(name.text()));
+            if port_name_messages(name.text()).is_empty() && !names.insert(name.text()) {
+                errors.duplicate(&name);
+            }
+        }
+        let number = port.key("containerPort");
+        if number.int().unwrap_or(0) == 0 {
+            errors.required(&number, "");
+        } else {
+            check_port(errors, &number);
+        }
+        let host = port.key("hostPort");
+        if host.int().unwrap_or(0) != 0 {
+            check_port(errors, &host);
+            if host_network && host.int() != number.int() {
+                errors.invalid(&host, "must match `containerPort` when `hostNetwork` is true");
+            }
+        }
+        errors.one_of(&port.key("protocol"), &PROTOCOLS, true);
+    }
+}
+
+fn environment(errors: &mut Errors, at: &At<'_>) {
+    for entry in at.items() {
+        let name = entry.key("name");
+        if name.text().is_empty() {
+            errors.required(&name, "");
+        } else if !name
+            .text()
+            .bytes()
+            .all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+        {
+            errors.invalid(
+                &name,
+                "a valid environment variable name must consist only of printable ASCII characters other than '='",
+            );
+        }
+        let source = entry.key("valueFrom");
+        if source.present() {
+            value_from(errors, &source, !entry.key("value").text().is_empty());
+        }
+    }
+}
+
+fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
+    const SOURCES: [&str; 5] = [
+        "fieldRef",
+        "resourceFieldRef",
+        "configMapKeyRef",
+        "secretKeyRef",
+        "fileKeyRef",
+    ];
+    let given = SOURCES.iter().filter(|source| at.key(source).present()).count();
+    let field = at.key("fieldRef");
+    if field.present() {
+        field_reference(errors, &field);
+    }
+    let resource = at.key("resourceFieldRef");
+    if resource.present() {
+        resource_reference(errors, &resource);
+    }
+    for (source, name_required) in [("configMapKeyRef", true), ("secretKeyRef", true)] {
+        let source = at.key(source);
+        if source.present() {
+            if name_required && source.key("name").text().is_empty() {
+                errors.required(&source.key("name"), "");
+            }
+            let key = source.key("key");
+            if key.text().is_empty() {
+                errors.required(&key, "");
+            } else {
+                errors.messages(&key, names::config_map_key(key.text()));
+            }
+        }
+    }
+    if given == 0 {
+        errors.invalid_value(
+            at,
+            "",
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
+        );
+    } else if has_value {
+        errors.invalid_value(at, "", "may not be specified when `value` is not empty");
+    } else if given > 1 {
+        errors.invalid_value(at, "", "may not have more than one field specified at a time");
+    }
+}
+
+fn field_reference(errors: &mut Errors, at: &At<'_>) {
+    const SUPPORTED: [&str; 9] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
+    const KNOWN: [&str; 6] = [
+        "metadata.annotations",
+        "metadata.labels",
+        "spec.hostNetwork",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.phase",
+    ];
+    let path = at.key("fieldPath");
+    if path.text().is_empty() {
+        errors.required(&path, "");
+        return;
+    }
+    if let Some((map, rest)) = path.text().split_once("['") {
+        let Some(key) = rest.strip_suffix("']") else {
+            errors.invalid(
+                &path,
+                format!("error converting fieldPath: field label not supported: {}", path.text()),
+            );
+            return;
+        };
+        match map {
+            "metadata.labels" | "metadata.annotations" => {
+                errors.messages(&path, names::qualified_name(&key.to_lowercase()));
+            }
+            _ => errors.invalid(&path, format!("{map} does not support subscript")),
+        }
+        return;
+    }
+    if SUPPORTED.contains(&path.text()) {
+        return;
+    }
+    if KNOWN.contains(&path.text()) {
+        errors.unsupported(&path, &SUPPORTED);
+    } else {
+        errors.invalid(
+            &path,
+            format!("error converting fieldPath: field label not supported: {}", path.text()),
+        );
+    }
+}
+
+fn resource_reference(errors: &mut Errors, at: &At<'_>) {
+    const SUPPORTED: [&str; 6] = [
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "requests.cpu",
+        "requests.ephemeral-storage",
+        "requests.memory",
+    ];
+    let resource = at.key("resource");
+    if resource.text().is_empty() {
+        errors.required(&resource, "");
+    } else if !SUPPORTED.contains(&resource.text())
+        && !resource.text().starts_with("limits.hugepages-")
+        && !resource.text().starts_with("requests.hugepages-")
+    {
+        errors.unsupported(&resource, &SUPPORTED);
+    }
+}
+
+fn environment_sources(errors: &mut Errors, at: &At<'_>) {
+    for entry in at.items() {
+        let given: Vec<At<'_>> = ["configMapRef", "secretRef"]
+            .iter()
+            .map(|source| entry.key(source))
+            .filter(At::present)
+            .collect();
+        for source in &given {
+            if source.key("name").text().is_empty() {
+                errors.required(&source.key("name"), "");
+            }
+        }
+        match given.len() {
+            0 => errors.invalid_value(&entry, "", "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => errors.invalid_value(&entry, "", "may not have more than one field specified at a time"),
+        }
+    }
+}
+
+fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    let mut points = BTreeSet::new();
+    for mount in at.items() {
+        let name = mount.key("name");
+        if name.text().is_empty() {
+            errors.required(&name, "");
+        } else if !facts.volumes.contains(name.text()) {
+            errors.not_found(&name);
+        }
+        let path = mount.key("mountPath");
+        if path.text().is_empty() {
+            errors.required(&path, "");
+        }
+        if !points.insert(path.text()) {
+            errors.invalid(&path, "must be unique");
+        }
+        // Kubernetes reports the next two without the index of the mount.
+        for field in ["subPath", "subPathExpr"] {
+            let sub = mount.key(field).moved(at.path.key(field));
+            if !sub.text().is_empty() {
+                if sub.text().starts_with('/') {
+                    errors.invalid(&sub, "must be a relative path");
+                }
+                if sub.text().split('/').any(|part| part == "..") {
+                    errors.invalid(&sub, "must not contain '..'");
+                }
+            }
+        }
+        if !mount.key("subPath").text().is_empty() && !mount.key("subPathExpr").text().is_empty() {
+            errors.invalid_value(
+                &mount.key("subPathExpr").moved(at.path.key("subPathExpr")),
+                mount.key("subPathExpr").text(),
+                "subPathExpr and subPath are mutually exclusive",
+            );
+        }
+    }
+}
+
+fn probes(errors: &mut Errors, container: &At<'_>) {
+    for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let at = container.key(field);
+        if !at.present() {
+            continue;
+        }
+        handler(errors, &at, &["exec", "httpGet", "tcpSocket", "grpc"]);
+        for number in [
+            "initialDelaySeconds",
+            "timeoutSeconds",
+            "periodSeconds",
+            "successThreshold",
+            "failureThreshold",
+        ] {
+            errors.non_negative(&at.key(number));
+        }
+        let grace = at.key("terminationGracePeriodSeconds");
+        if field == "readinessProbe" {
+            if grace.present() {
+                errors.invalid(&grace, "must not be set for readinessProbes");
+            }
+            continue;
+        }
+        if grace.int().is_some_and(|seconds| seconds <= 0) {
+            errors.invalid(&grace, "must be greater than 0");
+        }
+        let success = at.key("successThreshold");
+        if success.present() && success.int() != Some(1) {
+            errors.invalid(&success, "must be 1");
+        }
+    }
+}
+
+fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    for hook in ["postStart", "preStop"] {
+        let hook = at.key(hook);
+        if !hook.present() {
+            continue;
+        }
+        handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
+        let seconds = hook.keys(&["sleep", "seconds"]);
+        if hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
+            errors.invalid_value(
+                &hook.key("sleep"),
+                seconds.int().unwrap_or(0),
+                format!(
+                    "must be non-negative and less than terminationGracePeriodSeconds ({})",
+                    facts.grace_period
+                ),
+            );
+        }
+    }
+}
+
+/// Exactly one of the kinds of handlers; only the first is looked at more closely.
+fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
+    let given: Vec<&str> = kinds.iter().copied().filter(|kind| at.key(kind).present()).collect();
+    let Some((first, rest)) = given.split_first() else {
+        errors.required(at, "must specify a handler type");
+        return;
+    };
+    for kind in rest {
+        errors.forbidden(&at.key(kind), "may not specify more than 1 handler type");
+    }
+    let action = at.key(first);
+    match *first {
+        "exec" if action.key("command").is_empty() => errors.required(&action.key("command"), ""),
+        "httpGet" => {
+            if action.key("path").text().is_empty() {
+                errors.required(&action.key("path"), "");
+            }
+            check_port_or_name(errors, &action.key("port"));
+            errors.one_of(&action.key("scheme"), &["HTTP", "HTTPS"], true);
+            for header in action.key("httpHeaders").items() {
+                if header.key("name").text().is_empty() {
+                    errors.required(&header.key("name"), "");
+                }
+            }
+        }
+        "tcpSocket" => check_port_or_name(errors, &action.key("port")),
+        "grpc" => check_port(errors, &action.key("port")),
+        _ => {}
+    }
+}
+
+fn id(errors: &mut Errors, at: &At<'_>) {
+    if at.int().is_some_and(|id| !(0..=MAX_ID).contains(&id)) {
+        errors.invalid(at, "must be between 0 and 2147483647, inclusive");
+    }
+}
+
+fn security(errors: &mut Errors, at: &At<'_>) {
+    if !at.present() {
+        return;
+    }
+    id(errors, &at.key("runAsUser"));
+    id(errors, &at.key("runAsGroup"));
+    if at.key("procMount").present() {
+        errors.one_of(&at.key("procMount"), &["Default", "Unmasked"], true);
+    }
+    if at.key("allowPrivilegeEscalation").value == &json!(false) {
+        let why = if at.key("privileged").is_true() {
+            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        } else if at
+            .keys(&["capabilities", "add"])
+            .items()
+            .any(|add| add.text() == "CAP_SYS_ADMIN")
+        {
+            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        } else {
+            return;
+        };
+        errors.invalid_value(at, internal_names(at.value), why);
+    }
+}
+
+/// The security context as the message shows it: by the names of Go's internal struct, with `null` for what is absent.
+fn internal_names(context: &Value) -> Value {
+    [
+        ("Capabilities", "capabilities"),
+        ("Privileged", "privileged"),
+        ("SELinuxOptions", "seLinuxOptions"),
+        ("WindowsOptions", "windowsOptions"),
+        ("RunAsUser", "runAsUser"),
+        ("RunAsGroup", "runAsGroup"),
+        ("RunAsNonRoot", "runAsNonRoot"),
+        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
+        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
+        ("ProcMount", "procMount"),
+        ("SeccompProfile", "seccompProfile"),
+        ("AppArmorProfile", "appArmorProfile"),
+    ]
+    .into_iter()
+    .map(|(internal, field)| (internal.to_owned(), get(context, &[field]).clone()))
+    .collect::<serde_json::Map<_, _>>()
+    .into()
+}
+
+/// `spec.securityContext` of the pod.
+pub(crate) fn pod_security(errors: &mut Errors, at: &At<'_>) {
+    for field in ["fsGroup", "runAsUser", "runAsGroup"] {
+        id(errors, &at.key(field));
+    }
+    for group in at.key("supplementalGroups").items() {
+        id(errors, &group);
+    }
+    let mut names = BTreeSet::new();
+    for sysctl in at.key("sysctls").items() {
+        let name = sysctl.key("name");
+        if name.text().is_empty() {
+            errors.required(&name, "");
+        } else if !is_sysctl(name.text()) {
+            errors.invalid(
+                &name,
+                "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+            );
+        } else if !names.insert(name.text()) {
+            errors.duplicate(&name);
+        }
+    }
+    if at.key("fsGroupChangePolicy").present() {
+        errors.one_of(&at.key("fsGroupChangePolicy"), &["Always", "OnRootMismatch"], true);
+    }
+}
+
+fn is_sysctl(name: &str) -> bool {
+    name.len() <= 253
+        && name.split(['.', '/']).all(|part| {
+            let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+            edge(part.chars().next())
+                && edge(part.chars().last())
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+        })
+}
+
+/// What makes two ports the same: number, protocol, host address and host port.
+type Port<'a> = (Option<i64>, &'a str, &'a str, Option<i64>);
+
+/// Warnings about containers: duplicates that are allowed but surely not meant.
+pub(crate) fn warnings(spec: &At<'_>, warn: &mut Vec<String>) {
+    for list in super::defaults::CONTAINER_LISTS {
+        for container in spec.key(list).items() {
+            let mut names: BTreeSet<&str> = BTreeSet::new();
+            for entry in container.key("env").items() {
+                let name = entry.key("name").text();
+                if !names.insert(name) {
+                    warn.push(format!(
+                        "{}: hides previous definition of {name:?}, which may be dropped when using apply",
+                        entry.path
+                    ));
+                }
+            }
+            let mut ports: BTreeMap<Port<'_>, String> = BTreeMap::new();
+            for port in container.key("ports").items() {
+                let key = (
+                    port.key("containerPort").int(),
+                    port.key("protocol").text(),
+                    port.key("hostIP").text(),
+                    port.key("hostPort").int().filter(|port| *port != 0),
+                );
+                if let Some(first) = ports.get(&key) {
+                    warn.push(format!("{}: duplicate port definition with {first}", port.path));
+                } else {
+                    ports.insert(key, port.path.to_string());
+                }
+            }
+        }
+    }
+}

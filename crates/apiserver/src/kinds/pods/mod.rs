@@ -1,0 +1,231 @@
+//! Pods, and the pod spec that every workload's template shares.
+
+pub(crate) mod containers;
+pub(crate) mod defaults;
+pub(crate) mod resources;
+pub(crate) mod scheduling;
+pub(crate) mod validate;
+pub(crate) mod volumes;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::check::{At, Object, ensure, fill, get, keep};
+use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
+
+/// How pods are written.
+pub(crate) const POD: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    delete_returns_object: true,
+    grace_period,
+    default: defaults::pod,
+    prepare_create,
+    prepare_update,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_status: validate::status,
+    warnings,
+    ..PLAIN
+};
+
+/// 30 seconds unless the spec says otherwise; at once when no node runs the pod or it has ended.
+fn grace_period(pod: &Value) -> Option<i64> {
+    let bound = get(pod, &["spec", "nodeName"])
+        .as_str()
+        .is_some_and(|node| !node.is_empty());
+    let ended = matches!(get(pod, &["status", "phase"]).as_str(), Some("Succeeded" | "Failed"));
+    if !bound || ended {
+        return Some(0);
+    }
+    match get(pod, &["spec", "terminationGracePeriodSeconds"]).as_i64() {
+        Some(seconds) if seconds < 0 => Some(1),
+        Some(seconds) => Some(seconds),
+        None => Some(30),
+    }
+}
+
+fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
+    let class = qos_class(pod);
+    let gated = get(pod, &["spec", "schedulingGates"])
+        .as_array()
+        .is_some_and(|gates| !gates.is_empty());
+    let Some(object) = pod.as_object_mut() else { return };
+    if let Some(spec) = ensure(object, "spec") {
+        admit(spec);
+    }
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if gated {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": crate::env::rfc3339(context.env.now()),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates"
+        }]);
+    }
+    object.insert("status".to_owned(), status);
+}
+
+/// What the admission plugins DefaultTolerationSeconds and Priority add to every pod (there are no PriorityClasses here).
+fn admit(spec: &mut Object) {
+    for (condition, key) in [
+        ("not-ready", "node.kubernetes.io/not-ready"),
+        ("unreachable", "node.kubernetes.io/unreachable"),
+    ] {
+        let tolerated = spec.get("tolerations").and_then(Value::as_array).is_some_and(|list| {
+            list.iter().any(|toleration| {
+                let of = |field: &str| toleration.get(field).and_then(Value::as_str).unwrap_or("");
+                (of("key") == key || of("key").is_empty()) && matches!(of("effect"), "NoExecute" | "")
+            })
+        });
+        if !tolerated {
+            tracing::trace!(condition, "a toleration of 300 seconds is added");
+            let list = spec.entry("tolerations").or_insert(Value::Null);
+            if list.is_null() {
+                *list = json!([]);
+            }
+            if let Some(list) = list.as_array_mut() {
+                list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            }
+        }
+    }
+    fill(
+        spec,
+        "priority",
+        priority_of(super::check::text(spec, "priorityClassName")),
+    );
+    fill(spec, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+/// The priority of the two classes that every cluster has; 0 for all else.
+fn priority_of(class: &str) -> i64 {
+    match class {
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        _ => 0,
+    }
+}
+
+fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    keep(new, old, "status");
+    // Containers for debugging come and go through their own subresource.
+    let before = get(old, &["spec"]).clone();
+    if let (Some(spec), Some(_)) = (new.get_mut("spec"), before.as_object()) {
+        keep(spec, &before, "ephemeralContainers");
+    }
+}
+
+/// `Guaranteed` when every container limits cpu and memory and requests just that, `BestEffort` when none asks for anything, else `Burstable`.
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
+    let spec = At::root(pod).key("spec");
+    let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
+    let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
+    let mut guaranteed = true;
+    for container in spec.key("containers").items().chain(spec.key("initContainers").items()) {
+        let mut limited = 0;
+        for (list, sums) in [("requests", &mut requests), ("limits", &mut limits)] {
+            let of = container.keys(&["resources", list]);
+            for name in ["cpu", "memory"] {
+                let Some(amount) = Quantity::from_str(of.key(name).text())
+                    .ok()
+                    .filter(|amount| amount.sign() > 0)
+                else {
+                    continue;
+                };
+                limited += usize::from(list == "limits");
+                let sum = match sums.remove(name) {
+                    Some(sum) => sum + amount,
+                    None => amount,
+                };
+                sums.insert(name, sum);
+            }
+        }
+        guaranteed &= limited == 2;
+    }
+    if requests.is_empty() && limits.is_empty() {
+        "BestEffort"
+    } else if guaranteed
+        && requests.iter().all(|(name, amount)| limits.get(name) == Some(amount))
+        && requests.len() == limits.len()
+    {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
+    let mut warn = Vec::new();
+    spec_warnings(&At::root(new).key("spec"), &mut warn);
+    warn
+}
+
+/// Warnings about a `PodSpec`.
+pub(crate) fn spec_warnings(spec: &At<'_>, warn: &mut Vec<String>) {
+    const OLD_LABELS: [(&str, &str, &str); 4] = [
+        (
+            "beta.kubernetes.io/arch",
+            "deprecated since v1.14",
+            "kubernetes.io/arch",
+        ),
+        ("beta.kubernetes.io/os", "deprecated since v1.14", "kubernetes.io/os"),
+        (
+            "failure-domain.beta.kubernetes.io/region",
+            "deprecated since v1.17",
+            "topology.kubernetes.io/region",
+        ),
+        (
+            "failure-domain.beta.kubernetes.io/zone",
+            "deprecated since v1.17",
+            "topology.kubernetes.io/zone",
+        ),
+    ];
+    for (key, entry) in spec.key("nodeSelector").entries() {
+        for (old, since, new) in OLD_LABELS {
+            if key == old {
+                warn.push(format!("{}: {since}; use {new:?} instead", entry.path));
+            }
+        }
+    }
+    containers::warnings(spec, warn);
+    for secret in spec.key("imagePullSecrets").items() {
+        if secret.key("name").text().is_empty() {
+            warn.push(format!("{}: invalid empty name \"\"", secret.key("name").path));
+        }
+    }
+    let grace = spec.key("terminationGracePeriodSeconds");
+    if grace.int().is_some_and(|seconds| seconds < 0) {
+        warn.push(format!(
+            "{}: must be >= 0; negative values are invalid and will be treated as 1",
+            grace.path
+        ));
+    }
+}
+
+/// Binds a pod to a node, as `pods/binding` does: the node's name, annotations and the condition `PodScheduled`.
+pub(crate) fn bind(pod: &mut Value, node: &str, now: jiff::Timestamp) {
+    let Some(object) = pod.as_object_mut() else { return };
+    if let Some(spec) = ensure(object, "spec") {
+        spec.insert("nodeName".to_owned(), node.into());
+    }
+    let Some(status) = ensure(object, "status") else { return };
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": crate::env::rfc3339(now)
+    });
+    match status.get_mut("conditions").and_then(Value::as_array_mut) {
+        Some(conditions) => match conditions.iter_mut().find(|known| known["type"] == "PodScheduled") {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        },
+        None => {
+            status.insert("conditions".to_owned(), json!([condition]));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Rules about where a pod may run: tolerations, affinity, topology spread.
+
+use std::collections::BTreeSet;
+
+use kubewright_schema::labels::Selector;
+use kubewright_schema::names;
+
+use crate::kinds::check::{At, Errors};
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// `spec.tolerations`.
+pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
+    for toleration in at.items() {
+        let key = toleration.key("key");
+        let operator = toleration.key("operator");
+        let value = toleration.key("value");
+        if !key.text().is_empty() {
+            errors.messages(&key, names::qualified_name(key.text()));
+        } else if operator.text() != "Exists" {
+            errors.invalid(
+                &operator,
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
+            );
+        }
+        let effect = toleration.key("effect");
+        if toleration.key("tolerationSeconds").present() && effect.text() != "NoExecute" {
+            errors.invalid(&effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+        }
+        match operator.text() {
+            "" | "Equal" => {
+                for message in names::label_value(value.text()) {
+                    errors.invalid_value(&operator, value.text(), message);
+                }
+            }
+            "Exists" => {
+                if !value.text().is_empty() {
+                    errors.invalid_value(
+                        &operator,
+                        value.text(),
+                        "value must be empty when `operator` is 'Exists'",
+                    );
+                }
+            }
+            _ => errors.unsupported(&operator, &["Equal", "Exists"]),
+        }
+        errors.one_of(&effect, &EFFECTS, false);
+    }
+}
+
+/// `spec.affinity`.
+pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let node = at.key("nodeAffinity");
+    if node.key(REQUIRED).present() {
+        let terms = node.key(REQUIRED).key("nodeSelectorTerms");
+        if terms.is_empty() {
+            errors.required(&terms, "must have at least one node selector term");
+        }
+        for term in terms.items() {
+            node_selector_term(errors, &term);
+        }
+    }
+    for preferred in node.key(PREFERRED).items() {
+        weight(errors, &preferred.key("weight"));
+        node_selector_term(errors, &preferred.key("preference"));
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        for term in at.key(kind).key(REQUIRED).items() {
+            pod_affinity_term(errors, &term);
+        }
+        for preferred in at.key(kind).key(PREFERRED).items() {
+            weight(errors, &preferred.key("weight"));
+            pod_affinity_term(errors, &preferred.key("podAffinityTerm"));
+        }
+    }
+}
+
+fn weight(errors: &mut Errors, at: &At<'_>) {
+    let weight = at.int().unwrap_or(0);
+    if !(1..=100).contains(&weight) {
+        errors.invalid_value(at, weight, "must be in the range 1-100");
+    }
+}
+
+fn node_selector_term(errors: &mut Errors, at: &At<'_>) {
+    for requirement in at.key("matchExpressions").items() {
+        let values = requirement.key("values");
+        let operator = requirement.key("operator");
+        match operator.text() {
+            "In" | "NotIn" => {
+                if values.is_empty() {
+                    errors.required(&values, "must be specified when `operator` is 'In' or 'NotIn'");
+                }
+            }
+            "Exists" | "DoesNotExist" => {
+                if !values.is_empty() {
+                    errors.forbidden(
+                        &values,
+                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                    );
+                }
+            }
+            "Gt" | "Lt" => {
+                if values.len() != 1 {
+                    errors.required(
+                        &values,
+                        "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                    );
+                }
+            }
+            _ => errors.invalid_value(&operator, operator.text(), "not a valid selector operator"),
+        }
+        let key = requirement.key("key");
+        for message in names::qualified_name(key.text()) {
+            errors.invalid_value(&key, key.text(), message);
+        }
+    }
+    for requirement in at.key("matchFields").items() {
+        let key = requirement.key("key");
+        if key.text() != "metadata.name" {
+            errors.invalid_value(&key, key.text(), "not a valid field selector key");
+        }
+        if requirement.key("values").len() != 1 {
+            errors.required(
+                &requirement.key("values"),
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+            );
+        }
+    }
+}
+
+fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
+    for selector in ["labelSelector", "namespaceSelector"] {
+        label_selector(errors, &at.key(selector));
+    }
+    for namespace in at.key("namespaces").items() {
+        errors.messages(&namespace, names::dns1123_label(namespace.text()));
+    }
+    let key = at.key("topologyKey");
+    if key.text().is_empty() {
+        errors.required(&key, "can not be empty");
+    }
+    for message in names::qualified_name(key.text()) {
+        errors.invalid_value(&key, key.text(), message);
+    }
+}
+
+/// A `LabelSelector`, absent or well formed.
+pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
+    if at.present()
+        && let Err(found) = Selector::from_label_selector(at.value, &at.path)
+    {
+        errors.extend(found);
+    }
+}
+
+/// `spec.topologySpreadConstraints`.
+pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for constraint in at.items() {
+        let skew = constraint.key("maxSkew");
+        if skew.int().unwrap_or(0) <= 0 {
+            errors.invalid_value(&skew, skew.int().unwrap_or(0), "must be greater than zero");
+        }
+        let key = constraint.key("topologyKey");
+        if key.text().is_empty() {
+            errors.required(&key, "can not be empty");
+        } else {
+            errors.messages(&key, names::qualified_name(key.text()));
+        }
+        let when = constraint.key("whenUnsatisfiable");
+        errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"], true);
+        if !key.text().is_empty() && !seen.insert((key.text(), when.text())) {
+            errors.push(kubewright_schema::error::FieldError::duplicate(
+                constraint.path.to_string(),
+                format!("{{{}, {}}}", key.text(), when.text()),
+            ));
+        }
+        let domains = constraint.key("minDomains");
+        if domains.int().is_some_and(|domains| domains <= 0) {
+            errors.invalid(&domains, "must be greater than zero");
+        }
+        if domains.present() && when.text() != "DoNotSchedule" {
+            errors.invalid(
+                &domains,
+                format!(
+                    "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}",
+                    when.text()
+                ),
+            );
+        }
+        for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            errors.one_of(&constraint.key(policy), &["Honor", "Ignore"], false);
+        }
+        label_selector(errors, &constraint.key("labelSelector"));
+    }
+}

@@ -1,0 +1,309 @@
+//! Changes of stored objects: a merge patch on what a create made, and what the strategies make of it.
+
+use kubewright_schema::patch::merge;
+use kubewright_schema::structural::go_normalize;
+use serde_json::{Value, json};
+
+use crate::UserInfo;
+use crate::env::fake::{FakeEnv, Shared};
+use crate::registry::{Registry, Resource, StrategyContext};
+
+fn row(path: &str) -> std::sync::Arc<Resource> {
+    let (group_version, plural) = path.rsplit_once('/').expect("a path");
+    let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+    Registry::new().lookup(group, version, plural).expect("a served kind")
+}
+
+fn texts(errors: Vec<kubewright_schema::error::FieldError>) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// Creates the object, patches it, and compares the errors; gives what would be stored.
+fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Value) {
+    let row = row(path);
+    let env = Shared(FakeEnv::new());
+    let context = StrategyContext {
+        env: &env,
+        user: &UserInfo::admin(),
+        dry_run: false,
+    };
+    let strategy = &row.strategy;
+    let mut old = body;
+    old["metadata"] = json!({"name": old["metadata"]["name"].as_str().unwrap_or("x"), "namespace": "ns", "uid": "u"});
+    old["kind"] = row.kind.to_string().into();
+    go_normalize(&mut old, &row.schema);
+    (strategy.default)(&mut old);
+    (strategy.prepare_create)(&mut old, &context);
+    if let Some(allocate) = strategy.allocate {
+        assert_eq!(
+            texts(allocate(&mut old, None, &mut std::iter::empty(), &context)),
+            [""; 0],
+            "{path}"
+        );
+    }
+    assert_eq!(
+        texts((strategy.validate_create)(&old)),
+        [""; 0],
+        "{path}: the object is valid before the change"
+    );
+    let mut new = merge::apply(&old, &patch);
+    go_normalize(&mut new, &row.schema);
+    (strategy.default)(&mut new);
+    (strategy.prepare_update)(&mut new, &old, &context);
+    let mut errors = Vec::new();
+    if let Some(allocate) = strategy.allocate {
+        errors.extend(texts(allocate(&mut new, Some(&old), &mut [&old].into_iter(), &context)));
+    }
+    errors.extend(texts((strategy.validate_update)(&new, &old)));
+    assert_eq!(errors, wanted, "{path}: {patch}");
+    (old, new)
+}
+
+fn pod() -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn workload() -> Value {
+    json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "serviceName": "s",
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+fn job() -> Value {
+    json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+#[test]
+fn pods_keep_their_spec() {
+    let forbidden = "spec: Forbidden: pod updates may not change fields other than \
+        `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+        existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\nchanged: ";
+    let (_, new) = check(
+        "v1/pods",
+        pod(),
+        json!({"spec": {"containers": [{"name": "c", "image": "j"}]}, "status": {"phase": "Failed"}}),
+        &[],
+    );
+    assert_eq!(new["spec"]["containers"][0]["image"], "j");
+    assert_eq!(new["status"]["phase"], "Pending", "status has its own subresource");
+    check(
+        "v1/pods",
+        pod(),
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "command": ["x"]}], "nodeName": "n"}}),
+        &[&format!("{forbidden}spec.containers[0].command, spec.nodeName")],
+    );
+    check("v1/pods", pod(), json!({"spec": {"activeDeadlineSeconds": 5}}), &[]);
+    check(
+        "v1/pods",
+        pod(),
+        json!({"spec": {"tolerations": []}}),
+        &["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"],
+    );
+    check(
+        "v1/pods",
+        pod(),
+        json!({"spec": {"containers": []}}),
+        &["spec.containers: Forbidden: pod updates may not add or remove containers"],
+    );
+}
+
+#[test]
+fn workloads_keep_their_selector() {
+    let mismatch =
+        "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`";
+    let immutable = "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable";
+    let patch = json!({"spec": {"selector": {"matchLabels": {"a": "c"}}}});
+    for path in ["apps/v1/deployments", "apps/v1/replicasets", "apps/v1/daemonsets"] {
+        let mut body = workload();
+        body["spec"].as_object_mut().expect("an object").remove("serviceName");
+        check(path, body.clone(), patch.clone(), &[mismatch, immutable]);
+        check(path, body, json!({"spec": {"minReadySeconds": 3}}), &[]);
+    }
+    check(
+        "apps/v1/deployments",
+        workload(),
+        json!({"spec": {"replicas": -1}}),
+        &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
+    );
+    check(
+        "apps/v1/deployments",
+        workload(),
+        json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}}),
+        &[],
+    );
+    let (_, new) = check(
+        "apps/v1/deployments",
+        workload(),
+        json!({"status": {"replicas": 7}}),
+        &[],
+    );
+    assert_eq!(new["status"], json!({}));
+}
+
+#[test]
+fn stateful_sets_and_jobs_keep_nearly_everything() {
+    check(
+        "apps/v1/statefulsets",
+        workload(),
+        json!({"spec": {"serviceName": "t"}}),
+        &[
+            "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+           'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        ],
+    );
+    check(
+        "apps/v1/statefulsets",
+        workload(),
+        json!({"spec": {"replicas": 3}}),
+        &[],
+    );
+    let (old, _) = check(
+        "batch/v1/jobs",
+        job(),
+        json!({"spec": {"parallelism": 2, "suspend": true}}),
+        &[],
+    );
+    assert_eq!(old["metadata"]["labels"]["batch.kubernetes.io/job-name"], "x");
+    check(
+        "batch/v1/jobs",
+        job(),
+        json!({"spec": {"completions": 2}}),
+        &["spec.completions: Invalid value: 2: field is immutable"],
+    );
+}
+
+#[test]
+fn services_keep_what_was_allocated() {
+    let body = || json!({"spec": {"ports": [{"port": 80}], "type": "NodePort"}});
+    let (old, new) = check(
+        "v1/services",
+        body(),
+        json!({"spec": {"clusterIP": null, "ports": [{"name": "z", "port": 80}, {"name": "y", "port": 81}]}}),
+        &[],
+    );
+    assert_eq!(new["spec"]["clusterIPs"], old["spec"]["clusterIPs"]);
+    assert_eq!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
+    let second = new["spec"]["ports"][1]["nodePort"].as_i64().expect("allocated");
+    assert!((30_000..=32_767).contains(&second) && new["spec"]["ports"][0]["nodePort"] != second);
+    let (old, new) = check("v1/services", body(), json!({"spec": {"type": "ClusterIP"}}), &[]);
+    assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
+    assert!(new["spec"]["ports"][0].get("nodePort").is_none() && new["spec"].get("externalTrafficPolicy").is_none());
+    let (_, new) = check(
+        "v1/services",
+        body(),
+        json!({"spec": {"type": "ExternalName", "externalName": "y.example.org"}}),
+        &[],
+    );
+    assert_eq!(
+        new["spec"],
+        json!({"type": "ExternalName", "externalName": "y.example.org", "sessionAffinity": "None",
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]})
+    );
+    check(
+        "v1/services",
+        body(),
+        json!({"spec": {"clusterIP": "10.0.0.250", "clusterIPs": ["10.0.0.250"]}}),
+        &["spec.clusterIPs[0]: Invalid value: [\"10.0.0.250\"]: may not change once set"],
+    );
+    let (_, new) = check(
+        "v1/services",
+        json!({"spec": {"type": "ExternalName", "externalName": "x.example.org"}}),
+        json!({"spec": {"type": "ClusterIP", "externalName": null, "ports": [{"port": 80}]}}),
+        &[],
+    );
+    assert!(
+        new["spec"]["clusterIP"]
+            .as_str()
+            .is_some_and(|ip| ip.starts_with("10.0."))
+    );
+}
+
+#[test]
+fn what_is_taken_is_refused() {
+    let row = row("v1/services");
+    let env = Shared(FakeEnv::new());
+    let context = StrategyContext {
+        env: &env,
+        user: &UserInfo::admin(),
+        dry_run: false,
+    };
+    let allocate = row.strategy.allocate.expect("services allocate");
+    let make = |spec: Value| {
+        let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
+        (row.strategy.default)(&mut service);
+        (row.strategy.prepare_create)(&mut service, &context);
+        service
+    };
+    let stored = make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
+    let mut same_port = make(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31234}]}));
+    assert_eq!(
+        texts(allocate(&mut same_port, None, &mut [&stored].into_iter(), &context)),
+        ["spec.ports[0].nodePort: Invalid value: 31234: provided port is already allocated"]
+    );
+    let mut same_ip = make(json!({"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}));
+    assert_eq!(
+        texts(allocate(&mut same_ip, None, &mut [&stored].into_iter(), &context)),
+        [
+            "spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: failed to allocate IP 10.0.0.9: provided IP is already allocated"
+        ]
+    );
+    // UDP and TCP have ports of their own.
+    let mut other = make(json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "UDP", "nodePort": 31234}]}));
+    assert_eq!(
+        texts(allocate(&mut other, None, &mut [&stored].into_iter(), &context)),
+        [""; 0]
+    );
+}
+
+#[test]
+fn what_is_immutable_stays() {
+    let secret = || json!({"immutable": true, "data": {"a": "MQ=="}});
+    check("v1/secrets", secret(), json!({"data": {"a": "MQ=="}}), &[]);
+    check(
+        "v1/secrets",
+        secret(),
+        json!({"data": {"b": "MQ=="}}),
+        &["data: Forbidden: field is immutable when `immutable` is set"],
+    );
+    check(
+        "v1/secrets",
+        secret(),
+        json!({"immutable": null}),
+        &["immutable: Forbidden: field is immutable when `immutable` is set"],
+    );
+    check(
+        "v1/secrets",
+        json!({}),
+        json!({"type": "x/y"}),
+        &["type: Invalid value: \"x/y\": field is immutable"],
+    );
+    let (_, new) = check("v1/secrets", json!({}), json!({"stringData": {"a": "b"}}), &[]);
+    assert_eq!(new["data"], json!({"a": "Yg=="}));
+    check(
+        "v1/configmaps",
+        json!({"immutable": true}),
+        json!({"data": {"a": ""}}),
+        &["data: Forbidden: field is immutable when `immutable` is set"],
+    );
+    check(
+        "rbac.authorization.k8s.io/v1/rolebindings",
+        json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]}),
+        json!({"roleRef": {"name": "other"}}),
+        &[
+            "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"other\"}: cannot change roleRef",
+        ],
+    );
+    check(
+        "apps/v1/controllerrevisions",
+        json!({"data": {"a": 1}, "revision": 1}),
+        json!({"data": {"a": 2}}),
+        &["data: Invalid value: {\"a\":2}: field is immutable"],
+    );
+    let (old, new) = check(
+        "v1/namespaces",
+        json!({"metadata": {"name": "n"}}),
+        json!({"spec": null, "status": null, "metadata": {"labels": null}}),
+        &[],
+    );
+    assert_eq!((&new["spec"], &new["status"]), (&old["spec"], &old["status"]));
+    assert_eq!(new["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
+}

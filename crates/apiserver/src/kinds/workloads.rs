@@ -1,0 +1,698 @@
+//! Workloads: Deployment, ReplicaSet, StatefulSet, DaemonSet, ControllerRevision, Job.
+//!
+//! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
+//! negative. Each has its own defaults.
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::labels::Selector;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
+use super::pods;
+use super::pods::scheduling::label_selector;
+use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
+
+const WORKLOAD: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    status_keeps_metadata: true,
+    prepare_create: start_empty,
+    prepare_update: keep_status,
+    warnings,
+    ..PLAIN
+};
+
+/// How Deployments are written.
+pub(crate) const DEPLOYMENT: Strategy = Strategy {
+    generation: GenerationRule::SpecOrAnnotations,
+    default: default_deployment,
+    validate_create: deployment,
+    validate_update: |new, old| update(new, old, deployment, &["selector"]),
+    validate_status: |new, _| status_numbers(new, &DEPLOYMENT_NUMBERS),
+    ..WORKLOAD
+};
+
+/// How ReplicaSets are written.
+pub(crate) const REPLICA_SET: Strategy = Strategy {
+    default: default_replica_set,
+    validate_create: replica_set,
+    validate_update: |new, old| update(new, old, replica_set, &["selector"]),
+    validate_status: |new, _| status_numbers(new, &REPLICA_SET_NUMBERS),
+    ..WORKLOAD
+};
+
+/// How StatefulSets are written.
+pub(crate) const STATEFUL_SET: Strategy = Strategy {
+    default: default_stateful_set,
+    validate_create: stateful_set,
+    validate_update: update_stateful_set,
+    validate_status: |new, _| status_numbers(new, &STATEFUL_SET_NUMBERS),
+    ..WORKLOAD
+};
+
+/// How DaemonSets are written.
+pub(crate) const DAEMON_SET: Strategy = Strategy {
+    default: default_daemon_set,
+    validate_create: daemon_set,
+    validate_update: |new, old| update(new, old, daemon_set, &["selector"]),
+    validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
+    ..WORKLOAD
+};
+
+/// How Jobs are written.
+pub(crate) const JOB: Strategy = Strategy {
+    default: default_job,
+    prepare_create: prepare_job,
+    validate_create: job,
+    validate_update: update_job,
+    validate_status: |new, _| status_numbers(new, &["active", "succeeded", "failed"]),
+    orphan_by_default: true,
+    ..WORKLOAD
+};
+
+/// How ControllerRevisions are written: their data never changes.
+pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            fill(object, "revision", 0);
+        }
+    },
+    validate_create: revision,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(revision(new));
+        errors.immutable(&At::root(new).key("data"), &At::root(old).key("data"));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+const DEPLOYMENT_NUMBERS: [&str; 7] = [
+    "observedGeneration",
+    "replicas",
+    "updatedReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "unavailableReplicas",
+    "collisionCount",
+];
+const REPLICA_SET_NUMBERS: [&str; 5] = [
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+];
+const STATEFUL_SET_NUMBERS: [&str; 7] = [
+    "replicas",
+    "readyReplicas",
+    "currentReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "collisionCount",
+];
+const DAEMON_SET_NUMBERS: [&str; 8] = [
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+];
+
+/// A new object has no status yet, whatever the client sent.
+fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert("status".to_owned(), json!({}));
+    }
+    status_defaults(object);
+}
+
+fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    keep(new, old, "status");
+}
+
+/// The numbers that Go writes in a status even when they are 0.
+fn status_defaults(object: &mut Value) {
+    let numbers: &[&str] = match object.get("kind").and_then(Value::as_str) {
+        Some("ReplicaSet") => &["replicas"],
+        Some("StatefulSet") => &["replicas", "availableReplicas"],
+        Some("DaemonSet") => &[
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+        ],
+        _ => &[],
+    };
+    let Some(status) = object.as_object_mut().and_then(|object| ensure(object, "status")) else {
+        return;
+    };
+    for number in numbers {
+        fill(status, number, 0);
+    }
+}
+
+/// What is common to the defaults of all: status, spec and template.
+fn default_spec(object: &mut Value) -> Option<&mut Object> {
+    status_defaults(object);
+    let spec = ensure(object.as_object_mut()?, "spec")?;
+    pods::defaults::template(spec);
+    Some(spec)
+}
+
+fn default_deployment(object: &mut Value) {
+    let Some(spec) = default_spec(object) else { return };
+    fill(spec, "replicas", 1);
+    fill(spec, "selector", Value::Null);
+    if let Some(strategy) = ensure(spec, "strategy") {
+        fill_text(strategy, "type", "RollingUpdate");
+        if text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+        {
+            fill(rolling, "maxUnavailable", "25%");
+            fill(rolling, "maxSurge", "25%");
+        }
+    }
+    fill(spec, "revisionHistoryLimit", 10);
+    fill(spec, "progressDeadlineSeconds", 600);
+}
+
+fn default_replica_set(object: &mut Value) {
+    let Some(spec) = default_spec(object) else { return };
+    fill(spec, "replicas", 1);
+    fill(spec, "selector", Value::Null);
+}
+
+fn default_daemon_set(object: &mut Value) {
+    let Some(spec) = default_spec(object) else { return };
+    fill(spec, "selector", Value::Null);
+    if let Some(strategy) = ensure(spec, "updateStrategy") {
+        fill_text(strategy, "type", "RollingUpdate");
+        if text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+        {
+            fill(rolling, "maxUnavailable", 1);
+            fill(rolling, "maxSurge", 0);
+        }
+    }
+    fill(spec, "revisionHistoryLimit", 10);
+}
+
+fn default_stateful_set(object: &mut Value) {
+    let Some(spec) = default_spec(object) else { return };
+    fill(spec, "replicas", 1);
+    fill(spec, "selector", Value::Null);
+    fill_text(spec, "podManagementPolicy", "OrderedReady");
+    if let Some(strategy) = ensure(spec, "updateStrategy") {
+        fill_text(strategy, "type", "RollingUpdate");
+        if text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+        {
+            fill(rolling, "partition", 0);
+        }
+    }
+    if let Some(policy) = ensure(spec, "persistentVolumeClaimRetentionPolicy") {
+        fill_text(policy, "whenDeleted", "Retain");
+        fill_text(policy, "whenScaled", "Retain");
+    }
+    fill(spec, "revisionHistoryLimit", 10);
+    for claim in each(spec, "volumeClaimTemplates") {
+        fill_text(claim, "kind", "PersistentVolumeClaim");
+        fill_text(claim, "apiVersion", "v1");
+        ensure(claim, "metadata");
+        if let Some(spec) = ensure(claim, "spec") {
+            pods::defaults::claim_spec(spec);
+        }
+        if let Some(status) = ensure(claim, "status") {
+            fill_text(status, "phase", "Pending");
+        }
+    }
+}
+
+fn default_job(object: &mut Value) {
+    let Some(spec) = default_spec(object) else { return };
+    if super::check::absent(spec, "completions") && super::check::absent(spec, "parallelism") {
+        fill(spec, "completions", 1);
+    }
+    fill(spec, "parallelism", 1);
+    let per_index = !super::check::absent(spec, "backoffLimitPerIndex");
+    fill(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+    fill(spec, "completionMode", "NonIndexed");
+    fill(spec, "suspend", false);
+    fill(spec, "manualSelector", false);
+    let failure_policy = child(spec, "podFailurePolicy").map(|policy| {
+        for rule in each(policy, "rules") {
+            for pattern in each(rule, "onPodConditions") {
+                fill_text(pattern, "status", "True");
+            }
+        }
+    });
+    fill(
+        spec,
+        "podReplacementPolicy",
+        if failure_policy.is_some() {
+            "Failed"
+        } else {
+            "TerminatingOrFailed"
+        },
+    );
+    labels_of_template(object);
+}
+
+/// A job without labels takes those of its template.
+fn labels_of_template(object: &mut Value) {
+    let labels = get(object, &["spec", "template", "metadata", "labels"]).clone();
+    if labels.as_object().is_none_or(Object::is_empty) {
+        return;
+    }
+    let Some(metadata) = object.as_object_mut().and_then(|object| ensure(object, "metadata")) else {
+        return;
+    };
+    if metadata
+        .get("labels")
+        .and_then(Value::as_object)
+        .is_none_or(Object::is_empty)
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}
+
+/// A job selects its pods by its own uid, unless `manualSelector` says that the user does it.
+fn prepare_job(object: &mut Value, _: &StrategyContext<'_>) {
+    let uid = get(object, &["metadata", "uid"]).as_str().unwrap_or("").to_owned();
+    let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
+    let Some(map) = object.as_object_mut() else { return };
+    map.insert("status".to_owned(), json!({}));
+    let Some(spec) = ensure(map, "spec") else { return };
+    if spec.get("manualSelector") != Some(&Value::Bool(true)) {
+        if let Some(labels) = ensure(spec, "template")
+            .and_then(|template| ensure(template, "metadata"))
+            .and_then(|metadata| ensure(metadata, "labels"))
+        {
+            for (key, value) in [
+                ("batch.kubernetes.io/controller-uid", &uid),
+                ("batch.kubernetes.io/job-name", &name),
+                ("controller-uid", &uid),
+                ("job-name", &name),
+            ] {
+                labels.insert(key.to_owned(), value.as_str().into());
+            }
+        }
+        if let Some(selector) = ensure(spec, "selector").and_then(|selector| ensure(selector, "matchLabels")) {
+            fill(selector, "batch.kubernetes.io/controller-uid", uid);
+        }
+    }
+    labels_of_template(object);
+}
+
+fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
+    let mut warn = Vec::new();
+    pods::spec_warnings(&At::root(new).keys(&["spec", "template", "spec"]), &mut warn);
+    warn
+}
+
+fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    for number in numbers {
+        errors.non_negative(&At::root(new).key("status").key(number));
+    }
+    errors.into_vec()
+}
+
+/// A selector that is there, selects something and matches the labels of the template; then the template itself.
+fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
+    let selector = spec.key("selector");
+    let template = spec.key("template");
+    let labels = template.keys(&["metadata", "labels"]);
+    if selector.present() {
+        label_selector(errors, &selector);
+        if selector.key("matchLabels").is_empty() && selector.key("matchExpressions").is_empty() {
+            errors.invalid(
+                &selector,
+                "empty selector is invalid for deployment".replace("deployment", restart.kind()),
+            );
+        }
+    } else {
+        errors.required(&selector, "");
+    }
+    let parsed = Selector::from_label_selector(selector.value, &selector.path);
+    // An absent selector selects nothing, hence does not match either: Kubernetes reports both.
+    let matches = selector.present() && parsed.as_ref().map_or(true, |parsed| parsed.matches(labels.value));
+    if !matches {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    pod_template(errors, &template, restart);
+}
+
+/// What a workload asks of its template besides a valid pod.
+#[derive(Clone, Copy)]
+enum Restart {
+    Always(&'static str),
+    NotAlways,
+}
+
+impl Restart {
+    fn kind(self) -> &'static str {
+        match self {
+            Restart::Always(kind) => kind,
+            Restart::NotAlways => "job",
+        }
+    }
+}
+
+fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
+    let metadata = template.key("metadata");
+    if metadata.key("labels").present() {
+        errors.extend(kubewright_schema::names::labels(
+            metadata.key("labels").value,
+            &metadata.key("labels").path,
+        ));
+    }
+    if metadata.key("annotations").present() {
+        errors.extend(kubewright_schema::names::annotations(
+            metadata.key("annotations").value,
+            &metadata.key("annotations").path,
+        ));
+    }
+    let spec = template.key("spec");
+    pods::validate::spec(errors, &spec);
+    if !spec.key("ephemeralContainers").is_empty() {
+        errors.forbidden(
+            &spec.key("ephemeralContainers"),
+            "ephemeral containers not allowed in pod template",
+        );
+    }
+    let policy = spec.key("restartPolicy");
+    match restart {
+        Restart::Always(_) => {
+            if !matches!(policy.text(), "Always" | "") && ["OnFailure", "Never"].contains(&policy.text()) {
+                errors.unsupported(&policy, &["Always"]);
+            }
+        }
+        Restart::NotAlways => {
+            if policy.text() == "Always" {
+                errors.push(FieldError::required(
+                    policy.path.to_string(),
+                    "valid values: \"OnFailure\", \"Never\"",
+                ));
+            }
+        }
+    }
+}
+
+fn deployment(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    selector_and_template(&mut errors, &spec, Restart::Always("deployment"));
+    let strategy = spec.key("strategy");
+    let rolling = strategy.key("rollingUpdate");
+    match strategy.key("type").text() {
+        "Recreate" => {
+            if rolling.present() {
+                errors.forbidden(&rolling, "may not be specified when strategy `type` is 'Recreate'");
+            }
+        }
+        "RollingUpdate" => rolling_update(&mut errors, &rolling),
+        _ => errors.unsupported(&strategy.key("type"), &["Recreate", "RollingUpdate"]),
+    }
+    errors.non_negative(&spec.key("minReadySeconds"));
+    errors.non_negative(&spec.key("revisionHistoryLimit"));
+    let deadline = spec.key("progressDeadlineSeconds");
+    errors.non_negative(&deadline);
+    if deadline
+        .int()
+        .is_some_and(|deadline| deadline <= spec.key("minReadySeconds").int().unwrap_or(0))
+    {
+        errors.invalid(&deadline, "must be greater than minReadySeconds");
+    }
+    errors.into_vec()
+}
+
+fn rolling_update(errors: &mut Errors, at: &At<'_>) {
+    if !at.present() {
+        errors.required(at, "this should be defaulted and never be nil");
+        return;
+    }
+    let unavailable = at.key("maxUnavailable");
+    let surge = at.key("maxSurge");
+    int_or_percent(errors, &unavailable);
+    int_or_percent(errors, &surge);
+    if percent_or_number(&unavailable) == Some(0) && percent_or_number(&surge) == Some(0) {
+        errors.invalid(&unavailable, "may not be 0 when `maxSurge` is 0");
+    }
+    if let Value::String(text) = unavailable.value
+        && text
+            .strip_suffix('%')
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number > 100)
+    {
+        errors.invalid(&unavailable, "must not be greater than 100%");
+    }
+}
+
+fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
+    match at.value {
+        Value::String(text) => {
+            let number = text
+                .strip_suffix('%')
+                .filter(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+            if number.is_none() {
+                errors.invalid(
+                    at,
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for \
+                     validation is '[0-9]+%')",
+                );
+            }
+        }
+        Value::Number(_) => errors.non_negative(at),
+        _ => {}
+    }
+}
+
+fn percent_or_number(at: &At<'_>) -> Option<i64> {
+    match at.value {
+        Value::String(text) => text.strip_suffix('%')?.parse().ok(),
+        value => Some(value.as_i64().unwrap_or(0)),
+    }
+}
+
+fn replica_set(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    selector_and_template(&mut errors, &spec, Restart::Always("replicaset"));
+    errors.into_vec()
+}
+
+fn stateful_set(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.one_of(&spec.key("podManagementPolicy"), &["OrderedReady", "Parallel"], true);
+    let strategy = spec.key("updateStrategy");
+    match strategy.key("type").text() {
+        "" => errors.required(&strategy, ""),
+        "OnDelete" => {
+            if strategy.key("rollingUpdate").present() {
+                errors.invalid(
+                    &strategy.key("rollingUpdate"),
+                    "only allowed for updateStrategy 'RollingUpdate'",
+                );
+            }
+        }
+        "RollingUpdate" => {
+            errors.non_negative(&strategy.keys(&["rollingUpdate", "partition"]));
+            int_or_percent(&mut errors, &strategy.keys(&["rollingUpdate", "maxUnavailable"]));
+        }
+        _ => errors.invalid(&strategy, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+    let policy = spec.key("persistentVolumeClaimRetentionPolicy");
+    for when in ["whenDeleted", "whenScaled"] {
+        errors.one_of(&policy.key(when), &["Delete", "Retain"], true);
+    }
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    errors.non_negative(&spec.key("revisionHistoryLimit"));
+    errors.non_negative(&spec.keys(&["ordinals", "start"]));
+    selector_and_template(&mut errors, &spec, Restart::Always("statefulset"));
+    errors.into_vec()
+}
+
+/// What of a StatefulSet's spec may change.
+const STATEFUL_SET_UPDATABLE: [&str; 8] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+    "status",
+];
+
+fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(stateful_set(new));
+    let without = |value: &Value| {
+        let mut spec = get(value, &["spec"]).clone();
+        if let Some(spec) = spec.as_object_mut() {
+            for field in STATEFUL_SET_UPDATABLE {
+                spec.remove(field);
+            }
+        }
+        spec
+    };
+    if without(new) != without(old) {
+        errors.forbidden(
+            &At::root(new).key("spec"),
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        );
+    }
+    errors.into_vec()
+}
+
+fn daemon_set(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    selector_and_template(&mut errors, &spec, Restart::Always("daemonset"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    errors.non_negative(&spec.key("revisionHistoryLimit"));
+    let strategy = spec.key("updateStrategy");
+    let rolling = strategy.key("rollingUpdate");
+    match strategy.key("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if !rolling.present() => errors.required(&rolling, ""),
+        "RollingUpdate" => {
+            let unavailable = rolling.key("maxUnavailable");
+            let surge = rolling.key("maxSurge");
+            int_or_percent(&mut errors, &unavailable);
+            int_or_percent(&mut errors, &surge);
+            match (percent_or_number(&unavailable), percent_or_number(&surge)) {
+                (Some(0), Some(0)) => errors.required(&unavailable, "cannot be 0 when maxSurge is 0"),
+                (Some(some), Some(more)) if some > 0 && more > 0 => {
+                    errors.invalid(&surge, "may not be set when maxUnavailable is non-zero");
+                }
+                _ => {}
+            }
+        }
+        _ => errors.unsupported(&strategy.key("type"), &["RollingUpdate", "OnDelete"]),
+    }
+    errors.into_vec()
+}
+
+fn job(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    for number in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        errors.non_negative(&spec.key(number));
+    }
+    let mode = spec.key("completionMode");
+    errors.one_of(&mode, &["NonIndexed", "Indexed"], false);
+    let indexed = mode.text() == "Indexed";
+    if indexed && !spec.key("completions").present() {
+        errors.required(&spec.key("completions"), "when completion mode is Indexed");
+    }
+    for only in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+        if !indexed && spec.key(only).present() {
+            errors.invalid(&spec.key(only), "requires indexed completion mode");
+        }
+    }
+    errors.one_of(
+        &spec.key("podReplacementPolicy"),
+        &["Failed", "TerminatingOrFailed"],
+        false,
+    );
+    let selector = spec.key("selector");
+    if selector.present() {
+        label_selector(&mut errors, &selector);
+    } else {
+        errors.required(&selector, "");
+    }
+    let labels = spec.keys(&["template", "metadata", "labels"]);
+    if let Ok(parsed) = Selector::from_label_selector(selector.value, &selector.path)
+        && selector.present()
+        && !parsed.matches(labels.value)
+    {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    pod_template(&mut errors, &spec.key("template"), Restart::NotAlways);
+    errors.into_vec()
+}
+
+fn update_job(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(job(new));
+    let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
+    let elastic = spec.key("completionMode").text() == "Indexed"
+        && spec.key("completions").int() == spec.key("parallelism").int()
+        && was.key("completions").present();
+    if !elastic {
+        errors.immutable(&spec.key("completions"), &was.key("completions"));
+    }
+    for field in [
+        "selector",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        errors.immutable(&spec.key(field), &was.key(field));
+    }
+    // While a job is suspended and has not started, where its pods may run can still be chosen.
+    let waiting = was.key("suspend").is_true() && !get(old, &["status", "startTime"]).is_string();
+    let comparable = |at: &At<'_>| {
+        let mut template = at.key("template").value.clone();
+        if waiting {
+            if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
+                for field in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
+                    spec.remove(field);
+                }
+            }
+            if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("labels");
+                metadata.remove("annotations");
+            }
+        }
+        template
+    };
+    if comparable(&spec) != comparable(&was) {
+        errors.invalid(&spec.key("template"), "field is immutable");
+    }
+    errors.into_vec()
+}
+
+fn revision(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    errors.non_negative(&at.key("revision"));
+    if !at.key("data").present() {
+        errors.required(&at.key("data"), "data is mandatory");
+    }
+    errors.into_vec()
+}
+
+fn update(new: &Value, old: &Value, create: fn(&Value) -> Vec<FieldError>, immutable: &[&str]) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(create(new));
+    for field in immutable {
+        errors.immutable(
+            &At::root(new).key("spec").key(field),
+            &At::root(old).key("spec").key(field),
+        );
+    }
+    errors.into_vec()
+}

@@ -1,0 +1,33 @@
+//! How the Kubernetes API answers, without IO: storage and watch, the resource table, verbs, admission, CRDs, discovery, tables.
+//!
+//! One pipeline serves every kind, built-in or custom: route → authenticate (done by the shell) → authorize → decode → strategy →
+//! mutating admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
+//! functions (see [`registry::Resource`]), never a handler of its own.
+//!
+//! Invariants:
+//! - only [`storage`] assigns a resourceVersion: one counter for the whole server;
+//! - nothing here reads a clock, draws entropy, opens a socket or a file, or starts a thread: see [`Env`];
+//! - no request, whatever it holds, makes [`ApiServer::handle`] panic.
+//!
+//! Not here: TLS and HTTP framing (the cluster's listener), controllers, durable storage.
+
+pub mod admission;
+mod body;
+pub mod discovery;
+pub mod env;
+pub mod kinds;
+pub mod object;
+pub mod openapi;
+pub mod registry;
+pub mod server;
+pub mod status;
+pub mod storage;
+pub mod table;
+pub mod user;
+pub mod watch;
+
+pub use body::{Body, WatchBody};
+pub use env::Env;
+pub use server::{ApiServer, Config, MAX_BODY};
+pub use status::Status;
+pub use user::UserInfo;

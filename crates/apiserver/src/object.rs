@@ -1,0 +1,361 @@
+//! The metadata of objects: reading it, what the server sets in it, what is wrong with it.
+//!
+//! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server alone; on an update
+//! they are what they were. `resourceVersion` is never set here (see [`crate::storage`]).
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use kubewright_schema::path::FieldPath;
+use serde_json::{Map, Value, json};
+
+use crate::env::{self, Env};
+use crate::registry::{NameRule, Resource};
+
+/// The finalizer of `propagationPolicy: Foreground`.
+pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
+/// The finalizer of `propagationPolicy: Orphan`.
+pub const ORPHAN: &str = "orphan";
+/// Longest name that `generateName` makes, and how much of it is random (apimachinery's `SimpleNameGenerator`).
+const MAX_GENERATED_NAME: usize = 63;
+const RANDOM_SUFFIX: usize = 5;
+
+/// A string of the metadata; empty when absent.
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or("")
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    text(object, "name")
+}
+
+/// `metadata.namespace`.
+pub fn namespace(object: &Value) -> &str {
+    text(object, "namespace")
+}
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    text(object, "uid")
+}
+
+/// `metadata.labels`, or null.
+pub fn labels(object: &Value) -> &Value {
+    object.get("metadata").and_then(|metadata| metadata.get("labels")).unwrap_or(&Value::Null)
+}
+
+/// `metadata.generation`; 0 when absent.
+pub fn generation(object: &Value) -> i64 {
+    object.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether `metadata.deletionTimestamp` is set.
+pub fn is_terminating(object: &Value) -> bool {
+    object.get("metadata").and_then(|metadata| metadata.get("deletionTimestamp")).is_some_and(|time| !time.is_null())
+}
+
+/// `metadata.deletionGracePeriodSeconds`.
+pub fn grace_period(object: &Value) -> Option<i64> {
+    object.get("metadata")?.get("deletionGracePeriodSeconds")?.as_i64()
+}
+
+/// `metadata.finalizers`.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Replaces `metadata.finalizers`; an empty list is absent.
+pub fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+    let metadata = metadata_mut(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+/// The metadata for writing; made when it is absent or no object.
+pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let map = object.as_object_mut().expect("it was just made an object");
+    let metadata = map.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata.as_object_mut().expect("it was just made an object")
+}
+
+/// Drops what only the server may set, before admission sees a new object.
+pub(crate) fn wipe_system_fields(object: &mut Value) {
+    let metadata = metadata_mut(object);
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+}
+
+/// Gives a new object its uid and time, and a name if it asks for a generated one.
+pub(crate) fn fill_system_fields(object: &mut Value, env: &dyn Env) {
+    let uid = env::uuid(env);
+    let now = env::rfc3339(env.now());
+    let generated = generated_name(object, env);
+    let metadata = metadata_mut(object);
+    metadata.insert("uid".to_owned(), json!(uid));
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    if let Some(name) = generated {
+        metadata.insert("name".to_owned(), json!(name));
+    }
+}
+
+fn generated_name(object: &Value, env: &dyn Env) -> Option<String> {
+    let base = text(object, "generateName");
+    if base.is_empty() || !name(object).is_empty() {
+        return None;
+    }
+    let mut end = base.len().min(MAX_GENERATED_NAME - RANDOM_SUFFIX);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(format!("{}{}", &base[..end], env::name_suffix(env, RANDOM_SUFFIX)))
+}
+
+/// Drops owner references whose uid came before; the warning about it.
+pub(crate) fn dedup_owners(object: &mut Value) -> Option<String> {
+    let metadata = object.get_mut("metadata")?;
+    let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut duplicates: Vec<String> = Vec::new();
+    for owner in owners.drain(..) {
+        if seen.contains(&owner) {
+            let uid = owner.get("uid").and_then(Value::as_str).unwrap_or("").to_owned();
+            if !duplicates.contains(&uid) {
+                duplicates.push(uid);
+            }
+        } else {
+            seen.push(owner);
+        }
+    }
+    *owners = seen;
+    (!duplicates.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such \
+             requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            duplicates.join(", ")
+        )
+    })
+}
+
+/// Warnings about finalizers without a domain.
+pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let known = old.map(finalizers).unwrap_or_default();
+    finalizers(object)
+        .into_iter()
+        .filter(|finalizer| !finalizer.contains('/') && ![ORPHAN, FOREGROUND_DELETION, "kubernetes"].contains(finalizer))
+        .filter(|finalizer| !known.contains(finalizer))
+        .map(|finalizer| {
+            format!(
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
+                 finalizer writers"
+            )
+        })
+        .collect()
+}
+
+/// What is wrong with the metadata of a new object.
+pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
+    let at = FieldPath::root().key("metadata");
+    let mut errors = Vec::new();
+    let name_of = |name: &str| check_name(resource.strategy.names, name);
+    let generate = text(object, "generateName");
+    if !generate.is_empty() {
+        // A prefix may end with a dash: the suffix follows.
+        let prefix = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
+        for message in name_of(&prefix) {
+            errors.push(FieldError::invalid(at.key("generateName").to_string(), json!(generate), message));
+        }
+    }
+    if name(object).is_empty() {
+        errors.push(FieldError::required(at.key("name").to_string(), "name or generateName is required"));
+    } else {
+        for message in name_of(name(object)) {
+            errors.push(FieldError::invalid(at.key("name").to_string(), json!(name(object)), message));
+        }
+    }
+    if resource.namespaced {
+        if namespace(object).is_empty() {
+            errors.push(FieldError::required(at.key("namespace").to_string(), ""));
+        } else {
+            for message in names::dns1123_label(namespace(object)) {
+                errors.push(FieldError::invalid(at.key("namespace").to_string(), json!(namespace(object)), message));
+            }
+        }
+    }
+    if generation(object) < 0 {
+        let message = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(at.key("generation").to_string(), json!(generation(object)), message));
+    }
+    errors.extend(validate_common(object));
+    errors
+}
+
+/// Labels, annotations, owners and finalizers: checked on create and on update.
+fn validate_common(object: &Value) -> Vec<FieldError> {
+    let at = FieldPath::root().key("metadata");
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let mut errors = Vec::new();
+    errors.extend(names::labels(metadata.get("labels").unwrap_or(&Value::Null), &at.key("labels")));
+    errors.extend(names::annotations(metadata.get("annotations").unwrap_or(&Value::Null), &at.key("annotations")));
+    errors.extend(validate_owners(metadata.get("ownerReferences").unwrap_or(&Value::Null), &at.key("ownerReferences")));
+    let list = finalizers(object);
+    for finalizer in &list {
+        errors.extend(names::finalizer_name(finalizer, &at.key("finalizers")));
+    }
+    if list.contains(&ORPHAN) && list.contains(&FOREGROUND_DELETION) {
+        let message = format!("finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set");
+        errors.push(FieldError::invalid(at.key("finalizers").to_string(), json!(list), message));
+    }
+    errors
+}
+
+fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let Some(list) = owners.as_array() else { return Vec::new() };
+    let mut errors = Vec::new();
+    let mut controller: Option<&str> = None;
+    for owner in list {
+        let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or("");
+        for (name, message) in [("apiVersion", "version must not be empty"), ("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")] {
+            if field(name).is_empty() {
+                errors.push(FieldError::invalid(at.key(name).to_string(), json!(field(name)), message));
+            }
+        }
+        if field("apiVersion") == "v1" && field("kind") == "Event" {
+            let message = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid(at.to_string(), owner.clone(), message));
+        }
+        if owner.get("controller").and_then(Value::as_bool) == Some(true) {
+            match controller {
+                None => controller = Some(field("name")),
+                Some(first) => {
+                    let message = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
+                        field("name")
+                    );
+                    errors.push(FieldError::invalid(at.to_string(), owners.clone(), message));
+                }
+            }
+        }
+    }
+    errors
+}
+
+fn check_name(rule: NameRule, name: &str) -> Vec<String> {
+    match rule {
+        NameRule::Subdomain => names::dns1123_subdomain(name),
+        NameRule::Label => names::dns1123_label(name),
+        NameRule::Label1035 => names::dns1035_label(name),
+        NameRule::PathSegment => names::path_segment_name(name),
+    }
+}
+
+/// Carries over what an update may not change or may leave out.
+pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
+    let old_metadata = old.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let metadata = metadata_mut(new);
+    metadata.remove("selfLink");
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if metadata.get(field).is_none_or(|value| value.is_null() || value == "") {
+            match old_metadata.get(field) {
+                Some(value) => metadata.insert(field.to_owned(), value.clone()),
+                None => metadata.remove(field),
+            };
+        }
+    }
+    for field in ["generation", "generateName"] {
+        match old_metadata.get(field) {
+            Some(value) if field == "generation" || !metadata.contains_key(field) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            None if field == "generation" => {
+                metadata.remove(field);
+            }
+            _ => {}
+        }
+    }
+    if namespaced {
+        if let Some(namespace) = old_metadata.get("namespace") {
+            metadata.insert("namespace".to_owned(), namespace.clone());
+        }
+    } else {
+        metadata.remove("namespace");
+    }
+}
+
+/// What is wrong with the metadata of a changed object.
+pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let at = FieldPath::root().key("metadata");
+    let mut errors = validate_common(new);
+    if is_terminating(old) {
+        let known = finalizers(old);
+        let added: Vec<&str> = finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
+        if !added.is_empty() {
+            let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let message = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
+            errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
+        }
+    }
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let of = |object: &Value| object.get("metadata").and_then(|metadata| metadata.get(field)).cloned().unwrap_or(Value::Null);
+        if of(new) != of(old) {
+            errors.push(FieldError::invalid(at.key(field).to_string(), of(new), "field is immutable"));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::fake::{FakeEnv, Shared};
+
+    #[test]
+    fn a_long_base_is_cut_for_the_generated_name() {
+        let mut object = json!({"metadata": {"generateName": "x".repeat(70)}});
+        fill_system_fields(&mut object, &Shared(FakeEnv::new()));
+        assert_eq!(name(&object).len(), 63);
+        assert!(name(&object).starts_with(&"x".repeat(58)));
+        assert_eq!(text(&object, "creationTimestamp"), "2026-09-21T14:13:20Z");
+    }
+
+    #[test]
+    fn the_same_owner_twice_is_one() {
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"});
+        let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
+        let warning = dedup_owners(&mut object).expect("a warning");
+        assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
+        assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn an_update_keeps_what_the_server_sets() {
+        let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 3, "deletionTimestamp": "d"}});
+        let mut new = json!({"metadata": {"name": "a", "generation": 9, "deletionTimestamp": null}});
+        keep_system_fields(&mut new, &old, true);
+        assert_eq!(new["metadata"], old["metadata"]);
+        assert_eq!(validate_update(&new, &old), []);
+        new["metadata"]["uid"] = json!("other");
+        new["metadata"]["finalizers"] = json!(["example.org/x"]);
+        let texts: Vec<String> = validate_update(&new, &old).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"example.org/x\"}",
+                "metadata.uid: Invalid value: \"other\": field is immutable",
+            ]
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! OpenAPI v3: an index with hashes, and one document for each group and version.
+//!
+//! kubectl reads three things in a document: `paths` with `x-kubernetes-group-version-kind` and `x-kubernetes-action` (to find a kind for
+//! `explain`, and whether it may send a strategic merge patch), the query parameter `fieldValidation`, and `components.schemas`. The schemas
+//! are the published texts of the catalog, taken as they are, closed over their references.
+//!
+//! Documents are made on first use and kept as text with their snapshot; the index needs the hashes, so it makes them all.
+//!
+//! Not here: OpenAPI v2 (nothing that is tested needs it), the deprecated `/watch/` paths (which are served all the same).
+
+mod paths;
+mod schemas;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::registry::{Snapshot, hash};
+
+/// Documents made so far for one snapshot.
+#[derive(Debug, Default)]
+pub struct Cache {
+    documents: Mutex<BTreeMap<String, Arc<Document>>>,
+    index: OnceLock<Arc<Document>>,
+}
+
+/// An OpenAPI document, as JSON text.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// JSON text.
+    pub body: Bytes,
+    /// Hash of the text, as in the index: the query parameter `hash` and, in quotes, the ETag.
+    pub hash: String,
+}
+
+impl Document {
+    fn new(body: String) -> Arc<Self> {
+        Arc::new(Self {
+            hash: hash(body.as_bytes()),
+            body: Bytes::from(body),
+        })
+    }
+
+    /// The ETag header: the hash in quotes.
+    pub fn etag(&self) -> String {
+        format!("\"{}\"", self.hash)
+    }
+}
+
+/// `/openapi/v3`: the paths of the documents with their hashes.
+pub fn index(snapshot: &Snapshot) -> Arc<Document> {
+    let make = || {
+        let mut entries = Map::new();
+        for path in document_paths(snapshot) {
+            if let Some(document) = document(snapshot, &path) {
+                let url = location(&path, &document);
+                entries.insert(path, json!({"serverRelativeURL": url}));
+            }
+        }
+        Document::new(json!({"paths": entries}).to_string())
+    };
+    Arc::clone(snapshot.openapi.index.get_or_init(make))
+}
+
+/// `/openapi/v3/{path}`, with a path such as `api/v1` or `apis/apps/v1`; none when there is no such document.
+/// A wrong `hash` parameter is answered with 301 to [`location`].
+///
+/// ```
+/// use kubewright_apiserver::{openapi, registry::Registry};
+///
+/// let snapshot = Registry::new().snapshot();
+/// let document = openapi::document(&snapshot, "apis/apps/v1").expect("served");
+/// assert!(openapi::location("apis/apps/v1", &document).starts_with("/openapi/v3/apis/apps/v1?hash="));
+/// assert!(openapi::document(&snapshot, "apis/unknown/v1").is_none());
+/// ```
+pub fn document(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
+    let path = path.trim_matches('/');
+    let known = |documents: &BTreeMap<String, Arc<Document>>| documents.get(path).cloned();
+    if let Some(document) = known(
+        &snapshot
+            .openapi
+            .documents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner),
+    ) {
+        return Some(document);
+    }
+    // Made outside the lock: two requests may do it twice, with the same result, and none waits for another document.
+    let document = Document::new(make(snapshot, path)?);
+    let mut documents = snapshot
+        .openapi
+        .documents
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    Some(Arc::clone(documents.entry(path.to_owned()).or_insert(document)))
+}
+
+/// `/openapi/v3/apis/apps/v1?hash=…`: where the document is, as in the index.
+pub fn location(path: &str, document: &Document) -> String {
+    format!("/openapi/v3/{path}?hash={}", document.hash)
+}
+
+fn document_paths(snapshot: &Snapshot) -> Vec<String> {
+    let mut all = vec!["api".to_owned(), "apis".to_owned()];
+    for group in snapshot.groups() {
+        if !group.name.is_empty() {
+            all.push(format!("apis/{}", group.name));
+        }
+        for version in &group.versions {
+            all.push(if group.name.is_empty() {
+                format!("api/{version}")
+            } else {
+                format!("apis/{}/{version}", group.name)
+            });
+        }
+    }
+    all
+}
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
+    let mut schemas = schemas::Schemas::default();
+    let paths = match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["api"] => root(
+            &mut schemas,
+            "/api/",
+            "core",
+            "getCoreAPIVersions",
+            "get available API versions",
+            "APIVersions",
+        ),
+        ["apis"] => root(
+            &mut schemas,
+            "/apis/",
+            "apis",
+            "getAPIVersions",
+            "get available API versions",
+            "APIGroupList",
+        ),
+        ["api", version] if snapshot.has_version("", version) => paths::version(snapshot, "", version, &mut schemas),
+        ["apis", group] if !group.is_empty() && snapshot.has_group(group) => {
+            let (tag, id) = (paths::camel(group, false), paths::camel(group, true));
+            root(
+                &mut schemas,
+                &format!("/apis/{group}/"),
+                &tag,
+                &format!("get{id}APIGroup"),
+                "get information of a group",
+                "APIGroup",
+            )
+        }
+        ["apis", group, version] if !group.is_empty() && snapshot.has_version(group, version) => {
+            paths::version(snapshot, group, version, &mut schemas)
+        }
+        _ => return None,
+    };
+    let paths = Value::Object(paths);
+    Some(format!(
+        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"1.36\"}},\"paths\":{paths},\"components\":{{\"schemas\":{},\
+         \"securitySchemes\":{{\"BearerToken\":{{\"type\":\"apiKey\",\"description\":\"Bearer Token authentication\",\
+         \"name\":\"authorization\",\"in\":\"header\"}}}}}}}}",
+        schemas.into_json()
+    ))
+}
+
+fn root(
+    schemas: &mut schemas::Schemas,
+    path: &str,
+    tag: &str,
+    id: &str,
+    description: &str,
+    kind: &str,
+) -> Map<String, Value> {
+    let responses = paths::responses(
+        &[("200", "OK")],
+        &schemas.reference(&format!("{META}.{kind}")),
+        paths::BUILTIN_TYPES,
+    );
+    let get = json!({"tags": [tag], "description": description, "operationId": id, "responses": responses});
+    Map::from_iter([(path.to_owned(), json!({"get": get}))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    fn parsed(snapshot: &Snapshot, path: &str) -> Value {
+        serde_json::from_slice(&document(snapshot, path).expect("served").body).expect("JSON")
+    }
+
+    #[test]
+    fn every_document_is_closed_over_its_references() {
+        let snapshot = Registry::new().snapshot();
+        for path in document_paths(&snapshot) {
+            let body = parsed(&snapshot, &path);
+            let text = body.to_string();
+            let schemas = body["components"]["schemas"].as_object().expect("an object");
+            for reference in text
+                .split("\"#/components/schemas/")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+            {
+                assert!(schemas.contains_key(reference), "{path}: {reference} is missing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_document_has_what_kubectl_reads() {
+        let snapshot = Registry::new().snapshot();
+        let body = parsed(&snapshot, "apis/apps/v1");
+        let item = &body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+        let patch = &item["patch"];
+        assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
+        assert_eq!(patch["x-kubernetes-action"], "patch");
+        assert_eq!(
+            patch["x-kubernetes-group-version-kind"],
+            json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+        );
+        assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
+        let parameters: Vec<_> = patch["parameters"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|p| p["name"].as_str())
+            .collect();
+        assert_eq!(
+            parameters,
+            ["dryRun", "fieldManager", "fieldValidation", "force"].map(Some)
+        );
+        let paths: Vec<_> = body["paths"]
+            .as_object()
+            .expect("an object")
+            .keys()
+            .filter(|path| path.contains("deployments"))
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                "/apis/apps/v1/deployments",
+                "/apis/apps/v1/namespaces/{namespace}/deployments",
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status"
+            ]
+        );
+        assert!(body["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"]["properties"]["spec"].is_object());
+    }
+
+    #[test]
+    fn the_index_points_at_every_document() {
+        let snapshot = Registry::new().snapshot();
+        let index: Value = serde_json::from_slice(&index(&snapshot).body).expect("JSON");
+        let paths = index["paths"].as_object().expect("an object");
+        assert!(
+            paths.contains_key("apis/apiextensions.k8s.io/v1")
+                && paths.contains_key("api/v1")
+                && paths.contains_key("apis/batch")
+        );
+        for (path, entry) in paths {
+            let document = document(&snapshot, path).expect("served");
+            assert_eq!(entry["serverRelativeURL"], location(path, &document));
+        }
+    }
+
+    #[test]
+    fn a_custom_kind_is_documented() {
+        let registry = Registry::new();
+        registry.apply_crds([&json!({
+            "metadata": {"name": "foos.ex.io"},
+            "spec": {"group": "ex.io", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "description": "wanted",
+                    "properties": {"ios": {"x-kubernetes-int-or-string": true}}}}}},
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.replicas"}},
+                "selectableFields": [{"jsonPath": ".spec.mode"}]
+            }]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}],
+                "acceptedNames": {"plural": "foos", "kind": "Foo", "singular": "foo", "listKind": "FooList"}}
+        })]);
+        let body = parsed(&registry.snapshot(), "apis/ex.io/v1");
+        let paths: Vec<_> = body["paths"]
+            .as_object()
+            .expect("an object")
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                "/apis/ex.io/v1/",
+                "/apis/ex.io/v1/foos",
+                "/apis/ex.io/v1/namespaces/{namespace}/foos",
+                "/apis/ex.io/v1/namespaces/{namespace}/foos/{name}",
+                "/apis/ex.io/v1/namespaces/{namespace}/foos/{name}/scale",
+                "/apis/ex.io/v1/namespaces/{namespace}/foos/{name}/status"
+            ]
+        );
+        let foo = &body["components"]["schemas"]["io.ex.v1.Foo"];
+        assert_eq!(foo["properties"]["spec"]["description"], "wanted");
+        assert_eq!(
+            foo["properties"]["spec"]["properties"]["ios"]["anyOf"],
+            json!([{"type": "integer"}, {"type": "string"}])
+        );
+        assert_eq!(
+            foo["x-kubernetes-group-version-kind"],
+            json!([{"group": "ex.io", "kind": "Foo", "version": "v1"}])
+        );
+        assert_eq!(
+            foo["x-kubernetes-selectable-fields"],
+            json!([{"fieldPath": "spec.mode"}])
+        );
+        let content =
+            &body["paths"]["/apis/ex.io/v1/namespaces/{namespace}/foos/{name}"]["patch"]["requestBody"]["content"];
+        assert!(
+            content.get("application/strategic-merge-patch+json").is_none(),
+            "custom kinds have no strategic merge patch"
+        );
+        assert_eq!(
+            body["paths"]["/apis/ex.io/v1/foos"]["get"]["operationId"],
+            "listExIoV1FooForAllNamespaces"
+        );
+        // Its list has the name that the paths refer to.
+        assert!(body["components"]["schemas"]["io.ex.v1.FooList"].is_object());
+    }
+}

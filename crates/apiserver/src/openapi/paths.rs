@@ -1,0 +1,473 @@
+//! `paths`: the operations on each kind of a version, in the words of kube-apiserver.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::META;
+use super::schemas::Schemas;
+use crate::registry::{Resource, Snapshot, Subresource, Verbs};
+
+/// Media types of answers about built-in kinds.
+pub(super) const BUILTIN_TYPES: &[&str] = &["application/json", "application/yaml"];
+const WATCH_TYPES: &[&str] = &["application/json", "application/json;stream=watch", "application/yaml"];
+
+const LIST: &[&str] = &[
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
+const PATCH: &[&str] = &["dryRun", "patchFieldManager", "fieldValidation", "force"];
+const DELETE: &[&str] = &["dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"];
+const DELETE_COLLECTION: &[&str] = &[
+    "continue",
+    "dryRun",
+    "fieldSelector",
+    "gracePeriodSeconds",
+    "labelSelector",
+    "limit",
+    "orphanDependents",
+    "propagationPolicy",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+];
+
+/// The group in one word: `rbac.authorization.k8s.io` is `RbacAuthorization` (or `rbacAuthorization`), the core group `Core`.
+pub(super) fn camel(group: &str, capital: bool) -> String {
+    let group = if group.is_empty() {
+        "core"
+    } else {
+        group.strip_suffix(".k8s.io").unwrap_or(group)
+    };
+    let mut word = String::new();
+    let mut upper = capital;
+    for character in group.chars() {
+        match character {
+            '.' | '-' => upper = true,
+            _ if upper => {
+                word.push(character.to_ascii_uppercase());
+                upper = false;
+            }
+            _ => word.push(character),
+        }
+    }
+    word
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map(|first| first.to_ascii_uppercase().to_string() + characters.as_str())
+        .unwrap_or_default()
+}
+
+fn parameter(name: &str) -> Value {
+    // name, type, description
+    static DATA: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
+        serde_json::from_str(include_str!("../../data/parameters.json"))
+            .expect("the committed parameters are well formed: a test reads them")
+    });
+    let shown = if name == "patchFieldManager" {
+        "fieldManager"
+    } else {
+        name
+    };
+    let (type_, description) = DATA
+        .get(name)
+        .map_or(("string", ""), |(type_, description)| (type_, description));
+    json!({"name": shown, "in": "query", "description": description, "schema": {"type": type_, "uniqueItems": true}})
+}
+
+fn path_parameter(name: &str, description: &str) -> Value {
+    json!({"name": name, "in": "path", "description": description, "required": true, "schema": {"type": "string", "uniqueItems": true}})
+}
+
+/// Answers of an operation: codes with words, all with one schema, and 401.
+pub(super) fn responses(codes: &[(&str, &str)], schema: &Value, types: &[&str]) -> Value {
+    let content: Map<String, Value> = types
+        .iter()
+        .map(|type_| ((*type_).to_owned(), json!({"schema": schema})))
+        .collect();
+    let mut all: Map<String, Value> = codes
+        .iter()
+        .map(|(code, words)| ((*code).to_owned(), json!({"description": words, "content": content})))
+        .collect();
+    all.insert("401".to_owned(), json!({"description": "Unauthorized"}));
+    Value::Object(all)
+}
+
+/// What an operation is called and whom it concerns.
+struct Names<'a> {
+    tag: String,
+    /// `AppsV1`
+    prefix: String,
+    /// `NamespacedDeployment` or `Node`
+    noun: String,
+    row: &'a Resource,
+}
+
+impl<'a> Names<'a> {
+    fn of(row: &'a Resource) -> Self {
+        Names {
+            tag: format!("{}_{}", camel(&row.group, false), row.version),
+            prefix: format!("{}{}", camel(&row.group, true), capital(&row.version)),
+            noun: format!("{}{}", if row.namespaced { "Namespaced" } else { "" }, row.kind),
+            row,
+        }
+    }
+
+    fn operation(
+        &self,
+        verb: &str,
+        suffix: &str,
+        action: &str,
+        description: &str,
+        parameters: &[&str],
+        responses: Value,
+    ) -> Value {
+        let kind = json!({"group": self.row.group, "version": self.row.version, "kind": self.row.kind});
+        let mut operation = json!({
+            "tags": [self.tag],
+            "description": description,
+            "operationId": format!("{verb}{}{}{suffix}", self.prefix, self.noun),
+            "responses": responses,
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": kind,
+        });
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.iter().map(|name| parameter(name)).collect();
+        }
+        operation
+    }
+}
+
+fn body(operation: &mut Value, types: &[&str], schema: &Value, required: bool) {
+    let content: Map<String, Value> = types
+        .iter()
+        .map(|type_| ((*type_).to_owned(), json!({"schema": schema})))
+        .collect();
+    operation["requestBody"] = json!({"content": content});
+    if required {
+        operation["requestBody"]["required"] = true.into();
+    }
+}
+
+/// The paths of one version.
+pub(super) fn version(snapshot: &Snapshot, group: &str, version: &str, schemas: &mut Schemas) -> Map<String, Value> {
+    let base = if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{group}/{version}")
+    };
+    let mut paths = Map::new();
+    let list = schemas.reference(&format!("{META}.APIResourceList"));
+    paths.insert(
+        format!("{base}/"),
+        json!({"get": {
+            "tags": [format!("{}_{version}", camel(group, false))],
+            "description": "get available resources",
+            "operationId": format!("get{}{}APIResources", camel(group, true), capital(version)),
+            "responses": responses(&[("200", "OK")], &list, BUILTIN_TYPES),
+        }}),
+    );
+    for row in snapshot.version_rows(group, version) {
+        kind(row, &base, &mut paths, schemas);
+    }
+    paths
+}
+
+fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mut Schemas) {
+    let names = Names::of(row);
+    let (object, list) = schemas.kind(row);
+    let collection = if row.namespaced {
+        format!("{base}/namespaces/{{namespace}}/{}", row.plural)
+    } else {
+        format!("{base}/{}", row.plural)
+    };
+    let mut common = vec![parameter("pretty")];
+    if row.namespaced {
+        common.insert(
+            0,
+            path_parameter(
+                "namespace",
+                "object name and auth scope, such as for teams and projects",
+            ),
+        );
+    }
+    if row.namespaced && row.verbs != Verbs::CreateOnly {
+        let mut all = names.operation(
+            "list",
+            "",
+            "list",
+            &format!("list objects of kind {}", row.kind),
+            LIST,
+            responses(&[("200", "OK")], &list, WATCH_TYPES),
+        );
+        all["operationId"] = format!("list{}{}ForAllNamespaces", names.prefix, row.kind).into();
+        paths.insert(
+            format!("{base}/{}", row.plural),
+            json!({"get": all, "parameters": [parameter("pretty")]}),
+        );
+    }
+    paths.insert(
+        collection.clone(),
+        self::collection(&names, &object, &list, &common, schemas),
+    );
+    if row.verbs == Verbs::CreateOnly {
+        return;
+    }
+    common.insert(0, path_parameter("name", &format!("name of the {}", row.kind)));
+    let item_path = format!("{collection}/{{name}}");
+    let mut item = read_write(&names, "", "the specified", &object, schemas);
+    let status = schemas.reference(&format!("{META}.Status"));
+    let deleted = if row.strategy.delete_returns_object {
+        &object
+    } else {
+        &status
+    };
+    let answers = responses(&[("200", "OK"), ("202", "Accepted")], deleted, BUILTIN_TYPES);
+    let mut delete = names.operation(
+        "delete",
+        "",
+        "delete",
+        &format!("delete a {}", row.kind),
+        DELETE,
+        answers,
+    );
+    body(
+        &mut delete,
+        body_types(row),
+        &schemas.reference(&format!("{META}.DeleteOptions")),
+        false,
+    );
+    item.insert("delete".to_owned(), delete);
+    item.insert("parameters".to_owned(), common.clone().into());
+    paths.insert(item_path.clone(), Value::Object(item));
+    for subresource in &row.subresources {
+        if let Some((name, mut operations)) = self::subresource(&names, subresource, &object, schemas) {
+            operations.insert("parameters".to_owned(), common.clone().into());
+            paths.insert(format!("{item_path}/{name}"), Value::Object(operations));
+        }
+    }
+}
+
+fn body_types(row: &Resource) -> &'static [&'static str] {
+    if row.custom.is_some() {
+        &["application/json", "application/yaml"]
+    } else {
+        &["*/*"]
+    }
+}
+
+fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value], schemas: &mut Schemas) -> Value {
+    let row = names.row;
+    let mut item = Map::new();
+    let answers = responses(
+        &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+        object,
+        BUILTIN_TYPES,
+    );
+    let mut create = names.operation("create", "", "post", &format!("create a {}", row.kind), WRITE, answers);
+    body(&mut create, body_types(row), object, true);
+    item.insert("post".to_owned(), create);
+    if row.verbs != Verbs::CreateOnly {
+        let answers = responses(&[("200", "OK")], list, WATCH_TYPES);
+        let get = names.operation(
+            "list",
+            "",
+            "list",
+            &format!("list or watch objects of kind {}", row.kind),
+            LIST,
+            answers,
+        );
+        item.insert("get".to_owned(), get);
+    }
+    if row.verbs == Verbs::All {
+        let status = schemas.reference(&format!("{META}.Status"));
+        let answers = responses(&[("200", "OK")], &status, BUILTIN_TYPES);
+        let mut delete = names.operation(
+            "delete",
+            "",
+            "deletecollection",
+            &format!("delete collection of {}", row.kind),
+            DELETE_COLLECTION,
+            answers,
+        );
+        delete["operationId"] = format!("delete{}Collection{}", names.prefix, names.noun).into();
+        body(
+            &mut delete,
+            body_types(row),
+            &schemas.reference(&format!("{META}.DeleteOptions")),
+            false,
+        );
+        item.insert("delete".to_owned(), delete);
+    }
+    item.insert("parameters".to_owned(), common.to_vec().into());
+    Value::Object(item)
+}
+
+/// GET, PUT and PATCH of an object or a subresource.
+fn read_write(
+    names: &Names<'_>,
+    suffix: &str,
+    what: &str,
+    schema: &Value,
+    schemas: &mut Schemas,
+) -> Map<String, Value> {
+    let kind = &names.row.kind;
+    let changed = || responses(&[("200", "OK"), ("201", "Created")], schema, BUILTIN_TYPES);
+    let get = names.operation(
+        "read",
+        suffix,
+        "get",
+        &format!("read {what} {kind}"),
+        &[],
+        responses(&[("200", "OK")], schema, BUILTIN_TYPES),
+    );
+    let mut put = names.operation(
+        "replace",
+        suffix,
+        "put",
+        &format!("replace {what} {kind}"),
+        WRITE,
+        changed(),
+    );
+    body(&mut put, body_types(names.row), schema, true);
+    let mut patch = names.operation(
+        "patch",
+        suffix,
+        "patch",
+        &format!("partially update {what} {kind}"),
+        PATCH,
+        changed(),
+    );
+    let mut types = vec![
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    ];
+    if names.row.custom.is_none() {
+        types.push("application/strategic-merge-patch+json");
+    }
+    body(&mut patch, &types, &schemas.reference(&format!("{META}.Patch")), true);
+    Map::from_iter([
+        ("get".to_owned(), get),
+        ("put".to_owned(), put),
+        ("patch".to_owned(), patch),
+    ])
+}
+
+fn subresource(
+    names: &Names<'_>,
+    subresource: &Subresource,
+    object: &Value,
+    schemas: &mut Schemas,
+) -> Option<(&'static str, Map<String, Value>)> {
+    let foreign = |operations: &mut Map<String, Value>, group: &str, kind: &str| {
+        for operation in operations.values_mut() {
+            operation["x-kubernetes-group-version-kind"] = json!({"group": group, "version": "v1", "kind": kind});
+        }
+    };
+    Some(match subresource {
+        Subresource::Status => (
+            "status",
+            read_write(names, "Status", "status of the specified", object, schemas),
+        ),
+        Subresource::Scale(_) => {
+            let scale = schemas.reference("io.k8s.api.autoscaling.v1.Scale");
+            let mut operations = read_write(names, "Scale", "scale of the specified", &scale, schemas);
+            foreign(&mut operations, "autoscaling", "Scale");
+            ("scale", operations)
+        }
+        Subresource::Finalize => {
+            let mut operations = read_write(names, "Finalize", "finalize of the specified", object, schemas);
+            operations.retain(|method, _| method == "put");
+            ("finalize", operations)
+        }
+        Subresource::Binding => (
+            "binding",
+            post(
+                names,
+                "Binding",
+                "binding",
+                &schemas.reference("io.k8s.api.core.v1.Binding"),
+                "",
+                "Binding",
+            ),
+        ),
+        Subresource::Eviction => (
+            "eviction",
+            post(
+                names,
+                "Eviction",
+                "eviction",
+                &schemas.reference("io.k8s.api.policy.v1.Eviction"),
+                "policy",
+                "Eviction",
+            ),
+        ),
+        // What is refused is not offered.
+        Subresource::Refused { .. } => return None,
+    })
+}
+
+fn post(names: &Names<'_>, suffix: &str, what: &str, schema: &Value, group: &str, kind: &str) -> Map<String, Value> {
+    let answers = responses(
+        &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+        schema,
+        BUILTIN_TYPES,
+    );
+    let mut create = names.operation(
+        "create",
+        suffix,
+        "post",
+        &format!("create {what} of a {}", names.row.kind),
+        WRITE,
+        answers,
+    );
+    create["x-kubernetes-group-version-kind"] = json!({"group": group, "version": "v1", "kind": kind});
+    body(&mut create, body_types(names.row), schema, true);
+    Map::from_iter([("post".to_owned(), create)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_groups() {
+        for (group, word) in [
+            ("", "Core"),
+            ("apps", "Apps"),
+            ("rbac.authorization.k8s.io", "RbacAuthorization"),
+            ("ex.io", "ExIo"),
+            ("my-group.example.com", "MyGroupExampleCom"),
+        ] {
+            assert_eq!(camel(group, true), word);
+        }
+    }
+
+    #[test]
+    fn every_parameter_is_described() {
+        for name in [LIST, WRITE, PATCH, DELETE, DELETE_COLLECTION, &["pretty"]].concat() {
+            assert!(
+                parameter(name)["description"]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty()),
+                "{name}"
+            );
+        }
+    }
+}

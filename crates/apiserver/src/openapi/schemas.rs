@@ -1,0 +1,165 @@
+//! `components.schemas`: what was referred to, and what that refers to in turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubewright_schema::catalog;
+use serde_json::{Map, Value, json};
+
+use super::META;
+use crate::registry::Resource;
+
+const PREFIX: &str = "#/components/schemas/";
+
+/// The schemas of one document: texts of the catalog and those of custom kinds.
+#[derive(Default)]
+pub(super) struct Schemas {
+    referred: BTreeSet<String>,
+    own: BTreeMap<String, Value>,
+}
+
+impl Schemas {
+    /// A reference to a schema, which the document will then have.
+    pub(super) fn reference(&mut self, name: &str) -> Value {
+        self.referred.insert(name.to_owned());
+        json!({"$ref": format!("{PREFIX}{name}")})
+    }
+
+    /// References to an object of the kind and to its list.
+    pub(super) fn kind(&mut self, row: &Resource) -> (Value, Value) {
+        let list = match row.schema_name.rsplit_once('.') {
+            Some((prefix, _)) => format!("{prefix}.{}", row.list_kind),
+            None => row.list_kind.to_string(),
+        };
+        if let Some(custom) = &row.custom {
+            self.own
+                .insert(row.schema_name.to_string(), published(row, &custom.document));
+            self.own.insert(list.clone(), self::list(row));
+        }
+        (self.reference(&row.schema_name), self.reference(&list))
+    }
+
+    /// The JSON text of the object. Texts of the catalog are taken as they are; what they refer to comes along.
+    pub(super) fn into_json(self) -> String {
+        let mut open: Vec<String> = self.referred.into_iter().collect();
+        let mut texts: BTreeMap<String, String> = BTreeMap::new();
+        while let Some(name) = open.pop() {
+            if texts.contains_key(&name) {
+                continue;
+            }
+            let text = match (self.own.get(&name), catalog::raw(&name)) {
+                (Some(own), _) => own.to_string(),
+                (None, Some(raw)) => raw.to_owned(),
+                // Nothing refers to what is nowhere (a test follows every reference); a document must be closed all the same.
+                (None, None) => json!({"type": "object"}).to_string(),
+            };
+            open.extend(references(&text).map(str::to_owned));
+            texts.insert(name, text);
+        }
+        let mut json = String::from("{");
+        for (name, text) in &texts {
+            if json.len() > 1 {
+                json.push(',');
+            }
+            json.push_str(&Value::from(name.as_str()).to_string());
+            json.push(':');
+            json.push_str(text);
+        }
+        json.push('}');
+        json
+    }
+}
+
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    text.split(PREFIX).skip(1).filter_map(|rest| rest.split('"').next())
+}
+
+fn gvk(row: &Resource, kind: &str) -> Value {
+    json!([{"group": row.group, "kind": kind, "version": row.version}])
+}
+
+fn meta_field(name: &str) -> Value {
+    // What every kind says about these two fields; one that every list has serves as the source.
+    let source = catalog::raw(&format!("{META}.Status")).and_then(|raw| serde_json::from_str::<Value>(raw).ok());
+    source
+        .and_then(|status| status.pointer(&format!("/properties/{name}")).cloned())
+        .unwrap_or_else(|| json!({"type": "string"}))
+}
+
+fn metadata(kind: &str, description: &str) -> Value {
+    json!({"description": description, "allOf": [{"$ref": format!("{PREFIX}{META}.{kind}")}]})
+}
+
+const OBJECT_METADATA: &str = "Standard object's metadata. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_METADATA: &str = "Standard list metadata. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+/// The schema of a custom kind as clients see it: with the fields that every object has.
+fn published(row: &Resource, document: &Value) -> Value {
+    let mut schema = document.clone();
+    spell_out(&mut schema);
+    let Some(object) = schema.as_object_mut() else {
+        return json!({"type": "object"});
+    };
+    let properties = object.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert("apiVersion".to_owned(), meta_field("apiVersion"));
+        properties.insert("kind".to_owned(), meta_field("kind"));
+        properties.insert("metadata".to_owned(), metadata("ObjectMeta", OBJECT_METADATA));
+    }
+    object.insert("x-kubernetes-group-version-kind".to_owned(), gvk(row, &row.kind));
+    if !row.selectable_fields.is_empty() {
+        let fields: Vec<Value> = row
+            .selectable_fields
+            .iter()
+            .map(|field| json!({"fieldPath": field.label}))
+            .collect();
+        object.insert("x-kubernetes-selectable-fields".to_owned(), fields.into());
+    }
+    schema
+}
+
+/// `x-kubernetes-int-or-string` without a type says so in words that every OpenAPI reader knows.
+fn spell_out(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let bare = object.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
+        && !["type", "anyOf", "allOf"]
+            .iter()
+            .any(|keyword| object.contains_key(*keyword));
+    if bare {
+        object.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(spell_out);
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(inner) = object.get_mut(keyword) {
+            spell_out(inner);
+        }
+    }
+}
+
+fn list(row: &Resource) -> Value {
+    let mut properties = Map::new();
+    properties.insert("apiVersion".to_owned(), meta_field("apiVersion"));
+    properties.insert("kind".to_owned(), meta_field("kind"));
+    properties.insert("metadata".to_owned(), metadata("ListMeta", LIST_METADATA));
+    properties.insert(
+        "items".to_owned(),
+        json!({
+            "description": format!(
+                "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
+                row.plural
+            ),
+            "type": "array",
+            "items": {"$ref": format!("{PREFIX}{}", row.schema_name)},
+        }),
+    );
+    json!({
+        "description": format!("{} is a list of {}", row.list_kind, row.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": properties,
+        "x-kubernetes-group-version-kind": gvk(row, &row.list_kind),
+    })
+}

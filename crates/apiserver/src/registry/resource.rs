@@ -1,0 +1,317 @@
+//! One row of the resource table: how a kind is served in one version.
+//!
+//! A kind contributes data (this row) and small functions (its [`Strategy`]); it never has a handler of its own. The pipeline in
+//! `server` reads the row and nothing else, so that built-in kinds and kinds that a CustomResourceDefinition defines go the same way.
+//!
+//! Invariants: a row never changes after it is in the registry (a CRD write replaces rows); all versions of a kind share `store`,
+//! and so do both groups of Event.
+
+use std::borrow::Cow;
+
+use kubewright_schema::SchemaRef;
+use kubewright_schema::error::FieldError;
+use serde_json::Value;
+
+use crate::env::Env;
+
+/// Text that is static for built-in kinds and owned for custom ones.
+pub type Text = Cow<'static, str>;
+
+/// How a kind is served in one version (the counterpart of a `rest.Storage` with its strategy and its discovery entry).
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// API group, empty for the core group.
+    pub group: Text,
+    /// Version, such as `v1`.
+    pub version: Text,
+    /// Kind, such as `ConfigMap`.
+    pub kind: Text,
+    /// Kind of a list, such as `ConfigMapList`.
+    pub list_kind: Text,
+    /// Plural name in paths, such as `configmaps`.
+    pub plural: Text,
+    /// Singular name, such as `configmap`.
+    pub singular: Text,
+    /// Short names, such as `cm`.
+    pub short_names: Vec<Text>,
+    /// Categories, such as `all`.
+    pub categories: Vec<Text>,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// Verbs of the main resource as discovery lists them.
+    pub verbs: Verbs,
+    /// Where the objects are stored: `configmaps`, `deployments.apps`, `foos.ex.io`; the same for all versions.
+    pub store: Text,
+    /// Version in which objects are stored; equal to `version` for all built-in kinds.
+    pub storage_version: Text,
+    /// Subresources in the order of discovery.
+    pub subresources: Vec<Subresource>,
+    /// The shape of an object.
+    pub schema: SchemaRef,
+    /// Name of the schema in OpenAPI documents, such as `io.k8s.api.core.v1.ConfigMap`.
+    pub schema_name: Text,
+    /// Field selectors beyond `metadata.name` and `metadata.namespace`: label and where its value is.
+    pub selectable_fields: Vec<SelectableField>,
+    /// Columns of `kubectl get`; the first one is the name.
+    pub columns: Vec<Column>,
+    /// How the kind differs when it is written.
+    pub strategy: Strategy,
+    /// Present for kinds that a CustomResourceDefinition defines.
+    pub custom: Option<Custom>,
+    /// How fields move between this version and the stored form; `None` when both have the same fields (`apiVersion` and `kind`
+    /// are never stored: the pipeline adds them for the version that is asked for). Only the two groups of Event need it.
+    pub conversion: Option<Conversion>,
+}
+
+/// Moves fields between a served version and the stored form. Neither direction may lose anything.
+///
+/// The functions of the strategy see the served version; only what is stored and shown is converted.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversion {
+    /// From the served version to the stored form, before storing.
+    pub to_stored: fn(Value) -> Value,
+    /// From the stored form to the served version, on every read and watch event.
+    pub from_stored: fn(Value) -> Value,
+}
+
+/// What only kinds from a CustomResourceDefinition have.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// Name of the definition, such as `foos.ex.io`.
+    pub crd_name: String,
+    /// Whether unknown fields are kept at the root (`spec.preserveUnknownFields`, never for v1 unless the schema says so).
+    pub preserve_unknown: bool,
+    /// A warning to send with every answer when the version is deprecated.
+    pub deprecation_warning: Option<String>,
+    /// The schema as it is written in the definition, for OpenAPI documents.
+    pub document: Value,
+}
+
+/// The verbs of a main resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbs {
+    /// `create, delete, deletecollection, get, list, patch, update, watch`.
+    All,
+    /// All but `deletecollection` (Namespace).
+    AllButDeleteCollection,
+    /// Only `create`: reviews, which are answered and not stored.
+    CreateOnly,
+}
+
+/// A subresource of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subresource {
+    /// `/status`: only `status` is written (and what [`Strategy::status_keeps_metadata`] says).
+    Status,
+    /// `/scale`, an `autoscaling/v1` Scale made from these paths.
+    Scale(ScalePaths),
+    /// `/finalize` of a namespace (PUT).
+    Finalize,
+    /// `/binding` of a pod (POST).
+    Binding,
+    /// `/eviction` of a pod (POST).
+    Eviction,
+    /// A subresource that is listed by discovery but answered with 501 and words, such as `log` or `exec`.
+    Refused {
+        /// The last path segment.
+        name: &'static str,
+        /// Kind in the discovery entry.
+        kind: &'static str,
+        /// Verbs in the discovery entry.
+        verbs: &'static [&'static str],
+        /// What to do instead, in words.
+        instead: &'static str,
+    },
+}
+
+/// Where the scale subresource finds its numbers (dotted paths with a leading dot, such as `.spec.replicas`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// Wanted replicas.
+    pub spec_replicas: Text,
+    /// Replicas that exist.
+    pub status_replicas: Text,
+    /// The selector: a `LabelSelector` object or a string.
+    pub selector: Option<Text>,
+}
+
+/// A field that a field selector may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectableField {
+    /// Name in the selector, such as `spec.nodeName`.
+    pub label: Text,
+    /// JSON pointers to the value; the first that exists counts, absent is the empty string.
+    pub pointers: Vec<Text>,
+}
+
+/// A column of a Table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Header, such as `Ready`.
+    pub name: Text,
+    /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean`, `date`.
+    pub type_: Text,
+    /// OpenAPI format, `name` for the first column.
+    pub format: Text,
+    /// Help text.
+    pub description: Text,
+    /// 0 is always shown, more only with `-o wide`.
+    pub priority: i32,
+    /// What stands in the cell.
+    pub cell: Cell,
+}
+
+/// How a cell is made.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// `metadata.name`.
+    Name,
+    /// Age of `metadata.creationTimestamp`.
+    Age,
+    /// The value at a JSON path (custom resources' `additionalPrinterColumns`).
+    Path(String),
+    /// A function of the object (and the present time, for ages).
+    With(fn(&Value, jiff::Timestamp) -> Value),
+}
+
+/// When `metadata.generation` grows. It is 1 after create for every rule but `Never`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationRule {
+    /// The kind does not manage a generation: what the client sends is kept (ConfigMap, Secret, Service, …).
+    Never,
+    /// `spec` changed.
+    Spec,
+    /// `spec` or annotations changed (Deployment).
+    SpecOrAnnotations,
+    /// Anything outside `metadata` and `status` changed (custom resources with a status subresource, webhooks, …).
+    AllButMetadataAndStatus,
+    /// Anything outside `metadata` changed (custom resources without a status subresource).
+    AllButMetadata,
+}
+
+/// Which names a kind takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain (most kinds).
+    Subdomain,
+    /// RFC 1123 label (Namespace).
+    Label,
+    /// RFC 1035 label (Service).
+    Label1035,
+    /// Anything that is a path segment (RBAC).
+    PathSegment,
+}
+
+/// What a strategy function gets besides the object.
+///
+/// The pipeline drops or keeps `status` of every kind with `/status` (but a new Node's), sets the system fields of the metadata and the
+/// generation, and runs `default` before and after `prepare_…`.
+pub struct StrategyContext<'a> {
+    /// Time and entropy.
+    pub env: &'a dyn Env,
+    /// The user who writes.
+    pub user: &'a crate::UserInfo,
+    /// Whether nothing will be persisted.
+    pub dry_run: bool,
+}
+
+/// How a kind differs from others when it is written: flags and small functions.
+#[derive(Clone, Copy)]
+pub struct Strategy {
+    /// PUT creates when there is nothing (leases, services, endpoints, roles, events, limit ranges).
+    pub create_on_update: bool,
+    /// PUT without a resourceVersion is allowed (all built-in kinds; not custom resources).
+    pub unconditional_update: bool,
+    /// When the generation grows.
+    pub generation: GenerationRule,
+    /// Which names are valid.
+    pub names: NameRule,
+    /// A write to `/status` also takes annotations and finalizers (Deployment and its like), not only `status`.
+    pub status_keeps_metadata: bool,
+    /// A successful delete answers with the object instead of a Status (pods, services, …).
+    pub delete_returns_object: bool,
+    /// Deleting without a policy orphans the dependents (Job).
+    pub orphan_by_default: bool,
+    /// Grace period in seconds of a delete that names none; `None`: the kind is deleted at once. Pods: 30 when bound to a node.
+    pub grace_period: fn(&Value) -> Option<i64>,
+    /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
+    pub default: fn(&mut Value),
+    /// `PrepareForCreate`: drops what a client may not set, fills in what the server sets.
+    pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
+    /// `PrepareForUpdate` (new, old).
+    pub prepare_update: fn(&mut Value, &Value, &StrategyContext<'_>),
+    /// Errors in a new object. Metadata is validated by the pipeline.
+    pub validate_create: fn(&Value) -> Vec<FieldError>,
+    /// Errors in a changed object (new, old): immutability, and whatever `validate_create` finds.
+    pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Errors in a change of `/status` (new, old).
+    pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Texts for `Warning` headers (new, old).
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    /// Values that are unique among all objects of the store and that the server hands out: a Service's cluster IP and node ports.
+    pub allocate: Option<Allocate>,
+}
+
+/// Hands out what is unique in a store: called after `prepare_…` and before validation, with the object, the one it replaces, and every
+/// stored object of the same store (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
+/// stores the result under one lock, or repeats both when another write came between. An error refuses the write.
+pub type Allocate = fn(
+    object: &mut Value,
+    old: Option<&Value>,
+    stored: &mut dyn Iterator<Item = &Value>,
+    context: &StrategyContext<'_>,
+) -> Vec<FieldError>;
+
+impl std::fmt::Debug for Strategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Strategy")
+            .field("generation", &self.generation)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The strategy of a kind that only stores: no defaults, no rules of its own.
+pub const PLAIN: Strategy = Strategy {
+    create_on_update: false,
+    unconditional_update: true,
+    generation: GenerationRule::Never,
+    names: NameRule::Subdomain,
+    status_keeps_metadata: false,
+    delete_returns_object: false,
+    orphan_by_default: false,
+    grace_period: |_| None,
+    default: |_| {},
+    prepare_create: |_, _| {},
+    prepare_update: |_, _, _| {},
+    validate_create: |_| Vec::new(),
+    validate_update: |_, _| Vec::new(),
+    validate_status: |_, _| Vec::new(),
+    warnings: |_, _| Vec::new(),
+    allocate: None,
+};
+
+impl Resource {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `configmaps` or `deployments.apps`, as messages name a resource.
+    pub fn group_resource(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// Whether the kind has a `/status` subresource.
+    pub fn has_status(&self) -> bool {
+        self.subresources.contains(&Subresource::Status)
+    }
+}

@@ -1,0 +1,56 @@
+//! POST to a collection.
+
+use serde_json::{Value, json};
+
+use super::options::WriteOptions;
+use super::respond::{Content, Reply};
+use super::write::Written;
+use super::{Call, decode, negotiate};
+use crate::object;
+use crate::status::Status;
+
+impl Call<'_> {
+    pub(crate) async fn create(&mut self) -> Result<Reply, Status> {
+        let options = WriteOptions::parse(self.query, "CreateOptions")?;
+        self.refuse_while_definition_ends("create")?;
+        let format = negotiate::input(self.headers)?;
+        let resource = self.resource.clone();
+        let mut object =
+            decode::object(self.body, format, &resource, &self.kinds, options.field_validation, &mut self.warnings)?;
+        self.fit_namespace(&mut object)?;
+        let mut writer = self.writer(options.dry_run);
+        let written = writer.create(object).await;
+        self.warnings.append(&mut writer.warnings);
+        Ok(self.show(201, written?))
+    }
+
+    /// The namespace of the path goes into the object; another one is refused.
+    pub(crate) fn fit_namespace(&self, object: &mut Value) -> Result<(), Status> {
+        let wanted = self.namespace().to_owned();
+        let metadata = object::metadata_mut(object);
+        if !self.resource.namespaced {
+            metadata.remove("namespace");
+            return Ok(());
+        }
+        match metadata.get("namespace").and_then(Value::as_str).unwrap_or("") {
+            "" => {
+                metadata.insert("namespace".to_owned(), json!(wanted));
+                Ok(())
+            }
+            same if same == wanted => Ok(()),
+            _ => Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request")),
+        }
+    }
+
+    /// The answer that shows what was written.
+    pub(crate) fn show(&self, code: u16, written: Written) -> Reply {
+        let resource = self.resource.clone();
+        Reply::new(
+            code,
+            match written {
+                Written::Stored(stored) => Content::Stored(resource, stored),
+                Written::Shown(object) => Content::Object(resource, object),
+            },
+        )
+    }
+}

@@ -1,0 +1,218 @@
+//! From the bytes of a body to an object of the kind that the path names.
+//!
+//! Built-in kinds are decoded as Go decodes them: a field of a wrong type is an error at once, unknown fields are dropped, `null` is
+//! absence. Custom kinds are decoded freely; their schema speaks later, in validation.
+
+use std::fmt::Write as _;
+
+use kubewright_schema::{SchemaRef, catalog, decode, structural};
+use serde_json::{Value, json};
+
+use super::negotiate::Format;
+use super::options::FieldValidation;
+use crate::registry::{Resource, Snapshot};
+use crate::status::Status;
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Reads a body as JSON or YAML. `must_be`: the kind for the error's text.
+pub(crate) fn parse(body: &[u8], format: Format, must_be: &str) -> Result<decode::Decoded, Status> {
+    let parsed = match format {
+        Format::Json => decode::json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+        Format::Yaml => decode::yaml(body).map_err(|error| yaml_error(&error.to_string())),
+    };
+    let mut decoded = parsed.map_err(|why| unrecognized(must_be, &why, body))?;
+    match decoded.value {
+        Value::Object(_) => {}
+        // Go leaves the object as it was, which is empty.
+        Value::Null => decoded.value = json!({}),
+        Value::Array(_) => return Err(unrecognized(must_be, &cannot_be("array"), body)),
+        Value::Bool(_) => return Err(unrecognized(must_be, &cannot_be("bool"), body)),
+        Value::Number(_) => return Err(unrecognized(must_be, &cannot_be("number"), body)),
+        Value::String(_) => return Err(unrecognized(must_be, &cannot_be("string"), body)),
+    }
+    Ok(decoded)
+}
+
+fn yaml_error(text: &str) -> String {
+    if text.starts_with("yaml: ") { text.to_owned() } else { format!("yaml: {text}") }
+}
+
+fn cannot_be(what: &str) -> String {
+    format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string; Kind string }}"
+    )
+}
+
+fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {
+    Status::bad_request(format!("the object provided is unrecognized (must be of type {must_be}): {why} ({})", summary(body)))
+}
+
+/// The beginning of a body: as text if it looks like JSON, else in hex.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let shown = &body[..body.len().min(SHOWN)];
+    let mut text = if body[0] == b'{' {
+        String::from_utf8_lossy(shown).into_owned()
+    } else {
+        shown.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    };
+    if body.len() > SHOWN {
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// Makes sure that an object is of the kind of the path; absent `apiVersion` and `kind` are filled in.
+pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Status> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let expected = resource.api_version();
+    let (mut api_version, mut kind) = (text("apiVersion"), text("kind"));
+    if api_version.is_empty() {
+        api_version.clone_from(&expected);
+    }
+    if kind.is_empty() {
+        kind = resource.kind.to_string();
+    }
+    if api_version != expected || kind != resource.kind {
+        return Err(wrong_kind(&api_version, &kind, resource, kinds));
+    }
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), json!(api_version));
+        map.insert("kind".to_owned(), json!(kind));
+    }
+    Ok(())
+}
+
+fn wrong_kind(api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let expected = &resource.kind;
+    let why = if kinds.by_kind(group, version, kind).is_some() {
+        let internal = match resource.group.split('.').next() {
+            None | Some("") => "core",
+            Some(first) => first,
+        };
+        format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
+    } else {
+        format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
+    };
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
+}
+
+/// What decoding found that is not an error by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Texts such as `unknown field "spec.foo"`, in the order of Kubernetes.
+    pub(crate) texts: Vec<String>,
+    /// How many of the first are about duplicate keys in YAML, which a strict error puts together.
+    pub(crate) yaml_duplicates: usize,
+}
+
+impl Findings {
+    /// Warnings, or the text of a strict error.
+    pub(crate) fn apply(self, how: FieldValidation, warnings: &mut Vec<String>) -> Result<(), String> {
+        match how {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.extend(self.texts),
+            FieldValidation::Strict if self.texts.is_empty() => {}
+            FieldValidation::Strict => return Err(self.strict()),
+        }
+        Ok(())
+    }
+
+    fn strict(&self) -> String {
+        let (duplicates, others) = self.texts.split_at(self.yaml_duplicates.min(self.texts.len()));
+        let mut texts: Vec<String> = Vec::new();
+        if !duplicates.is_empty() {
+            texts.push(format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  ")));
+        }
+        texts.extend(others.iter().cloned());
+        format!("strict decoding error: {}", texts.join(", "))
+    }
+}
+
+/// Fits an object into its kind: types, unknown fields. `Err` is the text of the error, as Go's decoder words it.
+///
+/// `body`: the JSON text, if the object came as such, so that unknown fields are reported in its order.
+pub(crate) fn fit(
+    object: &mut Value,
+    resource: &Resource,
+    duplicates: Vec<String>,
+    body: Option<&[u8]>,
+) -> Result<Findings, String> {
+    let mut findings = Findings { texts: duplicates, yaml_duplicates: 0 };
+    let unknown = if resource.custom.is_some() {
+        if let (Some(metadata), Some(schema)) = (object.get("metadata"), catalog::definition(OBJECT_META)) {
+            check_metadata(metadata, &schema, resource)?;
+        }
+        structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE)
+    } else {
+        structural::type_check(object, &resource.schema, &resource.kind)?;
+        let mut unknown = structural::prune(object, &resource.schema, structural::PruneOptions::BUILT_IN);
+        if let (Some(body), true) = (body, unknown.len() > 1) {
+            unknown = structural::unknown_fields_as_written(body, &resource.schema);
+        }
+        structural::go_normalize(object, &resource.schema);
+        unknown
+    };
+    findings.texts.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
+    Ok(findings)
+}
+
+fn check_metadata(metadata: &Value, schema: &SchemaRef, resource: &Resource) -> Result<(), String> {
+    if metadata.is_null() {
+        return Ok(());
+    }
+    structural::type_check(metadata, schema, &format!("{}.metadata", resource.kind))
+}
+
+/// The whole way for the body of a POST or PUT.
+pub(crate) fn object(
+    body: &[u8],
+    format: Format,
+    resource: &Resource,
+    kinds: &Snapshot,
+    how: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Status> {
+    let decoded = parse(body, format, &resource.kind)?;
+    let mut object = decoded.value;
+    check_kind(&mut object, resource, kinds)?;
+    let refuse = |why: String| {
+        let kind = &resource.kind;
+        Status::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", resource.version))
+    };
+    let json = (format == Format::Json).then_some(body);
+    let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
+    let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;
+    findings.yaml_duplicates = yaml_duplicates;
+    findings.apply(how, warnings).map_err(refuse)?;
+    crate::object::metadata_mut(&mut object);
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries() {
+        assert_eq!(summary(b""), "<empty>");
+        assert_eq!(summary(b"{bad"), "{bad");
+        assert_eq!(summary(b"a: ["), "613a205b");
+        assert_eq!(summary(&[b'{'; 31]), format!("{} ...", "{".repeat(30)));
+    }
+
+    #[test]
+    fn only_objects_are_objects() {
+        for (body, want) in [("{}", true), ("null", true), ("[]", false), ("3", false), ("", false)] {
+            assert_eq!(parse(body.as_bytes(), Format::Json, "ConfigMap").is_ok(), want, "{body}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What follows a write of a CustomResourceDefinition, at once and within the same request: names are accepted, the kind is served; a
+//! definition that is deleted takes its objects with it.
+//!
+//! Invariant: the registry is rebuilt under one lock from what storage holds then, so that it never goes back in time.
+
+use std::sync::{Arc, PoisonError};
+
+use super::write::Writer;
+use super::{Call, Inner};
+use crate::object;
+use crate::registry::{Resource, crd};
+use crate::status::Status;
+use crate::storage::{ListRequest, StorageError, StoredObject};
+use crate::user::UserInfo;
+
+/// The store of the definitions.
+pub(crate) const STORE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Whether a kind is the definitions' own.
+pub(crate) fn is_definition(resource: &Resource) -> bool {
+    resource.store == STORE
+}
+
+impl Inner {
+    /// Runs after every write that stored something.
+    pub(crate) fn after_write(&self, resource: &Arc<Resource>, _stored: &Arc<StoredObject>) {
+        if is_definition(resource) {
+            self.settle_definitions();
+            self.end_definitions();
+        }
+    }
+
+    /// Runs after every removal.
+    pub(crate) fn after_delete(&self, resource: &Arc<Resource>, _gone: &Arc<StoredObject>) {
+        if is_definition(resource) {
+            self.settle_definitions();
+        } else if let Some(custom) = &resource.custom {
+            // The last object of a definition on its way out lets it go.
+            let ending = self.storage.get(STORE, &custom.crd_name).is_some_and(|crd| object::is_terminating(crd.value()));
+            if ending {
+                self.end_definitions();
+            }
+        }
+    }
+
+    fn stored_definitions(&self) -> Vec<Arc<StoredObject>> {
+        let listed = self.storage.list(STORE, &ListRequest::default());
+        listed.map(|listed| listed.items.into_iter().map(|(_, object)| object).collect()).unwrap_or_default()
+    }
+
+    /// Accepts names, establishes, and serves what is established.
+    pub(crate) fn settle_definitions(&self) {
+        let _one_at_a_time = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let stored = self.stored_definitions();
+            let mut beaten = false;
+            for changed in crd::settle(stored.iter().map(|object| object.value()), self.env.now()) {
+                let name = object::name(&changed).to_owned();
+                let revision = stored.iter().find(|object| object::name(object.value()) == name).map_or(0, |object| object.revision());
+                let result = self.storage.update(STORE, &name, revision, changed);
+                beaten |= matches!(result, Err(StorageError::Conflict { .. } | StorageError::NotFound(_)));
+            }
+            if !beaten {
+                break;
+            }
+        }
+        let stored = self.stored_definitions();
+        self.registry.apply_crds(stored.iter().map(|object| object.value()));
+    }
+
+    /// Deletes the objects of terminating definitions, and the definitions that have none left.
+    pub(crate) fn end_definitions(&self) {
+        for definition in self.stored_definitions() {
+            let value = definition.value();
+            let held = object::is_terminating(value) && object::finalizers(value).contains(&crd::CLEANUP_FINALIZER);
+            if held && self.delete_objects(value) {
+                self.release(&definition);
+            }
+        }
+    }
+
+    /// Deletes all objects of a definition; whether none is left.
+    fn delete_objects(&self, definition: &serde_json::Value) -> bool {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or("");
+        let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+        let store = format!("{plural}.{group}");
+        let kinds = self.registry.snapshot();
+        let resource = kinds.resources().iter().find(|resource| resource.store == store && resource.custom.is_some()).cloned();
+        let Some(resource) = resource else {
+            // A definition that was never established has no objects.
+            return true;
+        };
+        let Ok(listed) = self.storage.list(&store, &ListRequest::default()) else { return false };
+        let user = UserInfo::admin();
+        for (_, item) in &listed.items {
+            if object::is_terminating(item.value()) {
+                continue;
+            }
+            let mut writer =
+                Writer { server: self, resource: resource.clone(), user: &user, dry_run: false, warnings: Vec::new() };
+            writer.delete_now(object::namespace(item.value()), object::name(item.value()));
+        }
+        self.storage.list(&store, &ListRequest::default()).is_ok_and(|listed| listed.items.is_empty())
+    }
+
+    /// Takes the cleanup finalizer away, and the definition when nothing else holds it.
+    fn release(&self, definition: &Arc<StoredObject>) {
+        let name = object::name(definition.value()).to_owned();
+        while let Some(present) = self.storage.get(STORE, &name) {
+            let mut next = present.value().clone();
+            let left: Vec<String> =
+                object::finalizers(&next).into_iter().filter(|finalizer| *finalizer != crd::CLEANUP_FINALIZER).map(str::to_owned).collect();
+            let done = if left.is_empty() {
+                self.storage.delete(STORE, &name, present.revision()).map(drop)
+            } else {
+                object::set_finalizers(&mut next, left);
+                self.storage.update(STORE, &name, present.revision(), next).map(drop)
+            };
+            if !matches!(done, Err(StorageError::Conflict { .. })) {
+                break;
+            }
+        }
+        self.settle_definitions();
+    }
+}
+
+impl Call<'_> {
+    /// No new objects of a kind whose definition is being deleted.
+    pub(crate) fn refuse_while_definition_ends(&self, verb: &str) -> Result<(), Status> {
+        let Some(custom) = &self.resource.custom else { return Ok(()) };
+        let ending = self.server.storage.get(STORE, &custom.crd_name).is_some_and(|crd| object::is_terminating(crd.value()));
+        if !ending {
+            return Ok(());
+        }
+        let message = format!("{verb} not allowed while custom resource definition is terminating");
+        Err(Status { message, ..Status::method_not_allowed() })
+    }
+}

@@ -1,0 +1,366 @@
+//! DELETE of an object and of a collection: preconditions, grace periods, finalizers, propagation.
+//!
+//! An object that something still holds (finalizers, a grace period, a namespace's content) only gets a deletionTimestamp here; the
+//! update that takes the last hold away removes it (store-S4, see `write`).
+
+use std::sync::Arc;
+
+use kubewright_schema::decode as schema_decode;
+use serde_json::{Value, json};
+
+use super::negotiate::{self, Format};
+use super::options::{DeleteOptions, Propagation};
+use super::respond::{Content, List, Reply, full};
+use super::write::{Writer, to_stored};
+use super::{Call, definitions};
+use crate::admission::Operation;
+use crate::env::rfc3339;
+use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
+use crate::registry::Resource;
+use crate::status::{Details, Status};
+use crate::storage::{StorageError, StoredObject};
+
+const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
+                              or set propagationPolicy=Orphan to suppress this warning";
+
+/// What became of a deleted object.
+pub(crate) enum Deleted {
+    /// It is gone; its last state, with `apiVersion` and `kind`.
+    Gone(Value),
+    /// It waits; as it is stored now.
+    Waits(Arc<StoredObject>),
+    /// It would wait (dry run).
+    WouldWait(Value),
+}
+
+/// What a delete did to storage, for those who have to follow.
+enum After {
+    Nothing,
+    Write(Arc<StoredObject>),
+    Delete(Arc<StoredObject>),
+}
+
+impl Call<'_> {
+    pub(crate) async fn delete(&mut self) -> Result<Reply, Status> {
+        let options = self.delete_options()?;
+        let resource = self.resource.clone();
+        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let mut writer = self.writer(options.dry_run);
+        let deleted = writer.delete(&namespace, &name, &options).await;
+        self.warnings.append(&mut writer.warnings);
+        let content = match deleted? {
+            Deleted::Waits(stored) => Content::Stored(resource, stored),
+            Deleted::WouldWait(object) => Content::Object(resource, object),
+            Deleted::Gone(object) if resource.strategy.delete_returns_object => Content::Object(resource, object),
+            Deleted::Gone(object) => Content::Plain(Status::deleted(&resource, &name, object::uid(&object)).to_value()),
+        };
+        Ok(Reply::new(200, content))
+    }
+
+    pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
+        let options = self.delete_options()?;
+        let selection = self.selection()?;
+        let limit = self.query.number("limit")?;
+        let listed = self.present(&selection)?;
+        let mut items: Vec<Arc<StoredObject>> = listed.1;
+        if let Some(limit) = limit.filter(|limit| *limit > 0) {
+            items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        for item in &items {
+            let mut writer = self.writer(options.dry_run);
+            let result = writer.delete(object::namespace(item.value()), object::name(item.value()), &options).await;
+            self.warnings.append(&mut writer.warnings);
+            match result {
+                Ok(_) => {}
+                // Somebody else was faster, which is what was wanted.
+                Err(status) if status.code == 404 => {}
+                Err(status) => return Err(status),
+            }
+        }
+        let list = List { resource_version: listed.0.to_string(), continue_token: String::new(), remaining: None, items };
+        Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
+    }
+
+    /// The options out of the body, or out of the query when there is no body.
+    fn delete_options(&self) -> Result<DeleteOptions, Status> {
+        if self.body.is_empty() {
+            return DeleteOptions::from_query(self.query);
+        }
+        let parsed = match negotiate::input(self.headers)? {
+            Format::Json => schema_decode::json(self.body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+            Format::Yaml => schema_decode::yaml(self.body).map_err(|error| error.to_string()),
+        };
+        let body = parsed.map_err(Status::bad_request)?.value;
+        if !body.is_object() && !body.is_null() {
+            return Err(Status::bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object"));
+        }
+        let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
+        let kind = text("kind");
+        if !kind.is_empty() && kind != "DeleteOptions" {
+            let version = text("apiVersion");
+            let why = format!("no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\"");
+            return Err(Status::bad_request(why));
+        }
+        // A body replaces the query altogether, dryRun included.
+        DeleteOptions::from_value(&body)
+    }
+}
+
+impl Writer<'_> {
+    /// Deletes the object, or marks it; tries again when somebody else was faster.
+    pub(crate) async fn delete(&mut self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
+        let resource = self.resource.clone();
+        let key = super::write::key(namespace, name);
+        loop {
+            let Some(present) = self.server.storage.get(&resource.store, &key) else {
+                // The system's own namespaces are protected before anything is looked up.
+                return Err(Status::not_found(&resource, name));
+            };
+            let old = full(&resource, present.value());
+            check_preconditions(&resource, name, &old, options)?;
+            let attributes = self.attributes(Operation::Delete, "", namespace, name);
+            self.mutate(&attributes, &mut Value::Null, Some(&old)).await?;
+            self.validate(&attributes, &Value::Null, Some(&old)).await?;
+            match self.delete_once(&key, &present, old, options) {
+                Err(StorageError::Conflict { .. }) => {}
+                Err(_) => return Err(Status::not_found(&resource, name)),
+                Ok((deleted, after)) => {
+                    match after {
+                        After::Nothing => {}
+                        After::Write(stored) => self.server.after_write(&resource, &stored),
+                        After::Delete(gone) => self.server.after_delete(&resource, &gone),
+                    }
+                    return Ok(deleted);
+                }
+            }
+        }
+    }
+
+    /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.
+    pub(crate) fn delete_now(&mut self, namespace: &str, name: &str) {
+        let resource = self.resource.clone();
+        let key = super::write::key(namespace, name);
+        while let Some(present) = self.server.storage.get(&resource.store, &key) {
+            let old = full(&resource, present.value());
+            let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
+            if !matches!(result, Err(StorageError::Conflict { .. })) {
+                return;
+            }
+        }
+    }
+
+    fn delete_once(
+        &mut self,
+        key: &str,
+        present: &Arc<StoredObject>,
+        old: Value,
+        options: &DeleteOptions,
+    ) -> Result<(Deleted, After), StorageError> {
+        let resource = self.resource.clone();
+        let mut marked = old.clone();
+        if is_namespace(&resource) && (!object::is_terminating(&old) || holds_content(&old)) {
+            self.mark_namespace(&mut marked, options);
+            return self.store_mark(key, present, marked);
+        }
+        if definitions::is_definition(&resource) && !object::is_terminating(&old) {
+            self.mark_definition(&mut marked, options);
+            return self.store_mark(key, present, marked);
+        }
+        let grace = self.grace(&mut marked, &old, options);
+        if grace == Grace::Pending {
+            let waits = if self.dry_run { Deleted::WouldWait(old) } else { Deleted::Waits(present.clone()) };
+            return Ok((waits, After::Nothing));
+        }
+        if self.dependents(&mut marked, options) && resource.strategy.orphan_by_default && options.propagation.is_none() {
+            self.warnings.push(ORPHAN_WARNING.to_owned());
+        }
+        let held = !object::finalizers(&marked).is_empty();
+        if held && grace == Grace::None {
+            self.mark(&mut marked, 0);
+        }
+        if held || matches!(grace, Grace::Seconds(seconds) if seconds > 0) {
+            return self.store_mark(key, present, marked);
+        }
+        if self.dry_run {
+            return Ok((Deleted::Gone(marked), After::Nothing));
+        }
+        // A kind with a grace period shows its end as a change of its own before it goes.
+        let last = if matches!(grace, Grace::Seconds(_)) {
+            self.server.storage.update(&resource.store, key, present.revision(), to_stored(&resource, marked))?
+        } else {
+            present.clone()
+        };
+        let gone = self.server.storage.delete(&resource.store, key, last.revision())?;
+        Ok((Deleted::Gone(full(&resource, gone.value())), After::Delete(gone)))
+    }
+
+    fn store_mark(&self, key: &str, present: &Arc<StoredObject>, marked: Value) -> Result<(Deleted, After), StorageError> {
+        let resource = &self.resource;
+        if self.dry_run {
+            return Ok((Deleted::WouldWait(marked), After::Nothing));
+        }
+        let stored = self.server.storage.update(&resource.store, key, present.revision(), to_stored(resource, marked))?;
+        let changed = stored.revision() != present.revision();
+        let after = if changed { After::Write(stored.clone()) } else { After::Nothing };
+        Ok((Deleted::Waits(stored), after))
+    }
+
+    /// Sets the deletionTimestamp of an object that finalizers hold.
+    fn mark(&self, marked: &mut Value, grace: i64) {
+        let now = rfc3339(self.server.env.now());
+        let generation = object::generation(marked);
+        let first = !object::is_terminating(marked);
+        let metadata = object::metadata_mut(marked);
+        if first {
+            if generation > 0 {
+                metadata.insert("generation".to_owned(), json!(generation + 1));
+            }
+            metadata.insert("deletionTimestamp".to_owned(), json!(now));
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
+        }
+    }
+
+    fn mark_namespace(&self, marked: &mut Value, options: &DeleteOptions) {
+        if object::is_terminating(marked) {
+            return;
+        }
+        self.dependents(marked, options);
+        let now = rfc3339(self.server.env.now());
+        object::metadata_mut(marked).insert("deletionTimestamp".to_owned(), json!(now));
+        match marked.get_mut("status").and_then(Value::as_object_mut) {
+            Some(status) => drop(status.insert("phase".to_owned(), json!("Terminating"))),
+            None => marked["status"] = json!({"phase": "Terminating"}),
+        }
+    }
+
+    fn mark_definition(&self, marked: &mut Value, options: &DeleteOptions) {
+        self.dependents(marked, options);
+        let now = self.server.env.now();
+        object::metadata_mut(marked).insert("deletionTimestamp".to_owned(), json!(rfc3339(now)));
+        crate::registry::crd::terminate(marked, now);
+    }
+
+    /// What the grace period says; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
+    fn grace(&self, marked: &mut Value, old: &Value, options: &DeleteOptions) -> Grace {
+        let Some(default) = (self.resource.strategy.grace_period)(old) else { return Grace::None };
+        let asked = options.grace_period.map(|seconds| if seconds < 0 { 1 } else { seconds });
+        if object::is_terminating(old) {
+            let present = object::grace_period(old).unwrap_or(0);
+            let Some(shorter) = asked.filter(|seconds| *seconds < present) else {
+                return if present == 0 && object::finalizers(old).is_empty() { Grace::Seconds(0) } else { Grace::Pending };
+            };
+            let end = object::text(old, "deletionTimestamp").parse::<jiff::Timestamp>().unwrap_or_else(|_| self.server.env.now());
+            let moved = end + jiff::SignedDuration::from_secs(shorter - present);
+            set_grace(marked, moved, shorter);
+            return Grace::Seconds(shorter);
+        }
+        let seconds = if default == 0 { 0 } else { asked.unwrap_or(default) };
+        let generation = object::generation(marked);
+        set_grace(marked, self.server.env.now() + jiff::SignedDuration::from_secs(seconds.min(MAX_GRACE)), seconds);
+        if generation > 0 {
+            object::metadata_mut(marked).insert("generation".to_owned(), json!(generation + 1));
+        }
+        Grace::Seconds(seconds)
+    }
+
+    /// Puts or takes the finalizers of garbage collection; whether the dependents are orphaned.
+    fn dependents(&self, marked: &mut Value, options: &DeleteOptions) -> bool {
+        let present = object::finalizers(marked);
+        let has = |finalizer: &str| present.contains(&finalizer);
+        let orphan = match (options.orphan_dependents, options.propagation) {
+            (Some(orphan), _) => orphan,
+            (None, Some(propagation)) => propagation == Propagation::Orphan,
+            (None, None) => has(ORPHAN) || (self.resource.strategy.orphan_by_default && !has(FOREGROUND_DELETION)),
+        };
+        let foreground = match (options.orphan_dependents, options.propagation) {
+            (Some(_), _) => false,
+            (None, Some(propagation)) => propagation == Propagation::Foreground,
+            (None, None) => has(FOREGROUND_DELETION),
+        };
+        let mut next: Vec<String> =
+            present.iter().filter(|finalizer| ![ORPHAN, FOREGROUND_DELETION].contains(finalizer)).map(|finalizer| (*finalizer).to_owned()).collect();
+        if orphan {
+            next.push(ORPHAN.to_owned());
+        }
+        if foreground {
+            next.push(FOREGROUND_DELETION.to_owned());
+        }
+        // The same finalizers in another order are no change.
+        let same = next.len() == present.len() && next.iter().all(|finalizer| has(finalizer));
+        if !same {
+            object::set_finalizers(marked, next);
+        }
+        orphan
+    }
+}
+
+/// Longest grace period that is added to a time, in seconds: a century, so that the time stays one.
+const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
+
+/// How much time an object gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grace {
+    /// The kind knows none.
+    None,
+    /// It has begun and is not shortened.
+    Pending,
+    /// This much.
+    Seconds(i64),
+}
+
+fn set_grace(marked: &mut Value, end: jiff::Timestamp, seconds: i64) {
+    let metadata = object::metadata_mut(marked);
+    metadata.insert("deletionTimestamp".to_owned(), json!(rfc3339(end)));
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
+}
+
+fn is_namespace(resource: &Resource) -> bool {
+    resource.group.is_empty() && resource.kind == "Namespace"
+}
+
+fn holds_content(namespace: &Value) -> bool {
+    namespace.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+}
+
+/// uid and resourceVersion that the client insists on.
+fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+    let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        if is_namespace(resource) {
+            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+            return Err(Status::conflict(resource, name, &why));
+        }
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then \
+             recreated"
+        );
+        return Err(conflict_of_kind(resource, name, &why));
+    }
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
+        if is_namespace(resource) {
+            let why = format!(
+                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+            );
+            return Err(Status::conflict(resource, name, &why));
+        }
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might \
+             have been modified"
+        );
+        return Err(conflict_of_kind(resource, name, &why));
+    }
+    Ok(())
+}
+
+/// A conflict that names the kind where others name the resource.
+fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Status {
+    let kind = &resource.kind;
+    let qualified = if resource.group.is_empty() { kind.to_string() } else { format!("{kind}.{}", resource.group) };
+    let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+    Status::failure(409, "Conflict", message).with_details(Details {
+        name: name.to_owned(),
+        group: resource.group.to_string(),
+        kind: kind.to_string(),
+        ..Details::default()
+    })
+}

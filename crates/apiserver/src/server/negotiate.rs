@@ -1,0 +1,220 @@
+//! Content negotiation: in which form an answer is wanted, and in which form a body came.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+
+use super::query::Query;
+use crate::status::Status;
+
+const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// How bytes are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Yaml,
+}
+
+impl Format {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// What objects are to be turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transform {
+    None,
+    /// A Table of `meta.k8s.io/v1` or `v1beta1`.
+    Table(&'static str),
+    /// PartialObjectMetadata of that version.
+    Partial(&'static str),
+    /// PartialObjectMetadataList of that version.
+    PartialList(&'static str),
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    pub(crate) transform: Transform,
+    pub(crate) pretty: bool,
+}
+
+impl Output {
+    /// Plain JSON, for errors before the negotiation and for nothing else.
+    pub(crate) const JSON: Output = Output { format: Format::Json, transform: Transform::None, pretty: false };
+}
+
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Clause<'a> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or("");
+        let mut clause = Clause { media, parameters: Vec::new(), quality: 1.0 };
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            if name.trim() == "q" {
+                clause.quality = value.trim().parse().unwrap_or(0.0);
+            } else {
+                clause.parameters.push((name.trim(), value.trim()));
+            }
+        }
+        clause
+    }
+
+    fn parameter(&self, name: &str) -> &str {
+        self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    /// The transformation that is asked for; `None` when it is not known.
+    fn transform(&self) -> Option<Transform> {
+        let version = match (self.parameter("g"), self.parameter("v")) {
+            ("meta.k8s.io", "v1") => "meta.k8s.io/v1",
+            ("meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
+            _ if self.parameter("as").is_empty() => return Some(Transform::None),
+            _ => return None,
+        };
+        match self.parameter("as") {
+            "" => Some(Transform::None),
+            "Table" => Some(Transform::Table(version)),
+            "PartialObjectMetadata" => Some(Transform::Partial(version)),
+            "PartialObjectMetadataList" => Some(Transform::PartialList(version)),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `Accept`, best quality first. `streams`: whether the path may also be watched, which the text of the refusal mentions.
+pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
+    let text = accept(headers);
+    let pretty = match query.optional_flag("pretty") {
+        Some(pretty) => pretty,
+        None => is_a_person(headers),
+    };
+    if text.trim().is_empty() {
+        return Ok(Output { pretty, ..Output::JSON });
+    }
+    let mut clauses: Vec<Clause<'_>> = text.split(',').map(|clause| Clause::parse(clause.trim())).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    let mut known = false;
+    let mut protobuf = false;
+    for clause in &clauses {
+        let format = match clause.media {
+            "application/json" | "*/*" => Format::Json,
+            "application/yaml" => Format::Yaml,
+            media => {
+                protobuf |= media == PROTOBUF;
+                continue;
+            }
+        };
+        known = true;
+        if let Some(transform) = clause.transform() {
+            return Ok(Output { format, transform, pretty });
+        }
+    }
+    // Protobuf answers are not made here; a client that takes nothing else must not be told that they are.
+    let (accepted, streams) = match (protobuf, streams) {
+        (true, true) => ("application/json, application/yaml", ", application/json;stream=watch"),
+        (true, false) => ("application/json, application/yaml", ""),
+        (false, true) => (ACCEPTED, STREAMS),
+        (false, false) => (ACCEPTED, ""),
+    };
+    Err(if known {
+        let message = format!("only the following media types are accepted: {accepted}");
+        Status::failure(406, "NotAcceptable", message)
+    } else {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {accepted}{streams}");
+        Status::failure(406, "NotAcceptable", message).with_empty_details()
+    })
+}
+
+/// The `Accept` header, several ones joined.
+pub(crate) fn accept(headers: &HeaderMap) -> String {
+    let values: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(",")
+}
+
+/// Browsers and command lines get indented answers, as upstream does it.
+fn is_a_person(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+}
+
+/// The media type of a body without its parameters; JSON when absent.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let media = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    if media.is_empty() { "application/json".to_owned() } else { media }
+}
+
+/// The format of the body of a POST, PUT or DELETE.
+pub(crate) fn input(headers: &HeaderMap) -> Result<Format, Status> {
+    match content_type(headers).as_str() {
+        "application/json" => Ok(Format::Json),
+        "application/yaml" => Ok(Format::Yaml),
+        PROTOBUF => Err(Status::unsupported_media_type("application/json, application/yaml")),
+        _ => Err(Status::unsupported_media_type(ACCEPTED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, want: Result<(Format, Transform), &str>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().expect("a header"));
+        let got = output(&headers, &Query::default(), false);
+        match (got, want) {
+            (Ok(got), Ok(want)) => assert_eq!((got.format, got.transform), want, "{accept}"),
+            (Err(got), Err(want)) => assert_eq!(got.message, want, "{accept}"),
+            (got, want) => panic!("{accept}: {got:?}, not {want:?}"),
+        }
+    }
+
+    #[test]
+    fn accept_headers() {
+        let json = Ok((Format::Json, Transform::None));
+        check("", json);
+        check("*/*", json);
+        check("application/vnd.kubernetes.protobuf,application/json", json);
+        check("application/yaml;q=0.5,application/json;q=0.9", json);
+        check("application/yaml", Ok((Format::Yaml, Transform::None)));
+        let table = Ok((Format::Json, Transform::Table("meta.k8s.io/v1")));
+        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", table);
+        check("application/json;as=PartialObjectMetadata;v=v9;g=meta.k8s.io,application/json", json);
+        check(
+            "application/json;as=PartialObjectMetadata;v=v9;g=meta.k8s.io",
+            Err("only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"),
+        );
+        check(
+            "application/*",
+            Err("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf",
+            Err("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"),
+        );
+    }
+
+    #[test]
+    fn bodies() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(input(&headers).expect("JSON is the default"), Format::Json);
+        for (text, code) in [("application/json; charset=utf-8", 0), ("application/yaml", 0), ("text/plain", 415), ("nonsense", 415), (PROTOBUF, 415)] {
+            headers.insert(CONTENT_TYPE, text.parse().expect("a header"));
+            assert_eq!(input(&headers).map_or_else(|status| status.code, |_| 0), code, "{text}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! PATCH: JSON patch, merge patch, strategic merge patch. Each runs inside the compare-and-swap loop, on the present object.
+//!
+//! Server-side apply is refused in words until field ownership is tracked.
+
+use std::sync::Arc;
+
+use kubewright_schema::decode::{self as schema_decode};
+use kubewright_schema::error::FieldError;
+use kubewright_schema::patch;
+use kubewright_schema::patch::json::JsonPatchError;
+use serde_json::Value;
+
+use super::options::{FieldValidation, WriteOptions};
+use super::respond::Reply;
+use super::update::check_version;
+use super::write::Part;
+use super::{Call, decode, negotiate};
+use crate::object;
+use crate::registry::{Resource, Snapshot};
+use crate::status::{Cause, Details, Status};
+
+/// What kind of patch a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// A patch, read but not yet applied.
+pub(crate) struct Patch {
+    kind: PatchType,
+    document: Value,
+    findings: Vec<String>,
+}
+
+/// The largest number of operations in a JSON patch.
+const MAX_OPERATIONS: usize = 10_000;
+
+impl Call<'_> {
+    pub(crate) async fn patch(&mut self) -> Result<Reply, Status> {
+        self.patch_part(Part::Main).await
+    }
+
+    pub(crate) async fn patch_part(&mut self, part: Part) -> Result<Reply, Status> {
+        let patch = self.read_patch()?;
+        let options = WriteOptions::parse(self.query, "PatchOptions")?;
+        let resource = self.resource.clone();
+        let kinds = self.kinds.clone();
+        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let mut writer = self.writer(options.dry_run);
+        let written = writer
+            .update(&namespace, &name, part, |old, warnings| {
+                let mut new = patch.apply_to(old, &resource)?;
+                let how = options.field_validation;
+                patch.finish(&mut new, &resource, &kinds, how, warnings)?;
+                self.fit_name(&new)?;
+                self.fit_namespace(&mut new)?;
+                check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
+                Ok(new)
+            })
+            .await;
+        self.warnings.append(&mut writer.warnings);
+        Ok(self.show(200, written?))
+    }
+
+    /// Reads the body by its content type.
+    pub(crate) fn read_patch(&self) -> Result<Patch, Status> {
+        let kind = match negotiate::content_type(self.headers).as_str() {
+            "application/json-patch+json" => PatchType::Json,
+            "application/merge-patch+json" => PatchType::Merge,
+            "application/strategic-merge-patch+json" if self.resource.custom.is_none() => PatchType::Strategic,
+            "application/strategic-merge-patch+json" => {
+                return Err(Status::unsupported_media_type(
+                    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ));
+            }
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+                return Err(Status::not_implemented(
+                    "server-side apply is not served yet: this server does not track field ownership; use a merge patch, a strategic \
+                     merge patch, a JSON patch or an update instead (kubectl apply without --server-side)",
+                ));
+            }
+            _ => return Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()),
+        };
+        let decoded =
+            schema_decode::json(self.body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        let what = match &decoded.value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let wanted = match (kind, &decoded.value) {
+            (PatchType::Json, Value::Array(operations)) => {
+                if operations.len() > MAX_OPERATIONS {
+                    let message = format!(
+                        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                        operations.len()
+                    );
+                    return Err(Status::failure(413, "RequestEntityTooLarge", message));
+                }
+                None
+            }
+            (PatchType::Json, _) => Some("[]handlers.jsonPatchOp"),
+            (_, Value::Object(_)) => None,
+            _ => Some("map[string]interface {}"),
+        };
+        match wanted {
+            None => {
+                let findings = match kind {
+                    PatchType::Json => operation_findings(&decoded.value, decoded.duplicates),
+                    PatchType::Merge | PatchType::Strategic => decoded.duplicates,
+                };
+                Ok(Patch { kind, document: decoded.value, findings })
+            }
+            Some(wanted) => {
+                Err(Status::bad_request(format!("error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}")))
+            }
+        }
+    }
+}
+
+impl Patch {
+    /// Applies the patch to a document of this kind.
+    pub(crate) fn apply_to(&self, document: &Value, resource: &Resource) -> Result<Value, Status> {
+        match self.kind {
+            PatchType::Json => patch::json::apply(document, &self.document).map_err(|error| json_patch_error(&error)),
+            PatchType::Merge => Ok(patch::merge::apply(document, &self.document)),
+            PatchType::Strategic => patch::strategic::apply(document, &self.document, &resource.schema)
+                .map_err(|error| Status::failure(500, "", error.to_string())),
+        }
+    }
+
+    /// Applies the patch to a document that has no schema for strategic merge (a Scale).
+    pub(crate) fn apply_plain(&self, document: &Value) -> Result<Value, Status> {
+        match self.kind {
+            PatchType::Json => patch::json::apply(document, &self.document).map_err(|error| json_patch_error(&error)),
+            // A Scale has no lists, so that both kinds of merge do the same.
+            PatchType::Merge | PatchType::Strategic => Ok(patch::merge::apply(document, &self.document)),
+        }
+    }
+
+    /// Makes an object of its kind out of the patched document.
+    fn finish(
+        &self,
+        new: &mut Value,
+        resource: &Resource,
+        kinds: &Arc<Snapshot>,
+        how: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let document = new.clone();
+        let refuse = |why: String| undecodable(&document, &why);
+        if !new.is_object() {
+            return Err(refuse("the patched document is no object".to_owned()));
+        }
+        decode::check_kind(new, resource, kinds).map_err(|status| refuse(status.message))?;
+        let findings = decode::fit(new, resource, self.findings.clone(), None).map_err(refuse)?;
+        findings.apply(how, warnings).map_err(|why| undecodable(&document, &why))
+    }
+}
+
+/// What is odd about the operations of a JSON patch themselves.
+fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String> {
+    let mut findings: Vec<String> = duplicates.into_iter().map(|text| format!("json patch {text}")).collect();
+    for (index, operation) in operations.as_array().into_iter().flatten().enumerate() {
+        let fields = operation.as_object().into_iter().flat_map(|operation| operation.keys());
+        let unknown = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
+        findings.extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
+    }
+    findings
+}
+
+/// 422 for a patched document that is no object of its kind, with an empty kind as upstream.
+fn undecodable(document: &Value, why: &str) -> Status {
+    // Upstream shows the whole document; more than this helps nobody.
+    const SHOWN: usize = 10_000;
+    let mut text = document.to_string();
+    if text.len() > SHOWN {
+        let mut end = SHOWN;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str("...");
+    }
+    let error = FieldError::invalid("patch", Value::String(text), why);
+    let message = format!(" \"\" is invalid: {error}");
+    Status::failure(422, "Invalid", message).with_details(Details { causes: vec![Cause::from(&error)], ..Details::default() })
+}
+
+fn json_patch_error(error: &JsonPatchError) -> Status {
+    match error {
+        JsonPatchError::TooMany(_) => {
+            Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
+        }
+        JsonPatchError::NotAList(_) => Status::bad_request(format!("error decoding patch: {error}")),
+        _ => Status::failure(422, "Invalid", "the server rejected our request due to an error in our request").with_empty_details(),
+    }
+}

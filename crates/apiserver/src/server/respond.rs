@@ -1,0 +1,335 @@
+//! From what a verb found to bytes: objects, lists, Tables, metadata, YAML, Status.
+//!
+//! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind` and `apiVersion`
+//! in front of it. Only other forms go through a [`Value`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::negotiate::{Format, Output, Transform};
+use super::query::Query;
+use crate::body::{Body, WatchBody};
+use crate::registry::Resource;
+use crate::status::Status;
+use crate::storage::StoredObject;
+use crate::table;
+
+/// The longest text of a `Warning` header, and how much all of them may hold together (apiserver's limits).
+const MAX_WARNING: usize = 256;
+const MAX_WARNINGS: usize = 4 * 1024;
+
+/// What a verb answers.
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    pub(crate) content: Content,
+    pub(crate) warnings: Vec<String>,
+    /// Further headers.
+    pub(crate) headers: Vec<(http::HeaderName, String)>,
+}
+
+pub(crate) enum Content {
+    /// An object as it is stored.
+    Stored(Arc<Resource>, Arc<StoredObject>),
+    /// An object of a kind that is not stored as it is shown (dry run).
+    Object(Arc<Resource>, Value),
+    List(Arc<Resource>, List),
+    /// A document that is never transformed: Status, Scale, discovery.
+    Plain(Value),
+    /// Text with its own content type.
+    Text(&'static str, Bytes),
+    Watch(WatchBody),
+}
+
+/// A list and its metadata.
+pub(crate) struct List {
+    pub(crate) resource_version: String,
+    pub(crate) continue_token: String,
+    pub(crate) remaining: Option<usize>,
+    pub(crate) items: Vec<Arc<StoredObject>>,
+}
+
+impl Reply {
+    pub(crate) fn new(code: u16, content: Content) -> Reply {
+        Reply { code, content, warnings: Vec::new(), headers: Vec::new() }
+    }
+
+    pub(crate) fn status(status: &Status) -> Reply {
+        Reply::new(status.http_code(), Content::Plain(status.to_value()))
+    }
+
+    pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
+        Reply::new(code, Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())))
+    }
+}
+
+impl List {
+    /// The `metadata` of a list. Upstream prints an empty `continue` for custom resources, and only for them.
+    pub(crate) fn metadata(&self, custom: bool) -> Value {
+        let mut metadata = json!({ "resourceVersion": self.resource_version });
+        if custom || !self.continue_token.is_empty() {
+            metadata["continue"] = json!(self.continue_token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+}
+
+/// The object as its kind's version shows it: with `apiVersion` and `kind`, and converted from the stored form.
+pub(crate) fn full(resource: &Resource, stored: &Value) -> Value {
+    with_kind(resource, bare(resource, stored))
+}
+
+/// Adds `apiVersion` and `kind`.
+pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
+        map.insert("kind".to_owned(), json!(resource.kind));
+    }
+    object
+}
+
+/// `{"kind":…,"apiVersion":…,` as the beginning of an object of this kind.
+pub(crate) fn prefix(resource: &Resource) -> String {
+    format!("{{\"kind\":{},\"apiVersion\":{},", json!(resource.kind), json!(resource.api_version()))
+}
+
+/// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
+pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
+    let converted;
+    let encoded: &[u8] = match resource.conversion {
+        None => stored.encoded(),
+        Some(_) => {
+            converted = bare(resource, stored.value()).to_string();
+            converted.as_bytes()
+        }
+    };
+    if prefix.is_empty() {
+        out.extend_from_slice(encoded);
+    } else {
+        out.extend_from_slice(prefix.as_bytes());
+        // A stored object has metadata, so something follows its opening brace.
+        out.extend_from_slice(encoded.get(1..).unwrap_or(b"}"));
+    }
+}
+
+/// Everything that shapes the answers of one request.
+pub(crate) struct Responder<'a> {
+    pub(crate) output: Output,
+    pub(crate) query: &'a Query,
+    pub(crate) now: jiff::Timestamp,
+}
+
+impl Responder<'_> {
+    /// The response.
+    pub(crate) fn respond(&self, reply: Reply) -> Response<Body> {
+        let Reply { code, content, warnings, headers } = reply;
+        let mut response = match self.encode(content) {
+            Ok((content_type, body)) => plain(code, &content_type, body),
+            Err(status) => {
+                let value = status.to_value();
+                plain(status.http_code(), self.output.format.content_type(), Body::Full(self.encode_value(&value)))
+            }
+        };
+        for (name, value) in headers {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().append(name, value);
+            }
+        }
+        add_warnings(&mut response, &warnings);
+        response
+    }
+
+    /// The response of a failure, always a Status.
+    pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
+        let mut reply = Reply::status(status);
+        reply.warnings.clone_from(&status.warnings);
+        if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+            reply.headers.push((RETRY_AFTER, seconds.to_string()));
+        }
+        self.respond(reply)
+    }
+
+    fn encode(&self, content: Content) -> Result<(String, Body), Status> {
+        let json = self.output.format.content_type().to_owned();
+        let value = match (content, self.output.transform) {
+            (Content::Watch(watch), _) => return Ok(("application/json".to_owned(), Body::Watch(watch))),
+            (Content::Text(content_type, text), _) => return Ok((content_type.to_owned(), Body::Full(text))),
+            (Content::Plain(value), _) => value,
+            (Content::Stored(resource, stored), Transform::None) if self.is_compact() => {
+                let mut out = Vec::with_capacity(stored.encoded().len() + 64);
+                write_object(&mut out, &resource, &stored, &prefix(&resource));
+                return Ok((json, Body::Full(Bytes::from(out))));
+            }
+            (Content::List(resource, list), Transform::None) if self.is_compact() => {
+                return Ok((json, Body::Full(encode_list(&resource, &list))));
+            }
+            (Content::Stored(resource, stored), _) => {
+                let object = full(&resource, stored.value());
+                self.transform_object(&resource, object)?
+            }
+            (Content::Object(resource, object), _) => self.transform_object(&resource, object)?,
+            (Content::List(resource, list), _) => self.transform_list(&resource, &list)?,
+        };
+        Ok((json, Body::Full(self.encode_value(&value))))
+    }
+
+    fn is_compact(&self) -> bool {
+        self.output.format == Format::Json && !self.output.pretty
+    }
+
+    fn encode_value(&self, value: &Value) -> Bytes {
+        match self.output.format {
+            Format::Yaml => super::yaml::encode(value).into(),
+            Format::Json if self.output.pretty => format!("{value:#}").into(),
+            Format::Json => value.to_string().into(),
+        }
+    }
+
+    fn transform_object(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
+        match self.output.transform {
+            Transform::None => Ok(object),
+            Transform::Partial(version) => {
+                let mut partial = table::partial(&object);
+                partial["apiVersion"] = json!(version);
+                Ok(partial)
+            }
+            Transform::PartialList(_) => Err(not_a("PartialObjectMetadataList", "not a list", resource)),
+            Transform::Table(version) => {
+                let metadata = json!({ "resourceVersion": crate::object::text(&object, "resourceVersion") });
+                self.table(resource, &[object], metadata, version, true)
+            }
+        }
+    }
+
+    fn transform_list(&self, resource: &Resource, list: &List) -> Result<Value, Status> {
+        let objects = || list.items.iter().map(|item| full(resource, item.value()));
+        let metadata = list.metadata(resource.custom.is_some());
+        match self.output.transform {
+            Transform::None => {
+                let items: Vec<Value> = list
+                    .items
+                    .iter()
+                    .map(|item| if resource.custom.is_some() { full(resource, item.value()) } else { bare(resource, item.value()) })
+                    .collect();
+                Ok(json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items}))
+            }
+            Transform::PartialList(version) => {
+                let items: Vec<Value> = objects().map(|object| table::partial(&object)).collect();
+                Ok(json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items}))
+            }
+            Transform::Partial(_) => Err(not_a("PartialObjectMetadata", "a list", resource)),
+            Transform::Table(version) => {
+                let objects: Vec<Value> = objects().collect();
+                self.table(resource, &objects, list.metadata(false), version, true)
+            }
+        }
+    }
+
+    /// A Table of objects; `headers`: with the definitions of the columns.
+    pub(crate) fn table(
+        &self,
+        resource: &Resource,
+        objects: &[Value],
+        metadata: Value,
+        version: &str,
+        headers: bool,
+    ) -> Result<Value, Status> {
+        let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
+        let options = table::Options { include, now: self.now, headers };
+        let mut table = table::render(resource, objects, metadata, options);
+        table["apiVersion"] = json!(version);
+        Ok(table)
+    }
+}
+
+/// A stored object in the served version, without `apiVersion` and `kind`.
+fn bare(resource: &Resource, stored: &Value) -> Value {
+    let Some(conversion) = resource.conversion else { return stored.clone() };
+    let mut object = (conversion.from_stored)(stored.clone());
+    if let Some(map) = object.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    object
+}
+
+fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
+    let kind = if what == "a list" { &resource.list_kind } else { &resource.kind };
+    let message = format!("you requested {asked}, but the requested object is {what} ({kind})");
+    Status::failure(406, "NotAcceptable", message)
+}
+
+fn encode_list(resource: &Resource, list: &List) -> Bytes {
+    let custom = resource.custom.is_some();
+    let item_prefix = if custom { prefix(resource) } else { String::new() };
+    let size: usize = list.items.iter().map(|item| item.encoded().len() + item_prefix.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    out.extend_from_slice(
+        format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+            json!(resource.list_kind),
+            json!(resource.api_version()),
+            list.metadata(custom)
+        )
+        .as_bytes(),
+    );
+    for (index, item) in list.items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_object(&mut out, resource, item, &item_prefix);
+    }
+    out.extend_from_slice(b"]}");
+    Bytes::from(out)
+}
+
+fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    if let (true, Ok(value)) = (code != 304, HeaderValue::from_str(content_type)) {
+        headers.insert(CONTENT_TYPE, value);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// `Warning: 299 - "text"`, without repetitions, shortened when there is too much.
+fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    let mut seen: Vec<&str> = Vec::new();
+    let total: usize = warnings.iter().map(String::len).sum();
+    let mut written = 0;
+    for warning in warnings {
+        if seen.contains(&warning.as_str()) {
+            continue;
+        }
+        seen.push(warning);
+        let text = if total > MAX_WARNINGS { cut(warning, MAX_WARNING) } else { warning };
+        written += text.len();
+        if written > MAX_WARNINGS {
+            return;
+        }
+        let quoted: String = text
+            .chars()
+            .filter(|c| !c.is_control())
+            .flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] })
+            .collect();
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+fn cut(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,152 @@
+//! What a path and a method ask for (the counterpart of apiserver's `RequestInfo`).
+//!
+//! Not here: whether the kind exists; the registry knows that.
+
+use http::Method;
+
+use super::query::decode;
+
+/// What a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// Below `/api/v1/` or `/apis/group/version/`.
+    Resource(ResourcePath),
+    /// `/api`, `/apis/…` without a resource.
+    Discovery,
+    /// Anything else, such as `/healthz`.
+    Other,
+}
+
+/// The parts of a resource path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResourcePath {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `None` for paths without `/namespaces/x/`; for the namespace object itself its own name.
+    pub(crate) namespace: Option<String>,
+    pub(crate) plural: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+    /// The deprecated form `/api/v1/watch/…`.
+    pub(crate) legacy_watch: bool,
+    /// Whether there are more segments than any resource has.
+    pub(crate) too_deep: bool,
+}
+
+/// Splits a path. An empty segment in the middle makes it a path of nothing that exists.
+pub(crate) fn parse(path: &str) -> Path {
+    let mut segments: Vec<String> = path.trim_start_matches('/').split('/').map(|segment| decode(segment, false)).collect();
+    if segments.last().is_some_and(String::is_empty) {
+        segments.pop();
+    }
+    let (group, version, rest) = match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => return Path::Discovery,
+        ["api", version, ..] => (String::new(), (*version).to_owned(), segments.split_off(2)),
+        ["apis", group, version, ..] => ((*group).to_owned(), (*version).to_owned(), segments.split_off(3)),
+        _ => return Path::Other,
+    };
+    Path::Resource(resource(group, version, rest))
+}
+
+fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePath {
+    let mut path = ResourcePath { group, version, ..ResourcePath::default() };
+    if rest.len() > 1 && rest[0] == "watch" {
+        path.legacy_watch = true;
+        rest.remove(0);
+    }
+    // Below a namespace, unless it is the namespace itself or one of its subresources.
+    let of_namespace = rest.len() == 2 || (rest.len() == 3 && matches!(rest[2].as_str(), "status" | "finalize"));
+    let core = path.group.is_empty();
+    if rest[0] == "namespaces" && rest.len() > 1 && !(core && of_namespace) {
+        path.namespace = Some(rest[1].clone());
+        rest.drain(..2);
+    }
+    let mut parts = rest.into_iter();
+    path.plural = parts.next().unwrap_or_default();
+    path.name = parts.next();
+    path.subresource = parts.next();
+    path.too_deep = parts.next().is_some();
+    if core && path.plural == "namespaces" && path.namespace.is_none() {
+        path.namespace.clone_from(&path.name);
+    }
+    path
+}
+
+/// What is to be done, as authorization and admission call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+        }
+    }
+
+    /// The verb of a request on a resource; `None` for a method that resources never take.
+    pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Option<Verb> {
+        Some(match (method, path.name.is_some()) {
+            (&Method::GET | &Method::HEAD, _) if path.legacy_watch => Verb::Watch,
+            (&Method::GET | &Method::HEAD, true) => Verb::Get,
+            (&Method::GET | &Method::HEAD, false) if watch => Verb::Watch,
+            (&Method::GET | &Method::HEAD, false) => Verb::List,
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Update,
+            (&Method::PATCH, _) => Verb::Patch,
+            (&Method::DELETE, true) => Verb::Delete,
+            (&Method::DELETE, false) => Verb::DeleteCollection,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, want: [&str; 6]) {
+        let Path::Resource(got) = parse(path) else { panic!("{path} is no resource path") };
+        let text = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
+        let parts =
+            [got.group.clone(), got.version.clone(), text(&got.namespace), got.plural.clone(), text(&got.name), text(&got.subresource)];
+        assert_eq!(parts, want, "{path}");
+    }
+
+    #[test]
+    fn resource_paths() {
+        check("/api/v1/pods", ["", "v1", "-", "pods", "-", "-"]);
+        check("/api/v1/namespaces/a/pods/", ["", "v1", "a", "pods", "-", "-"]);
+        check("/api/v1/namespaces/a/pods/p/status", ["", "v1", "a", "pods", "p", "status"]);
+        check("/api/v1/namespaces", ["", "v1", "-", "namespaces", "-", "-"]);
+        check("/api/v1/namespaces/a", ["", "v1", "a", "namespaces", "a", "-"]);
+        check("/api/v1/namespaces/a/finalize", ["", "v1", "a", "namespaces", "a", "finalize"]);
+        check("/apis/apps/v1/namespaces/a/deployments/d", ["apps", "v1", "a", "deployments", "d", "-"]);
+        check("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aadmin", ["rbac.authorization.k8s.io", "v1", "-", "clusterroles", "system:admin", "-"]);
+        check("/api/v1/watch/namespaces/a/pods/p", ["", "v1", "a", "pods", "p", "-"]);
+        check("/api/v1//configmaps", ["", "v1", "-", "", "configmaps", "-"]);
+    }
+
+    #[test]
+    fn other_paths() {
+        for (path, want) in [("/api", Path::Discovery), ("/api/v1/", Path::Discovery), ("/apis/apps", Path::Discovery), ("/healthz", Path::Other), ("/", Path::Other), ("/API/v1", Path::Other)] {
+            assert_eq!(parse(path), want, "{path}");
+        }
+    }
+}

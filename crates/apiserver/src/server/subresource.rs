@@ -1,0 +1,235 @@
+//! Subresources: status, scale, finalize, binding, eviction, and those that are refused in words.
+
+use kubewright_schema::error::{FieldError, aggregate};
+use kubewright_schema::labels::Selector;
+use kubewright_schema::path::FieldPath;
+use serde_json::{Map, Value, json};
+
+use super::options::WriteOptions;
+use super::respond::{Content, Reply, full};
+use super::route::Verb;
+use super::update::check_version;
+use super::write::{Part, Written};
+use super::{Call, decode, negotiate};
+use crate::kinds::pods;
+use crate::object;
+use crate::registry::{ScalePaths, Subresource};
+use crate::status::{Details, Status};
+
+impl Call<'_> {
+    pub(crate) async fn run_subresource(&mut self, verb: Verb) -> Result<Reply, Status> {
+        let wanted = self.path.subresource.clone().unwrap_or_default();
+        let found = self.resource.subresources.iter().find(|subresource| name_of(subresource) == wanted).cloned();
+        match (found, verb) {
+            (None, _) => Err(Status::no_such_path()),
+            (Some(Subresource::Status), Verb::Get) => self.get().await,
+            (Some(Subresource::Status), Verb::Update) => self.update_part(Part::Status).await,
+            (Some(Subresource::Status), Verb::Patch) => self.patch_part(Part::Status).await,
+            (Some(Subresource::Scale(paths)), Verb::Get) => {
+                let stored = self.get_stored().await?;
+                Ok(Reply::new(200, Content::Plain(scale_of(&full(&self.resource, stored.value()), &paths)?)))
+            }
+            (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
+            (Some(Subresource::Scale(paths)), Verb::Patch) => self.patch_scale(&paths).await,
+            (Some(Subresource::Finalize), Verb::Update) => self.update_part(Part::Finalize).await,
+            (Some(Subresource::Binding), Verb::Create) => self.bind().await,
+            (Some(Subresource::Eviction), Verb::Create) => self.evict().await,
+            (Some(Subresource::Refused { name, instead, .. }), _) => {
+                self.get_stored().await?;
+                let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
+                Err(Status::not_implemented(message))
+            }
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    async fn update_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
+        let options = WriteOptions::parse(self.query, "UpdateOptions")?;
+        let format = negotiate::input(self.headers)?;
+        let scale = decode::parse(self.body, format, "Scale")?.value;
+        check_scale_kind(&scale)?;
+        self.fit_name(&scale)?;
+        self.write_scale(paths, options.dry_run, |_| Ok(scale.clone())).await
+    }
+
+    async fn patch_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
+        let patch = self.read_patch()?;
+        let options = WriteOptions::parse(self.query, "PatchOptions")?;
+        self.write_scale(paths, options.dry_run, |scale| patch.apply_plain(scale)).await
+    }
+
+    /// Writes `spec.replicas` of a Scale into the object.
+    async fn write_scale(
+        &mut self,
+        paths: &ScalePaths,
+        dry_run: bool,
+        wanted: impl Fn(&Value) -> Result<Value, Status>,
+    ) -> Result<Reply, Status> {
+        let resource = self.resource.clone();
+        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let mut writer = self.writer(dry_run);
+        let written = writer
+            .update(&namespace, &name, Part::Whole, |old, _| {
+                let scale = wanted(&scale_of(old, paths)?)?;
+                check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
+                let replicas = match scale.pointer("/spec/replicas") {
+                    None | Some(Value::Null) => 0,
+                    Some(value) => value.as_i64().ok_or_else(|| {
+                        let message = format!("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer: {value}");
+                        Status::bad_request(message)
+                    })?,
+                };
+                if replicas < 0 {
+                    let error = FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
+                    return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
+                }
+                let mut new = old.clone();
+                set_path(&mut new, &paths.spec_replicas, json!(replicas));
+                Ok(new)
+            })
+            .await;
+        self.warnings.append(&mut writer.warnings);
+        let object = match written? {
+            Written::Stored(stored) => full(&resource, stored.value()),
+            Written::Shown(object) => object,
+        };
+        Ok(Reply::new(200, Content::Plain(scale_of(&object, paths)?)))
+    }
+
+    /// POST of a Binding: says on which node a pod runs.
+    async fn bind(&mut self) -> Result<Reply, Status> {
+        let options = WriteOptions::parse(self.query, "CreateOptions")?;
+        let format = negotiate::input(self.headers)?;
+        let binding = decode::parse(self.body, format, "Binding")?.value;
+        let resource = self.resource.clone();
+        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let wanted = object::name(&binding);
+        if !wanted.is_empty() && wanted != name {
+            return Err(Status::bad_request(format!("name in URL does not match name in Binding object: {name}, {wanted}")));
+        }
+        let node = bound_node(&binding).map_err(Status::untyped)?;
+        let uid = object::uid(&binding).to_owned();
+        let now = self.server.env.now();
+        let mut writer = self.writer(options.dry_run);
+        let conflict = |why: String| {
+            let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
+            let details = Details { name: name.clone(), kind: "pods/binding".to_owned(), ..Details::default() };
+            Status::failure(409, "Conflict", message).with_details(details)
+        };
+        writer
+            .update(&namespace, &name, Part::Raw, |old, _| {
+                let present = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
+                if !uid.is_empty() && uid != object::uid(old) {
+                    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(old));
+                    return Err(Status::conflict(&resource, &name, &why));
+                }
+                if object::is_terminating(old) {
+                    return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+                }
+                if !present.is_empty() {
+                    return Err(conflict(format!("pod {name} is already assigned to node {present:?}")));
+                }
+                let mut new = old.clone();
+                copy_annotations(&binding, &mut new);
+                pods::bind(&mut new, &node, now);
+                Ok(new)
+            })
+            .await?;
+        Ok(Reply::status(&Status::created()))
+    }
+}
+
+fn name_of(subresource: &Subresource) -> &str {
+    match subresource {
+        Subresource::Status => "status",
+        Subresource::Scale(_) => "scale",
+        Subresource::Finalize => "finalize",
+        Subresource::Binding => "binding",
+        Subresource::Eviction => "eviction",
+        Subresource::Refused { name, .. } => name,
+    }
+}
+
+fn check_scale_kind(scale: &Value) -> Result<(), Status> {
+    let text = |key: &str| scale.get(key).and_then(Value::as_str).unwrap_or("");
+    if matches!(text("kind"), "" | "Scale") && matches!(text("apiVersion"), "" | "autoscaling/v1") {
+        return Ok(());
+    }
+    let (kind, version) = (text("kind"), text("apiVersion"));
+    Err(Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a Scale of autoscaling/v1")))
+}
+
+/// A dotted path with a leading dot, as a JSON pointer.
+fn pointer(path: &str) -> String {
+    path.replace('.', "/")
+}
+
+fn set_path(object: &mut Value, path: &str, value: Value) {
+    let mut at = object;
+    for key in path.split('.').filter(|key| !key.is_empty()) {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[key];
+    }
+    *at = value;
+}
+
+/// The `autoscaling/v1` Scale of an object.
+fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        let text = object::text(object, field);
+        if !text.is_empty() {
+            metadata.insert(field.to_owned(), json!(text));
+        }
+    }
+    let number = |path: &str| object.pointer(&pointer(path)).and_then(Value::as_i64);
+    let Some(replicas) = number(&paths.spec_replicas) else {
+        let message = format!("Internal error occurred: the spec replicas field {:?} does not exist", paths.spec_replicas);
+        return Err(Status::failure(500, "InternalError", message));
+    };
+    let mut spec = Map::new();
+    if replicas != 0 {
+        spec.insert("replicas".to_owned(), json!(replicas));
+    }
+    let mut status = Map::new();
+    status.insert("replicas".to_owned(), json!(number(&paths.status_replicas).unwrap_or(0)));
+    let selector = match paths.selector.as_ref().and_then(|path| object.pointer(&pointer(path))) {
+        Some(Value::String(text)) => text.clone(),
+        Some(selector @ Value::Object(_)) => {
+            Selector::from_label_selector(selector, &FieldPath::root().key("selector")).map(|selector| selector.to_string()).map_err(
+                |errors| Status::failure(500, "InternalError", format!("Internal error occurred: {}", aggregate(&errors))),
+            )?
+        }
+        _ => String::new(),
+    };
+    if !selector.is_empty() {
+        status.insert("selector".to_owned(), json!(selector));
+    }
+    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+/// The node of a Binding; the error is upstream's text for what is wrong with it.
+fn bound_node(binding: &Value) -> Result<String, String> {
+    let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+    let mut errors = Vec::new();
+    let kind = text("/target/kind");
+    if !kind.is_empty() && kind != "Node" {
+        errors.push(FieldError::not_supported("target.kind", json!(kind), &["Node", "<empty>"]));
+    }
+    if text("/target/name").is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if errors.is_empty() { Ok(text("/target/name").to_owned()) } else { Err(aggregate(&errors)) }
+}
+
+fn copy_annotations(binding: &Value, pod: &mut Value) {
+    for field in ["annotations", "labels"] {
+        let Some(given) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
+        let target = object::metadata_mut(pod).entry(field).or_insert_with(|| json!({}));
+        if let Some(target) = target.as_object_mut() {
+            target.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+    }
+}

@@ -1,0 +1,600 @@
+//! Requests and answers, as data.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{FutureExt as _, Stream as _};
+use http::Request;
+use serde_json::{Value, json};
+
+use super::{ApiServer, Config, MAX_BODY};
+use crate::env::fake::{FakeEnv, Shared};
+use crate::{Body, UserInfo, WatchBody};
+
+/// A server with a clock that stands still and counted entropy.
+struct World {
+    env: Arc<FakeEnv>,
+    api: ApiServer,
+}
+
+struct Answer {
+    code: u16,
+    headers: http::HeaderMap,
+    body: Value,
+    watch: Option<WatchBody>,
+}
+
+impl World {
+    fn new() -> World {
+        World::with(Config::default())
+    }
+
+    fn with(config: Config) -> World {
+        let env = FakeEnv::new();
+        World { api: ApiServer::new(Arc::new(Shared(env.clone())), config), env }
+    }
+
+    fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
+        let (method, uri) = line.split_once(' ').expect("method and path");
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body.into()).expect("a request");
+        let response = self.api.handle(request, user).now_or_never().expect("nothing waits in these tests");
+        let (parts, body) = response.into_parts();
+        let (body, watch) = match body {
+            Body::Full(bytes) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                (serde_json::from_slice(&bytes).unwrap_or(Value::String(text)), None)
+            }
+            Body::Watch(watch) => (Value::Null, Some(watch)),
+        };
+        Answer { code: parts.status.as_u16(), headers: parts.headers, body, watch }
+    }
+
+    fn call(&self, line: &str, body: &Value) -> Answer {
+        let kind = if line.starts_with("PATCH") { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(line, &[("content-type", kind)], body, UserInfo::admin())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.call(&format!("GET {path}"), &Value::Null)
+    }
+
+    /// The request must be answered with this code.
+    #[track_caller]
+    fn must(&self, code: u16, line: &str, body: &Value) -> Value {
+        let answer = self.call(line, body);
+        assert_eq!(answer.code, code, "{line}: {}", answer.body);
+        answer.body
+    }
+
+    #[track_caller]
+    fn watch(&self, query: &str) -> Watch {
+        let answer = self.get(&format!("{MAPS}?watch=true&{query}"));
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        Watch(answer.watch.expect("a watch"))
+    }
+}
+
+struct Watch(WatchBody);
+
+impl Watch {
+    /// What is ready now: `TYPE name resourceVersion` each, and `end` when the stream is over.
+    fn lines(&mut self) -> Vec<String> {
+        let mut seen = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match std::pin::Pin::new(&mut self.0).poll_next(&mut context) {
+                Poll::Pending => return seen,
+                Poll::Ready(None) => {
+                    seen.push("end".to_owned());
+                    return seen;
+                }
+                Poll::Ready(Some(line)) => {
+                    assert!(line.starts_with(b"{\"type\":\"") && line.ends_with(b"}\n"), "{line:?}");
+                    let event: Value = serde_json::from_slice(&line).expect("a line of JSON");
+                    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
+                    let what = if event["type"] == "ERROR" { event["object"]["code"].to_string() } else { text("/object/metadata/name") };
+                    seen.push(format!("{} {what} {}", text("/type"), text("/object/metadata/resourceVersion")));
+                }
+            }
+        }
+    }
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}})
+}
+
+fn post_maps() -> String {
+    format!("POST {MAPS}")
+}
+
+#[test]
+fn a_new_cluster_has_its_namespaces_and_its_service() {
+    let world = World::new();
+    let names: Vec<Value> =
+        world.get("/api/v1/namespaces").body["items"].as_array().expect("items").iter().map(|item| item["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+    let service = world.get("/api/v1/namespaces/default/services/kubernetes");
+    assert_eq!((service.code, &service.body["spec"]["clusterIP"]), (200, &json!("10.0.0.1")));
+}
+
+#[test]
+fn a_life() {
+    let world = World::new();
+    let created = world.must(201, &post_maps(), &map("a"));
+    assert_eq!(created["metadata"]["creationTimestamp"], "2026-09-21T14:13:20Z");
+    assert_eq!(created["metadata"]["resourceVersion"], world.api.resource_version().to_string());
+    let shown = world.get(&format!("{MAPS}/a"));
+    assert_eq!(shown.body, created);
+    assert_eq!(shown.headers["content-type"], "application/json");
+    assert_eq!(shown.headers["cache-control"], "no-cache, private");
+    let mut next = created.clone();
+    next["data"]["a"] = json!("2");
+    let updated = world.must(200, &format!("PUT {MAPS}/a"), &next);
+    assert_ne!(updated["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    world.must(409, &format!("PUT {MAPS}/a"), &next);
+    let same = world.must(200, &format!("PUT {MAPS}/a"), &updated);
+    assert_eq!(same, updated, "a write of the same is no write");
+    let patched = world.must(200, &format!("PATCH {MAPS}/a"), &json!({"data": {"a": null, "b": "3"}}));
+    assert_eq!(patched["data"], json!({"b": "3"}));
+    let status = world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null);
+    assert_eq!(status["details"], json!({"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]}));
+    assert_eq!(world.get(&format!("{MAPS}/a")).code, 404);
+}
+
+/// Requests that are refused, and how: code, reason, message.
+#[test]
+fn refusals() {
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    #[track_caller]
+    fn check(world: &World, line: &str, body: &Value, code: u16, reason: &str, message: &str) {
+        let answer = world.call(line, body);
+        let got = (answer.code, answer.body["reason"].as_str().unwrap_or(""), answer.body["message"].as_str().unwrap_or(""));
+        assert_eq!(got, (code, reason, message), "{line}");
+        assert_eq!(answer.body["kind"], "Status");
+    }
+    let post = &post_maps();
+    let none = &Value::Null;
+    check(&world, post, &map("a"), 409, "AlreadyExists", "configmaps \"a\" already exists");
+    check(&world, "POST /api/v1/namespaces/none/configmaps", &map("b"), 404, "NotFound", "namespaces \"none\" not found");
+    check(&world, "GET /api/v1/namespaces/default/configmaps/b", none, 404, "NotFound", "configmaps \"b\" not found");
+    check(&world, "GET /api/v1/frobs", none, 404, "NotFound", "the server could not find the requested resource");
+    check(&world, "GET /api/v1/namespaces/default/configmaps/a/status", none, 404, "NotFound", "the server could not find the requested resource");
+    check(&world, "POST /api/v1/configmaps", &map("b"), 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+    check(&world, "DELETE /api/v1/namespaces", none, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+    check(&world, "DELETE /api/v1/namespaces/default", none, 403, "Forbidden", "namespaces \"default\" is forbidden: this namespace may not be deleted");
+    let mut versioned = map("b");
+    versioned["metadata"]["resourceVersion"] = json!("5");
+    check(&world, post, &versioned, 500, "", "resourceVersion should not be set on objects to be created");
+    let mut elsewhere = map("b");
+    elsewhere["metadata"]["namespace"] = json!("other");
+    check(&world, post, &elsewhere, 400, "BadRequest", "the namespace of the provided object does not match the namespace sent on the request");
+    check(&world, &format!("PUT {MAPS}/a"), &map("b"), 400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
+    check(&world, post, &json!({"metadata": {}}), 422, "Invalid", "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required");
+    check(&world, &format!("GET {MAPS}?limit=many"), none, 400, "BadRequest", "strconv.ParseInt: parsing \"many\": invalid syntax");
+    check(&world, &format!("GET {MAPS}?watch=1&resourceVersion=abc"), none, 500, "", "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax");
+    check(&world, &format!("GET {MAPS}?fieldSelector=spec.foo%3Dx"), none, 400, "BadRequest", "\"spec.foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+    check(&world, &format!("FROB {MAPS}"), none, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+}
+
+#[test]
+fn bodies_and_media_types() {
+    let world = World::new();
+    let check = |content_type: &str, line: &str, body: Bytes, code: u16, part: &str| {
+        let answer = world.send(line, &[("content-type", content_type)], body, UserInfo::admin());
+        let message = answer.body["message"].as_str().unwrap_or("");
+        assert!(answer.code == code && message.contains(part), "{content_type}: {} {}", answer.code, answer.body);
+    };
+    let post = &post_maps();
+    check("application/json", post, "{bad".into(), 400, "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ");
+    check("application/json", post, "".into(), 400, "(<empty>)");
+    check("text/plain", post, "{}".into(), 415, "application/vnd.kubernetes.protobuf");
+    check("application/vnd.kubernetes.protobuf", post, "k8s".into(), 415, "application/json, application/yaml");
+    check("application/json", post, vec![b' '; MAX_BODY + 1].into(), 413, "limit is 3145728");
+    check("application/apply-patch+yaml", &format!("PATCH {MAPS}/a?fieldManager=x"), "{}".into(), 501, "server-side apply is not served yet");
+    check("application/json", &format!("PATCH {MAPS}/a"), "{}".into(), 415, "415: Unsupported Media Type");
+    check("application/json-patch+json", &format!("PATCH {MAPS}/a"), "{}".into(), 400, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
+    check("application/json", post, "[".repeat(100_000).into(), 400, "");
+}
+
+#[test]
+fn unknown_fields() {
+    let world = World::new();
+    let mut body = map("a");
+    body["foo"] = json!(1);
+    let answer = world.call(&format!("{}?fieldValidation=Warn", post_maps()), &body);
+    assert_eq!(answer.headers["warning"], "299 - \"unknown field \\\"foo\\\"\"");
+    body["metadata"]["name"] = json!("b");
+    let strict = world.must(400, &format!("{}?fieldValidation=Strict", post_maps()), &body);
+    assert_eq!(strict["message"], "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\"");
+    let silent = world.call(&format!("{}?fieldValidation=Ignore", post_maps()), &body);
+    assert!(silent.code == 201 && silent.headers.get("warning").is_none());
+}
+
+#[test]
+fn a_dry_run_stores_nothing() {
+    let world = World::new();
+    let before = world.api.resource_version();
+    let shown = world.must(201, &format!("{}?dryRun=All", post_maps()), &map("a"));
+    assert!(shown["metadata"]["uid"].is_string() && shown["metadata"].get("resourceVersion").is_none());
+    assert_eq!(world.get(&format!("{MAPS}/a")).code, 404);
+    assert_eq!(world.api.resource_version(), before);
+    world.must(201, &post_maps(), &map("a"));
+    let before = world.api.resource_version();
+    let patched = world.must(200, &format!("PATCH {MAPS}/a?dryRun=All"), &json!({"data": {"a": "9"}}));
+    assert_eq!((&patched["data"]["a"], &patched["metadata"]["resourceVersion"]), (&json!("9"), &json!(before.to_string())));
+    world.must(200, &format!("DELETE {MAPS}/a?dryRun=All"), &Value::Null);
+    assert_eq!(world.get(&format!("{MAPS}/a")).body["data"]["a"], "1");
+    assert_eq!(world.api.resource_version(), before);
+}
+
+/// store-S4: finalizers hold an object; the update that removes the last one removes the object.
+#[test]
+fn finalizers_hold() {
+    let world = World::new();
+    let mut held = map("a");
+    held["metadata"]["finalizers"] = json!(["example.org/x"]);
+    world.must(201, &post_maps(), &held);
+    let marked = world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null);
+    assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-09-21T14:13:20Z");
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null), marked, "a second delete changes nothing");
+    let refused = world.must(422, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"finalizers": ["example.org/x", "example.org/y"]}}));
+    assert!(refused["message"].as_str().is_some_and(|text| text.contains("found new finalizers []string{\"example.org/y\"}")), "{refused}");
+    let again = world.must(409, &post_maps(), &map("a"));
+    assert_eq!(again["message"], "object is being deleted: configmaps \"a\" already exists");
+    let mut watch = world.watch("resourceVersion=1");
+    watch.lines();
+    let gone = world.must(200, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"finalizers": null}}));
+    assert_eq!(gone["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"]);
+    assert_eq!(world.get(&format!("{MAPS}/a")).code, 404);
+    assert_eq!(watch.lines(), [format!("DELETED a {}", world.api.resource_version())]);
+}
+
+#[test]
+fn propagation_becomes_finalizers() {
+    let world = World::new();
+    for (name, body, want) in [
+        ("f", json!({"propagationPolicy": "Foreground"}), json!(["foregroundDeletion"])),
+        ("o", json!({"propagationPolicy": "Orphan"}), json!(["orphan"])),
+        ("d", json!({"orphanDependents": true}), json!(["orphan"])),
+    ] {
+        world.must(201, &post_maps(), &map(name));
+        let marked = world.must(200, &format!("DELETE {MAPS}/{name}"), &body);
+        assert_eq!(marked["metadata"]["finalizers"], want, "{body}");
+    }
+    let released = world.must(200, &format!("DELETE {MAPS}/f"), &json!({"propagationPolicy": "Background"}));
+    assert_eq!(released["kind"], "Status", "background deletion takes the foreground finalizer back");
+}
+
+#[test]
+fn preconditions() {
+    let world = World::new();
+    let created = world.must(201, &post_maps(), &map("a"));
+    let refused = world.must(409, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"uid": "x"}}));
+    let text = refused["message"].as_str().expect("a message");
+    assert!(text.starts_with("Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (x) does not match"), "{text}");
+    world.must(409, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"resourceVersion": "1"}}));
+    world.must(200, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"uid": created["metadata"]["uid"]}}));
+}
+
+#[test]
+fn pods_get_time_to_stop() {
+    let world = World::new();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for name in ["free", "bound"] {
+        world.must(201, &format!("POST {pods}"), &pod(name));
+    }
+    let gone = world.must(200, &format!("DELETE {pods}/free"), &Value::Null);
+    assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(world.get(&format!("{pods}/free")).code, 404);
+    let binding = json!({"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "n1"}});
+    assert_eq!(world.must(201, &format!("POST {pods}/bound/binding"), &binding)["status"], "Success");
+    let twice = world.must(409, &format!("POST {pods}/bound/binding"), &binding);
+    assert_eq!(twice["message"], "Operation cannot be fulfilled on pods/binding \"bound\": pod bound is already assigned to node \"n1\"");
+    let marked = world.must(200, &format!("DELETE {pods}/bound"), &Value::Null);
+    assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-09-21T14:13:50Z");
+    let longer = world.must(200, &format!("DELETE {pods}/bound?gracePeriodSeconds=60"), &Value::Null);
+    assert_eq!(longer, marked);
+    let shorter = world.must(200, &format!("DELETE {pods}/bound?gracePeriodSeconds=5"), &Value::Null);
+    assert_eq!(shorter["metadata"]["deletionTimestamp"], "2026-09-21T14:13:25Z");
+    world.must(200, &format!("DELETE {pods}/bound?gracePeriodSeconds=0"), &Value::Null);
+    assert_eq!(world.get(&format!("{pods}/bound")).code, 404);
+}
+
+#[test]
+fn a_namespace_ends_when_it_is_finalized() {
+    let world = World::new();
+    world.must(201, "POST /api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    let marked = world.must(200, "DELETE /api/v1/namespaces/n", &Value::Null);
+    assert_eq!(marked["status"]["phase"], "Terminating");
+    assert!(marked["metadata"].get("deletionGracePeriodSeconds").is_none());
+    let refused = world.must(403, "POST /api/v1/namespaces/n/configmaps", &map("late"));
+    assert_eq!(refused["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    world.must(200, "PUT /api/v1/namespaces/n/finalize", &json!({"metadata": {"name": "n"}, "spec": {}}));
+    assert_eq!(world.get("/api/v1/namespaces/n").code, 404);
+}
+
+/// store-R5: pages are parts of one list.
+#[test]
+fn pages() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.must(201, &post_maps(), &map(name));
+    }
+    let first = world.get(&format!("{MAPS}?limit=2")).body;
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    assert!(first["items"][0].get("kind").is_none(), "items of a built-in list have no kind");
+    world.must(201, &post_maps(), &map("bb"));
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    let second = world.get(&format!("{MAPS}?limit=2&continue={token}")).body;
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(second["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(second["items"][0]["metadata"]["name"], "c");
+    assert_eq!(world.get(&format!("{MAPS}?continue=zzz")).code, 400);
+}
+
+#[test]
+fn an_expired_page_says_how_to_go_on() {
+    let world = World::with(Config { history: 2, ..Config::default() });
+    for name in ["a", "b", "c", "d"] {
+        world.must(201, &post_maps(), &map(name));
+    }
+    let first = world.get(&format!("{MAPS}?limit=1")).body;
+    for value in 0..4 {
+        world.must(200, &format!("PATCH {MAPS}/d"), &json!({"data": {"n": value.to_string()}}));
+    }
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    let expired = world.must(410, &format!("GET {MAPS}?limit=1&continue={token}"), &Value::Null);
+    let token = expired["metadata"]["continue"].as_str().expect("a token to go on with");
+    let next = world.must(200, &format!("GET {MAPS}?limit=1&continue={token}"), &Value::Null);
+    assert_eq!(next["items"][0]["metadata"]["name"], "b");
+    let mut watch = world.watch("resourceVersion=2");
+    assert_eq!(watch.lines(), ["ERROR 410 -", "end"]);
+}
+
+/// store-W7 and store-W8: what a watch shows first, and what a selector makes of changes.
+#[test]
+fn watches() {
+    let world = World::new();
+    let mut a = map("a");
+    a["metadata"]["labels"] = json!({"app": "x"});
+    let version = |value: &Value| value["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let first = version(&world.must(201, &post_maps(), &a));
+    let second = version(&world.must(201, &post_maps(), &map("b")));
+    let mut all = world.watch("");
+    let mut from = world.watch(&format!("resourceVersion={first}"));
+    let mut x = world.watch("labelSelector=app%3Dx");
+    let mut one = world.watch("fieldSelector=metadata.name%3Db");
+    assert_eq!(all.lines(), [format!("ADDED a {first}"), format!("ADDED b {second}")]);
+    assert_eq!(from.lines(), [format!("ADDED b {second}")]);
+    assert_eq!(x.lines(), [format!("ADDED a {first}")]);
+    assert_eq!(one.lines(), [format!("ADDED b {second}")]);
+    let left = version(&world.must(200, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"labels": {"app": "y"}}})));
+    let entered = version(&world.must(200, &format!("PATCH {MAPS}/b"), &json!({"metadata": {"labels": {"app": "x"}}})));
+    assert_eq!(x.lines(), [format!("DELETED a {left}"), format!("ADDED b {entered}")]);
+    assert_eq!(all.lines(), [format!("MODIFIED a {left}"), format!("MODIFIED b {entered}")]);
+    assert_eq!(one.lines(), [format!("MODIFIED b {entered}")]);
+    world.api.shutdown();
+    assert_eq!(all.lines(), ["end"]);
+}
+
+/// store-W9: the state, and a bookmark that says that it is complete.
+#[test]
+fn initial_events_and_bookmarks() {
+    let world = World::new();
+    let created = world.must(201, &post_maps(), &map("a"));
+    let version = created["metadata"]["resourceVersion"].as_str().expect("a version");
+    let mut watch = world.watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=120");
+    assert_eq!(watch.lines(), [format!("ADDED a {version}"), format!("BOOKMARK - {version}")]);
+    world.env.advance(Duration::from_secs(61));
+    assert_eq!(watch.lines(), Vec::<String>::new(), "there is nothing new to mark");
+    world.must(201, "POST /api/v1/namespaces/kube-system/configmaps", &map("elsewhere"));
+    world.env.advance(Duration::from_secs(58));
+    assert_eq!(watch.lines(), Vec::<String>::new());
+    world.env.advance(Duration::from_secs(2));
+    assert_eq!(watch.lines(), ["end"], "the watch ends at its time");
+    let mut silent = world.watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
+    assert_eq!(silent.lines(), [format!("ADDED a {version}")]);
+    let mut marked = world.watch(&format!("resourceVersion={version}&allowWatchBookmarks=true"));
+    assert_eq!(marked.lines(), Vec::<String>::new());
+    world.env.advance(Duration::from_secs(60));
+    assert_eq!(marked.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
+}
+
+/// store-W11: one who does not read is cut off, the others go on.
+#[test]
+fn a_slow_watcher_is_cut_off() {
+    let world = World::with(Config { watch_buffer: 3, ..Config::default() });
+    let (mut slow, mut quick) = (world.watch("resourceVersion=0"), world.watch("resourceVersion=0"));
+    for number in 0..5 {
+        world.must(201, &post_maps(), &map(&format!("m{number}")));
+        assert_eq!(quick.lines().len(), 1);
+    }
+    let lines = slow.lines();
+    assert_eq!(lines.last().map(String::as_str), Some("end"));
+    assert!(lines.iter().any(|line| line.starts_with("ERROR 410")), "{lines:?}");
+}
+
+#[test]
+fn watches_are_counted() {
+    let world = World::with(Config { max_watches: 1, ..Config::default() });
+    let watch = world.watch("");
+    let refused = world.get(&format!("{MAPS}?watch=true"));
+    assert_eq!((refused.code, &refused.body["reason"]), (429, &json!("TooManyRequests")));
+    assert_eq!(refused.headers["retry-after"], "1");
+    drop(watch);
+    drop(world.watch(""));
+}
+
+#[test]
+fn scale() {
+    let world = World::new();
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "replicas": 1
+        }
+    });
+    world.must(201, &format!("POST {deployments}"), &deployment);
+    let shown = world.must(200, &format!("GET {deployments}/d/scale"), &Value::Null);
+    assert_eq!((&shown["kind"], &shown["spec"], &shown["status"]), (&json!("Scale"), &json!({"replicas": 1}), &json!({"replicas": 0, "selector": "a=b"})));
+    world.must(200, &format!("PATCH {deployments}/d/scale"), &json!({"spec": {"replicas": 3}}));
+    let after = world.get(&format!("{deployments}/d")).body;
+    assert_eq!((&after["spec"]["replicas"], &after["metadata"]["generation"]), (&json!(3), &json!(2)));
+    let status = world.must(200, &format!("PATCH {deployments}/d/status"), &json!({"spec": {"replicas": 9}, "status": {"replicas": 3}}));
+    assert_eq!((&status["spec"]["replicas"], &status["status"]["replicas"], &status["metadata"]["generation"]), (&json!(3), &json!(3), &json!(2)));
+    let label = world.must(200, &format!("PATCH {deployments}/d"), &json!({"status": {"replicas": 7}, "metadata": {"labels": {"l": "1"}}}));
+    assert_eq!((&label["status"]["replicas"], &label["metadata"]["generation"]), (&json!(3), &json!(2)));
+}
+
+fn definition(name: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{name}.example.org")},
+        "spec": {
+            "group": "example.org", "scope": "Namespaced", "names": {"plural": name, "kind": "Foo"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+                }}}
+            }]
+        }
+    })
+}
+
+#[test]
+fn a_definition_serves_its_kind_and_takes_it_away() {
+    let world = World::new();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let foos = "/apis/example.org/v1/namespaces/default/foos";
+    assert_eq!(world.get(foos).body, "404 page not found\n");
+    world.must(201, &format!("POST {definitions}"), &definition("foos"));
+    let list = world.must(200, &format!("GET {foos}"), &Value::Null);
+    assert_eq!((&list["kind"], &list["metadata"]["continue"]), (&json!("FooList"), &json!("")));
+    let foo = json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "a", "finalizers": ["example.org/x"]}, "spec": {"odd": 1}, "status": {"x": 1}});
+    let created = world.call(&format!("POST {foos}"), &foo);
+    assert_eq!((created.code, &created.body["spec"], created.body.get("status")), (201, &json!({"size": 3}), None));
+    assert_eq!(created.headers["warning"], "299 - \"unknown field \\\"spec.odd\\\"\"");
+    assert_eq!(created.body["metadata"]["generation"], 1);
+    let mut next = created.body.clone();
+    next["spec"]["size"] = json!(4);
+    next["metadata"]["resourceVersion"] = json!("");
+    let refused = world.must(422, &format!("PUT {foos}/a"), &next);
+    assert_eq!(refused["message"], "foos.example.org \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update");
+    let status = world.must(200, &format!("PATCH {foos}/a/status"), &json!({"status": {"x": 2}, "spec": {"size": 9}}));
+    assert_eq!((&status["spec"]["size"], &status["status"]["x"], &status["metadata"]["generation"]), (&json!(3), &json!(2), &json!(1)));
+    let wrong = world.must(422, &format!("PATCH {foos}/a"), &json!({"spec": {"size": "two"}}));
+    assert!(wrong["message"].as_str().is_some_and(|text| text.contains("spec.size in body must be of type integer: \"string\"")), "{wrong}");
+    let ending = world.must(200, &format!("DELETE {definitions}/foos.example.org"), &Value::Null);
+    assert_eq!(ending["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    let held = world.get(&format!("{foos}/a")).body;
+    assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+    world.must(405, &format!("POST {foos}"), &json!({"metadata": {"name": "late"}}));
+    world.must(200, &format!("PATCH {foos}/a"), &json!({"metadata": {"finalizers": null}}));
+    assert_eq!(world.get(&format!("{definitions}/foos.example.org")).code, 404);
+    assert_eq!(world.get(foos).body, "404 page not found\n");
+}
+
+#[test]
+fn events_are_one_store_in_two_groups() {
+    let world = World::new();
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "reason": "R", "message": "m", "type": "Normal"
+    });
+    let created = world.must(201, "POST /api/v1/namespaces/default/events", &event);
+    let seen = world.must(200, "GET /apis/events.k8s.io/v1/namespaces/default/events/e", &Value::Null);
+    assert_eq!((&seen["apiVersion"], &seen["note"], &seen["regarding"]["name"]), (&json!("events.k8s.io/v1"), &json!("m"), &json!("p")));
+    for field in ["uid", "resourceVersion"] {
+        assert_eq!(seen["metadata"][field], created["metadata"][field]);
+    }
+}
+
+#[test]
+fn who_may() {
+    let world = World::new();
+    let send = |path: &str| world.send(&format!("GET {path}"), &[], "", UserInfo::anonymous());
+    let refused = send("/api/v1/namespaces/default/pods");
+    assert_eq!(
+        refused.body["message"],
+        "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\""
+    );
+    assert_eq!(refused.body["details"], json!({"kind": "pods"}));
+    let path = send("/metrics");
+    assert_eq!((path.code, &path.body["message"]), (403, &json!("forbidden: User \"system:anonymous\" cannot get path \"/metrics\"")));
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = send(path);
+        assert_eq!((answer.code, &answer.body), (200, &json!("ok")), "{path}");
+    }
+    assert_eq!(send("/version").body["gitVersion"], "v1.36.3");
+    let verbose = send("/readyz?verbose").body;
+    assert!(verbose.as_str().is_some_and(|text| text.starts_with("[+]ping ok\n") && text.ends_with("readyz check passed\n")), "{verbose}");
+}
+
+#[test]
+fn other_forms() {
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    let send = |accept: &str| world.send(&format!("GET {MAPS}/a"), &[("accept", accept)], "", UserInfo::admin());
+    let yaml = send("application/yaml");
+    assert_eq!(yaml.headers["content-type"], "application/yaml");
+    assert!(yaml.body.as_str().is_some_and(|text| text.starts_with("apiVersion: v1\ndata:\n  a: \"1\"\nkind: ConfigMap\n")), "{}", yaml.body);
+    let partial = send("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").body;
+    assert_eq!((&partial["kind"], &partial["apiVersion"], partial.get("data")), (&json!("PartialObjectMetadata"), &json!("meta.k8s.io/v1"), None));
+    let table = send("application/json;as=Table;g=meta.k8s.io;v=v1").body;
+    assert_eq!((&table["kind"], &table["rows"][0]["cells"][0]), (&json!("Table"), &json!("a")));
+    assert_eq!(send("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").code, 406);
+    assert_eq!(send("text/html").code, 406);
+}
+
+/// No request makes the server panic or answer without words.
+#[test]
+fn nothing_panics() {
+    use proptest::prelude::*;
+    let world = World::new();
+    let methods = proptest::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
+    let paths = proptest::sample::select(vec![
+        "/", "/api", "/api/v1/", "/apis/apps/v1/deployments", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods/p",
+        "/api/v1/namespaces/default/pods/p/binding", "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespaces/x/finalize",
+        "/apis/apps/v1/namespaces/default/deployments/d/scale", "/api/v1/watch/namespaces/default/pods/p", "/openapi/v3/x", "/api/v1/namespaces//x",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", "/%ff/%",
+    ]);
+    let queries = proptest::string::string_regex("(limit=-?[0-9]{1,3}&)?(watch=1&)?(continue=[a-zA-Z0-9]{0,9}&)?(resourceVersion=[0-9a]{0,3}&)?(labelSelector=[ -~]{0,9}&)?(fieldSelector=[ -~]{0,9})?").expect("a pattern");
+    let bodies = prop_oneof![
+        Just(String::new()),
+        "[ -~]{0,20}",
+        proptest::sample::select(vec![
+            r#"{"metadata":null}"#, r#"{"metadata":{"name":"a","labels":3}}"#, r#"{"spec":{"versions":7,"names":[]},"metadata":{"name":"a.b"}}"#,
+            r#"[{"op":"add","path":"/metadata","value":5}]"#, r#"{"metadata":{"finalizers":{"a":1},"ownerReferences":[3]}}"#,
+            r#"{"spec":null,"status":[]}"#, r#"{"metadata":{"name":"d","annotations":[1]},"spec":{"replicas":"x","template":5}}"#,
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let types = proptest::sample::select(vec!["application/json", "application/yaml", "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"]);
+    proptest!(|(method in methods, path in paths, query in queries, body in bodies, kind in types)| {
+        let query: String = query.chars().map(|c| if c.is_ascii_alphanumeric() || "=&-".contains(c) { c.to_string() } else { format!("%{:02x}", u32::from(c)) }).collect();
+        let request = Request::builder().method(method).uri(format!("{path}?{query}")).header("content-type", kind).body(Bytes::from(body));
+        if let Ok(request) = request {
+            // A version in the future is waited for; the clock stands still, so that such a request does not end here.
+            if let Some(response) = world.api.handle(request, UserInfo::admin()).now_or_never() {
+                prop_assert!((200..600).contains(&response.status().as_u16()));
+            }
+        }
+    });
+}

@@ -1,0 +1,275 @@
+//! Where objects live: versions, compare-and-swap, lists of one moment, watches.
+//!
+//! [`Storage`] is the contract; [`MemoryStorage`] keeps everything in memory; [`conformance`] checks any implementation against the
+//! named invariants, which are (the names are used by the checks):
+//!
+//! - **store-S2** every effective write raises the revision by exactly one and the object's resourceVersion is that revision; a
+//!   write that changes nothing changes nothing, not even the revision; a failed write neither;
+//! - **store-S3** a write that expects another revision than the present one fails and has no effect; a create of what exists too;
+//! - **store-R1** a read shows the latest write;
+//! - **store-R3** a list at an older revision shows exactly that moment, or says that it is compacted;
+//! - **store-R5** pages that name one revision are parts of one list, whatever is written between them;
+//! - **store-W1** to **store-W3** events come in order of revision, once each, none left out;
+//! - **store-W5** a watch that starts after revision *n* gets every event after *n*, or is told that *n* is compacted;
+//! - **store-W6** a progress mark at *r* means that every event up to *r* was delivered;
+//! - **store-W7** a delete event carries the last state and the deletion's revision;
+//! - **store-W11** a watcher that reads too slowly is cut off; it never misses an event silently, and others do not notice.
+//!
+//! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one encoding
+//! serves objects (with a prefix), list items (without) and watch events of every served version.
+//!
+//! Not here: what may be written (see `server`), selectors (see [`crate::watch`]), durability.
+
+pub mod conformance;
+mod memory;
+
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+pub use memory::MemoryStorage;
+
+/// A stored version of an object. Immutable: a write makes another one.
+#[derive(Debug)]
+pub struct StoredObject {
+    revision: u64,
+    value: Value,
+    encoded: OnceLock<Bytes>,
+}
+
+impl StoredObject {
+    /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which nobody else may.
+    pub fn new(revision: u64, mut value: Value) -> StoredObject {
+        set_resource_version(&mut value, revision);
+        StoredObject { revision, value, encoded: OnceLock::new() }
+    }
+
+    /// The revision of the write that made it, which is its resourceVersion.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The object, without `apiVersion` and `kind`.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The JSON of [`StoredObject::value`], encoded once.
+    pub fn encoded(&self) -> &Bytes {
+        self.encoded.get_or_init(|| Bytes::from(self.value.to_string()))
+    }
+}
+
+fn set_resource_version(value: &mut Value, revision: u64) {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
+    } else if let Some(object) = value.as_object_mut() {
+        object.insert("metadata".to_owned(), serde_json::json!({ "resourceVersion": revision.to_string() }));
+    }
+}
+
+/// Whether two values are the same object but for `metadata.resourceVersion`.
+pub fn same_content(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    if one.len() != other.len() {
+        return false;
+    }
+    one.iter().all(|(key, left)| {
+        let Some(right) = other.get(key) else { return false };
+        if key != "metadata" {
+            return left == right;
+        }
+        let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else { return left == right };
+        let without = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key("resourceVersion"));
+        without(left) == without(right)
+            && left.iter().filter(|(key, _)| *key != "resourceVersion").all(|(key, value)| right.get(key) == Some(value))
+    })
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub struct Change {
+    /// The revision of the write.
+    pub revision: u64,
+    /// `namespace/name`, or `name` for cluster-scoped objects.
+    pub key: Arc<str>,
+    /// The object before; `None` when it is new.
+    pub before: Option<Arc<StoredObject>>,
+    /// The object after. For a delete the last state, with the revision of the delete.
+    pub after: Arc<StoredObject>,
+    /// Whether the object is gone.
+    pub deleted: bool,
+    line: OnceLock<Bytes>,
+}
+
+impl Change {
+    /// A change; `after` of a delete is the last state with the revision of the delete.
+    pub fn new(key: Arc<str>, before: Option<Arc<StoredObject>>, after: Arc<StoredObject>, deleted: bool) -> Change {
+        Change { revision: after.revision(), key, before, after, deleted, line: OnceLock::new() }
+    }
+
+    /// The line that plain JSON watches of the stored version get, encoded once for all of them.
+    pub(crate) fn line(&self, encode: impl FnOnce() -> Bytes) -> Bytes {
+        self.line.get_or_init(encode).clone()
+    }
+
+    /// `ADDED`, `MODIFIED` or `DELETED` for someone who sees every object.
+    pub fn kind(&self) -> &'static str {
+        match (&self.before, self.deleted) {
+            (_, true) => "DELETED",
+            (None, false) => "ADDED",
+            (Some(_), false) => "MODIFIED",
+        }
+    }
+}
+
+/// Why storage did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The key holds nothing.
+    #[error("key {0} does not exist")]
+    NotFound(String),
+    /// The key holds something already.
+    #[error("key {0} exists already")]
+    AlreadyExists(String),
+    /// The object's revision is not the expected one.
+    #[error("key {key} is at revision {current}, not {expected}")]
+    Conflict {
+        /// The key.
+        key: String,
+        /// What the writer has seen.
+        expected: u64,
+        /// What is there.
+        current: u64,
+    },
+    /// The revision is older than what is kept.
+    #[error("revision {asked} is compacted, the oldest is {oldest}")]
+    Compacted {
+        /// What was asked for.
+        asked: u64,
+        /// The oldest revision that can be read.
+        oldest: u64,
+    },
+    /// The revision is in the future.
+    #[error("revision {asked} is in the future, the present one is {current}")]
+    Future {
+        /// What was asked for.
+        asked: u64,
+        /// The present one.
+        current: u64,
+    },
+}
+
+/// Which part of a store a list covers.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Only keys with this prefix, such as `namespace/`; empty is the whole store.
+    pub prefix: String,
+    /// Keys after this one (exclusive), for the second and later pages.
+    pub after: Option<String>,
+    /// At this revision; `None` is now.
+    pub at: Option<u64>,
+}
+
+/// A list of one moment.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The moment.
+    pub revision: u64,
+    /// Keys and objects in key order.
+    pub items: Vec<(Arc<str>, Arc<StoredObject>)>,
+}
+
+/// The contract between the server and whatever keeps its objects. One revision counter for all stores; it starts at 1.
+///
+/// All functions are atomic with regard to each other (store-S1), and none blocks for longer than a write takes.
+pub trait Storage: Send + Sync + 'static {
+    /// The revision of the latest write.
+    fn revision(&self) -> u64;
+
+    /// The object at `key` of `store`, if there is one.
+    fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>>;
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// [`StorageError::AlreadyExists`].
+    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError>;
+
+    /// Replaces the object if its revision is still `expected`. A value with the same content answers with the present object.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`], [`StorageError::Conflict`].
+    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError>;
+
+    /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the delete.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`], [`StorageError::Conflict`].
+    fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError>;
+
+    /// The objects of a store at one moment, in key order.
+    ///
+    /// # Errors
+    /// [`StorageError::Compacted`] or [`StorageError::Future`] for [`ListRequest::at`].
+    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError>;
+
+    /// All changes of keys with `prefix` after revision `after`.
+    ///
+    /// # Errors
+    /// [`StorageError::Compacted`]. A revision in the future is no error: the watch is silent until it is passed.
+    fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError>;
+
+    /// A list and a watch of everything after it, without a gap.
+    fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>);
+
+    /// Ends all watches.
+    fn close_watches(&self);
+}
+
+/// What a watch got from its store.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// A change.
+    Change(Arc<Change>),
+    /// The reader was too slow: changes were lost, so the watch ends here (store-W11).
+    Overrun,
+    /// The server shuts down.
+    Closed,
+}
+
+/// The changes of a store as they happen. Dropping it unsubscribes.
+pub trait ChangeStream: Send {
+    /// The next delivery; after [`Delivery::Overrun`] and [`Delivery::Closed`] nothing comes.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Delivery>;
+
+    /// A revision up to which everything was delivered by [`ChangeStream::poll_next`]; `None` while something waits.
+    fn progress(&self) -> Option<u64>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn content_is_compared_without_the_version() {
+        let a = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"k": "v"}});
+        let mut b = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+        assert!(same_content(&a, &b) && same_content(&b, &a));
+        b["metadata"]["labels"] = json!({});
+        assert!(!same_content(&a, &b) && !same_content(&b, &a));
+        b["metadata"] = json!({"name": "b", "resourceVersion": "1"});
+        assert!(!same_content(&a, &b));
+    }
+
+    #[test]
+    fn a_stored_object_carries_its_version() {
+        let stored = StoredObject::new(7, json!({"metadata": {"name": "a", "resourceVersion": "3"}}));
+        assert_eq!(stored.value()["metadata"]["resourceVersion"], "7");
+        assert_eq!(stored.encoded().as_ref(), br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#);
+    }
+}

@@ -1,0 +1,378 @@
+//! Tables for `kubectl get`: columns and cells of every kind.
+//!
+//! The columns of a kind are data in its row; a cell is made by the row's [`Cell`]. Built-in kinds have functions (`cells`), custom
+//! ones JSON paths.
+//!
+//! Invariants: a row has as many cells as the kind has columns; no object, however odd, makes a cell panic.
+//!
+//! Not here: which requests get a Table (content negotiation).
+
+pub mod age;
+pub(crate) mod cells;
+mod pod;
+
+use kubewright_schema::jsonpath::JsonPath;
+use serde_json::{Map, Value, json};
+
+use crate::registry::{Cell, Column, Resource};
+
+/// What the first column says about itself.
+pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
+    resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation \
+    idempotence and configuration definition. Cannot be updated. More info: \
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+/// `includeObject`: what stands in the rows besides the cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// A PartialObjectMetadata (the default).
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the query parameter; empty is the default.
+    ///
+    /// # Errors
+    /// The message of the 400 answer.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "None" => Ok(Self::None),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            _ => Err(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: must be 'Metadata', 'Object', 'None', or empty"
+            )),
+        }
+    }
+}
+
+/// How a Table is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What stands in the rows besides the cells.
+    pub include: IncludeObject,
+    /// Present time, for ages.
+    pub now: jiff::Timestamp,
+    /// Whether `columnDefinitions` is filled: not in the later events of a watch.
+    pub headers: bool,
+}
+
+/// A Table (meta.k8s.io/v1) of these objects, in the form in which the resource shows them. `metadata` is the list's (`resourceVersion`,
+/// `continue`, `remainingItemCount`), or of a single object only its `resourceVersion`.
+pub fn render<'a>(
+    resource: &Resource,
+    items: impl IntoIterator<Item = &'a Value>,
+    metadata: Value,
+    options: Options,
+) -> Value {
+    let paths: Vec<Option<JsonPath>> = resource
+        .columns
+        .iter()
+        .map(|column| match &column.cell {
+            Cell::Path(path) => JsonPath::parse(path).ok(),
+            _ => None,
+        })
+        .collect();
+    let rows: Vec<Value> = items
+        .into_iter()
+        .map(|object| {
+            let mut row = Map::new();
+            row.insert("cells".to_owned(), cells_of(resource, &paths, object, options.now));
+            match options.include {
+                // Go writes the empty object of a row as null.
+                IncludeObject::None => row.insert("object".to_owned(), Value::Null),
+                IncludeObject::Metadata => row.insert("object".to_owned(), partial(object)),
+                IncludeObject::Object => row.insert("object".to_owned(), object.clone()),
+            };
+            Value::Object(row)
+        })
+        .collect();
+    let headers: Vec<Value> = if options.headers {
+        resource.columns.iter().map(header).collect()
+    } else {
+        Vec::new()
+    };
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": if options.headers { Value::Array(headers) } else { Value::Null },
+        "rows": if rows.is_empty() && plain(resource) { Value::Null } else { Value::Array(rows) },
+    })
+}
+
+/// Kinds without a printer of their own: Kubernetes writes `null` for their empty tables.
+fn plain(resource: &Resource) -> bool {
+    resource
+        .columns
+        .get(1)
+        .is_some_and(|column| column.name == "Created At")
+}
+
+fn header(column: &Column) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.type_,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    })
+}
+
+fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now: jiff::Timestamp) -> Value {
+    // Functions for cells know the stored form only.
+    let stored = resource
+        .conversion
+        .map(|conversion| (conversion.to_stored)(object.clone()));
+    let object = stored.as_ref().unwrap_or(object);
+    resource
+        .columns
+        .iter()
+        .zip(paths)
+        .map(|(column, path)| match &column.cell {
+            Cell::Name => object.pointer("/metadata/name").cloned().unwrap_or_else(|| "".into()),
+            Cell::Age => cells::created(object, now),
+            Cell::Path(_) => path
+                .as_ref()
+                .map_or(Value::Null, |path| found(path, &column.type_, object, now)),
+            Cell::With(make) => make(object, now),
+        })
+        .collect()
+}
+
+/// The value of a path as its column's type wants it; null when it is absent or of another type.
+fn found(path: &JsonPath, type_: &str, object: &Value, now: jiff::Timestamp) -> Value {
+    let results = path.find(object);
+    let Some(first) = results.first().filter(|value| !value.is_null()) else {
+        return Value::Null;
+    };
+    match type_ {
+        "string" => path.render(object).into(),
+        "date" => match first.as_str() {
+            Some(time) => age::since(Some(time), now).into(),
+            None => Value::Null,
+        },
+        "integer" => match (first.as_i64(), first.as_f64()) {
+            (Some(number), _) => number.into(),
+            // Go converts a float by cutting it.
+            (None, Some(number)) => (number.trunc() as i64).into(),
+            _ => Value::Null,
+        },
+        "number" if first.is_number() => (*first).clone(),
+        "boolean" if first.is_boolean() => (*first).clone(),
+        _ => Value::Null,
+    }
+}
+
+/// The PartialObjectMetadata of an object: kind, apiVersion and metadata only.
+pub fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    fn now() -> jiff::Timestamp {
+        "2026-01-01T00:01:40Z".parse().expect("a time")
+    }
+
+    fn check(group: &str, plural: &str, mut object: Value, wanted: Value) {
+        let row = Registry::new().lookup(group, "v1", plural).expect("a served kind");
+        object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+        object["metadata"]["name"] = "x".into();
+        (row.strategy.default)(&mut object);
+        let options = Options {
+            include: IncludeObject::None,
+            now: now(),
+            headers: false,
+        };
+        let table = render(&row, [&object], json!({}), options);
+        assert_eq!(table["rows"][0]["cells"], wanted, "{plural}");
+    }
+
+    #[test]
+    fn cells_of_all_kinds() {
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]}});
+        let selector = json!({"matchLabels": {"a": "b"}});
+        check(
+            "",
+            "configmaps",
+            json!({"data": {"a": "1"}, "binaryData": {"b": ""}}),
+            json!(["x", 2, "100s"]),
+        );
+        check(
+            "",
+            "secrets",
+            json!({"data": {"a": ""}}),
+            json!(["x", "Opaque", 1, "100s"]),
+        );
+        check("", "serviceaccounts", json!({}), json!(["x", "100s"]));
+        check(
+            "",
+            "namespaces",
+            json!({"status": {"phase": "Active"}}),
+            json!(["x", "Active", "100s"]),
+        );
+        check(
+            "",
+            "services",
+            json!({"spec": {"type": "NodePort", "clusterIPs": ["10.0.0.9"], "selector": {"a": "b"}, "ports": [{"port": 80, "nodePort": 30001}, {"port": 53, "protocol": "UDP"}]}}),
+            json!([
+                "x",
+                "NodePort",
+                "10.0.0.9",
+                "<none>",
+                "80:30001/TCP,53/UDP",
+                "100s",
+                "a=b"
+            ]),
+        );
+        check(
+            "",
+            "nodes",
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}, "spec": {"unschedulable": true},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.36.0"},
+                    "addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}}),
+            json!([
+                "x",
+                "Ready,SchedulingDisabled",
+                "control-plane",
+                "100s",
+                "v1.36.0",
+                "10.1.1.1",
+                "<none>",
+                "<unknown>",
+                "<unknown>",
+                "<unknown>"
+            ]),
+        );
+        check(
+            "apps",
+            "deployments",
+            json!({"spec": {"template": template, "selector": selector}, "status": {"readyReplicas": 1}}),
+            json!(["x", "1/1", 0, 0, "100s", "c,d", "i,j", "a=b"]),
+        );
+        check(
+            "apps",
+            "replicasets",
+            json!({"spec": {"replicas": 3, "template": template, "selector": selector}, "status": {"replicas": 2}}),
+            json!(["x", 3, 2, 0, "100s", "c,d", "i,j", "a=b"]),
+        );
+        check(
+            "apps",
+            "statefulsets",
+            json!({"spec": {"template": template}}),
+            json!(["x", "0/1", "100s", "c,d", "i,j"]),
+        );
+        check(
+            "apps",
+            "daemonsets",
+            json!({"spec": {"template": template, "selector": selector}, "status": {"desiredNumberScheduled": 2}}),
+            json!(["x", 2, 0, 0, 0, 0, "<none>", "100s", "c,d", "i,j", "a=b"]),
+        );
+        check(
+            "apps",
+            "controllerrevisions",
+            json!({"revision": 4, "metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "controller": true}]}}),
+            json!(["x", "statefulset.apps/s", 4, "100s"]),
+        );
+        check(
+            "batch",
+            "jobs",
+            json!({"spec": {"template": template, "completions": 3}, "status": {"succeeded": 1, "startTime": "2026-01-01T00:01:30Z"}}),
+            json!(["x", "Running", "1/3", "10s", "100s", "c,d", "i,j", "<none>"]),
+        );
+        check(
+            "coordination.k8s.io",
+            "leases",
+            json!({"spec": {"holderIdentity": "h"}}),
+            json!(["x", "h", "100s"]),
+        );
+        check(
+            "rbac.authorization.k8s.io",
+            "roles",
+            json!({}),
+            json!(["x", "2026-01-01T00:00:00Z"]),
+        );
+        check(
+            "rbac.authorization.k8s.io",
+            "rolebindings",
+            json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "namespace": "n", "name": "s"}]}),
+            json!(["x", "Role/r", "100s", "u", "", "n/s"]),
+        );
+        check(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            json!({}),
+            json!(["x", "2026-01-01T00:00:00Z"]),
+        );
+        check(
+            "",
+            "endpoints",
+            json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}, {"ip": "10.1.1.2"}], "ports": [{"port": 80}]}]}),
+            json!(["x", "10.1.1.1:80,10.1.1.2:80", "100s"]),
+        );
+        check(
+            "discovery.k8s.io",
+            "endpointslices",
+            json!({"addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.1.1"]}]}),
+            json!(["x", "IPv4", "80", "10.1.1.1", "100s"]),
+        );
+        check(
+            "",
+            "events",
+            json!({"type": "Normal", "reason": "R", "message": "m ", "involvedObject": {"kind": "Pod", "name": "p"},
+                "source": {"component": "c"}, "lastTimestamp": "2026-01-01T00:01:30Z", "firstTimestamp": "2026-01-01T00:01:20Z", "count": 3}),
+            json!(["10s", "Normal", "R", "pod/p", "", "c", "m", "20s", 3, "x"]),
+        );
+    }
+
+    #[test]
+    fn custom_columns_follow_their_types() {
+        let definition = json!({
+            "metadata": {"name": "foos.ex.io"},
+            "spec": {"group": "ex.io", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+                "additionalPrinterColumns": [
+                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                    {"name": "Mode", "type": "string", "jsonPath": ".spec.mode", "priority": 1},
+                    {"name": "When", "type": "date", "jsonPath": ".spec.when"},
+                    {"name": "Gone", "type": "string", "jsonPath": ".spec.gone"}
+                ]
+            }]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}], "acceptedNames": {"plural": "foos", "kind": "Foo"}}
+        });
+        let row = &crate::registry::crd::rows(&definition)[0];
+        let object =
+            json!({"metadata": {"name": "a"}, "spec": {"size": 2, "mode": "m", "when": "2026-01-01T00:00:00Z"}});
+        let options = Options {
+            include: IncludeObject::Metadata,
+            now: now(),
+            headers: true,
+        };
+        let table = render(row, [&object], json!({"resourceVersion": "7"}), options);
+        assert_eq!(table["rows"][0]["cells"], json!(["a", 2, "m", "100s", null]));
+        assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+        assert_eq!(table["metadata"]["resourceVersion"], "7");
+        assert_eq!(table["columnDefinitions"][2]["priority"], 1);
+        assert_eq!(
+            table["columnDefinitions"][1]["description"],
+            "Custom resource definition column (in JSONPath format): .spec.size"
+        );
+        assert_eq!(
+            IncludeObject::parse("Some").unwrap_err(),
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"Some\": must be 'Metadata', 'Object', 'None', or empty"
+        );
+    }
+}

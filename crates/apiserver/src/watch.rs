@@ -1,0 +1,384 @@
+//! Watches: which objects one sees, in which form, and the stream of lines.
+//!
+//! A line is `{"type":…,"object":…}`, with the type first: clients that look at it before they read the object need one pass.
+//!
+//! Invariants (names of [`crate::storage`]): an object that begins to match is ADDED, one that stops matching is DELETED with its former
+//! content and the new version (store-W7); a bookmark is never ahead of what was delivered (store-W6); a reader that was cut off hears it
+//! as an in-stream 410 (store-W11).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use kubewright_schema::fields::{FieldSelector, Operator};
+use kubewright_schema::labels::Selector;
+use serde_json::{Value, json};
+
+use crate::env::{BoxFuture, Env};
+use crate::object;
+use crate::registry::Resource;
+use crate::server::respond::{full, prefix, write_object};
+use crate::status::Status;
+use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
+use crate::table::{self, IncludeObject};
+
+/// The longest selector that is read, in bytes.
+const MAX_SELECTOR: usize = 32 * 1024;
+
+/// Which objects a list or watch shows.
+pub(crate) struct Selection {
+    labels: Option<Selector>,
+    fields: Option<FieldSelector>,
+    resource: Arc<Resource>,
+    /// The only name, when the selector asks for one.
+    name: Option<String>,
+}
+
+impl Selection {
+    /// Reads both selectors; `name` comes from the path of an old-style watch of one object.
+    pub(crate) fn parse(resource: &Arc<Resource>, labels: &str, fields: &str, name: Option<&str>) -> Result<Selection, Status> {
+        for text in [labels, fields] {
+            if text.len() > MAX_SELECTOR {
+                return Err(Status::bad_request(format!("the selector is {} bytes long, the limit is {MAX_SELECTOR}", text.len())));
+            }
+        }
+        let labels = match labels {
+            "" => None,
+            text => Some(Selector::parse(text).map_err(|error| Status::bad_request(error.to_string()))?),
+        };
+        let fields = match fields {
+            "" => None,
+            text => Some(FieldSelector::parse(text).map_err(|error| Status::bad_request(error.to_string()))?),
+        };
+        let mut selection = Selection {
+            labels: labels.filter(|selector| !selector.is_empty()),
+            fields: fields.filter(|selector| !selector.is_empty()),
+            resource: resource.clone(),
+            name: name.map(str::to_owned),
+        };
+        selection.check_fields()?;
+        Ok(selection)
+    }
+
+    /// Unknown fields are refused; a required name is remembered.
+    fn check_fields(&mut self) -> Result<(), Status> {
+        let Some(fields) = &self.fields else { return Ok(()) };
+        for requirement in fields.requirements() {
+            let field = requirement.field.as_str();
+            let known = ["metadata.name", "metadata.namespace"].contains(&field)
+                || self.resource.selectable_fields.iter().any(|selectable| selectable.label == field);
+            if !known {
+                return Err(Status::bad_request(unknown_field(&self.resource, field)));
+            }
+            if field == "metadata.name" && requirement.operator == Operator::Equals && self.name.is_none() {
+                self.name = Some(requirement.value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left out.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none() && self.name.is_none()
+    }
+
+    /// Whether an object (in its stored form) is shown.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        if self.name.as_deref().is_some_and(|name| name != object::name(object)) {
+            return false;
+        }
+        if self.labels.as_ref().is_some_and(|selector| !selector.matches(object::labels(object))) {
+            return false;
+        }
+        let Some(fields) = &self.fields else { return true };
+        if self.resource.conversion.is_some() {
+            let shown = full(&self.resource, object);
+            return fields.matches(|field| self.field(&shown, field));
+        }
+        fields.matches(|field| self.field(object, field))
+    }
+
+    fn field(&self, object: &Value, field: &str) -> Option<String> {
+        match field {
+            "metadata.name" => return Some(object::name(object).to_owned()),
+            "metadata.namespace" => return Some(object::namespace(object).to_owned()),
+            _ => {}
+        }
+        let selectable = self.resource.selectable_fields.iter().find(|selectable| selectable.label == field)?;
+        let value = selectable.pointers.iter().find_map(|pointer| object.pointer(pointer));
+        Some(match value {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        })
+    }
+
+    /// The keys that can match: narrower than the path's when only one object is wanted.
+    pub(crate) fn key_prefix(&self, path: &str, namespaced: bool) -> String {
+        match &self.name {
+            Some(name) if !namespaced || !path.is_empty() => format!("{path}{name}"),
+            _ => path.to_owned(),
+        }
+    }
+}
+
+/// Kinds without fields of their own name those that every kind has; others only say that they do not know.
+fn unknown_field(resource: &Resource, field: &str) -> String {
+    if resource.selectable_fields.is_empty() && resource.custom.is_none() {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {field}")
+    }
+}
+
+/// In which form a watch shows objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// As they are.
+    Plain,
+    /// Metadata only, of this version of `meta.k8s.io`.
+    Partial(&'static str),
+    /// A Table for each event; the columns are described in the first.
+    Table {
+        /// Version of `meta.k8s.io`.
+        version: &'static str,
+        /// What stands beside the cells.
+        include: IncludeObject,
+        /// Whether the columns are still to be described.
+        headers: bool,
+    },
+}
+
+/// Makes lines of objects.
+pub(crate) struct Encoder {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) form: Form,
+    pub(crate) env: Arc<dyn Env>,
+}
+
+fn line(kind: &str, object: &Value) -> Bytes {
+    let mut out = format!("{{\"type\":\"{kind}\",\"object\":{object}").into_bytes();
+    out.extend_from_slice(b"}\n");
+    Bytes::from(out)
+}
+
+impl Encoder {
+    fn plain(&self, kind: &str, stored: &StoredObject) -> Bytes {
+        let mut out = Vec::with_capacity(stored.encoded().len() + 128);
+        out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        write_object(&mut out, &self.resource, stored, &prefix(&self.resource));
+        out.extend_from_slice(b"}\n");
+        Bytes::from(out)
+    }
+
+    fn event(&mut self, kind: &str, stored: &StoredObject) -> Bytes {
+        match &mut self.form {
+            Form::Plain => self.plain(kind, stored),
+            Form::Partial(version) => {
+                let mut partial = table::partial(&full(&self.resource, stored.value()));
+                partial["apiVersion"] = json!(version);
+                line(kind, &partial)
+            }
+            Form::Table { version, include, headers } => {
+                let options = table::Options { include: *include, now: self.env.now(), headers: std::mem::take(headers) };
+                let object = full(&self.resource, stored.value());
+                let metadata = json!({ "resourceVersion": stored.revision().to_string() });
+                let mut table = table::render(&self.resource, [&object], metadata, options);
+                table["apiVersion"] = json!(version);
+                line(kind, &table)
+            }
+        }
+    }
+
+    /// The line of a change as this watch's reader sees it; plain lines of the stored version are shared by all watches.
+    fn change(&mut self, kind: &str, change: &Change) -> Bytes {
+        let shared = matches!(self.form, Form::Plain)
+            && kind == change.kind()
+            && self.resource.version == self.resource.storage_version
+            && self.resource.conversion.is_none();
+        if shared { change.line(|| self.plain(kind, &change.after)) } else { self.event(kind, &change.after) }
+    }
+
+    fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
+        let (api_version, kind) = match self.form {
+            Form::Plain => (self.resource.api_version(), self.resource.kind.to_string()),
+            Form::Partial(version) => (version.to_owned(), "PartialObjectMetadata".to_owned()),
+            Form::Table { version, .. } => (version.to_owned(), "Table".to_owned()),
+        };
+        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
+        if initial_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        if matches!(self.form, Form::Table { .. }) {
+            object["columnDefinitions"] = Value::Null;
+            object["rows"] = json!([]);
+        }
+        line("BOOKMARK", &object)
+    }
+}
+
+/// A place among the watches that may be open at the same time; free again when it is dropped.
+pub(crate) struct Slot(pub(crate) Arc<AtomicUsize>);
+
+impl Slot {
+    /// Takes one, if there is one.
+    pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Slot> {
+        let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < max).then_some(count + 1));
+        taken.is_ok().then(|| Slot(open.clone()))
+    }
+}
+
+/// The lines of one watch.
+pub(crate) struct WatchStream {
+    encoder: Encoder,
+    selection: Option<Selection>,
+    changes: Option<Box<dyn ChangeStream>>,
+    initial: VecDeque<Arc<StoredObject>>,
+    /// The revision of the bookmark that ends the initial events.
+    initial_end: Option<u64>,
+    /// The last line, when nothing follows.
+    last: Option<Bytes>,
+    bookmarks: Option<(Duration, BoxFuture<'static, ()>)>,
+    /// Revision of the latest bookmark or event.
+    marked: u64,
+    end: Option<BoxFuture<'static, ()>>,
+    slot: Option<Slot>,
+}
+
+impl WatchStream {
+    pub(crate) fn new(encoder: Encoder, selection: Selection, changes: Box<dyn ChangeStream>) -> WatchStream {
+        WatchStream {
+            encoder,
+            selection: Some(selection),
+            changes: Some(changes),
+            initial: VecDeque::new(),
+            initial_end: None,
+            last: None,
+            bookmarks: None,
+            marked: 0,
+            end: None,
+            slot: None,
+        }
+    }
+
+    /// A watch that only says that it cannot begin.
+    pub(crate) fn expired(encoder: Encoder, status: &Status) -> WatchStream {
+        WatchStream {
+            encoder,
+            selection: None,
+            changes: None,
+            initial: VecDeque::new(),
+            initial_end: None,
+            last: Some(line("ERROR", &status.to_value())),
+            bookmarks: None,
+            marked: 0,
+            end: None,
+            slot: None,
+        }
+    }
+
+    /// Objects that are shown as ADDED first, and the revision of the bookmark after them.
+    pub(crate) fn with_initial(mut self, initial: VecDeque<Arc<StoredObject>>, end: Option<u64>) -> WatchStream {
+        self.initial = initial;
+        self.initial_end = end;
+        self
+    }
+
+    /// Sends a bookmark every `interval`.
+    pub(crate) fn with_bookmarks(mut self, interval: Duration) -> WatchStream {
+        self.bookmarks = Some((interval, self.encoder.env.sleep(interval)));
+        self
+    }
+
+    /// Ends after `timeout`, and gives its place back.
+    pub(crate) fn with_end(mut self, timeout: Duration, slot: Slot) -> WatchStream {
+        self.end = Some(self.encoder.env.sleep(timeout));
+        self.slot = Some(slot);
+        self
+    }
+
+    /// The line for a change, if this watch sees it.
+    fn seen(&mut self, change: &Change) -> Option<Bytes> {
+        let selection = self.selection.as_ref()?;
+        let matched = |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|object| selection.matches(object.value()));
+        let was = matched(&change.before);
+        let is = !change.deleted && selection.matches(change.after.value());
+        self.marked = change.revision;
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(self.encoder.change("ADDED", change)),
+            (true, true) => Some(self.encoder.change("MODIFIED", change)),
+            (true, false) if change.deleted => Some(self.encoder.change("DELETED", change)),
+            (true, false) => {
+                let before = change.before.as_ref().map_or(Value::Null, |before| before.value().clone());
+                Some(self.encoder.event("DELETED", &StoredObject::new(change.revision, before)))
+            }
+        }
+    }
+
+    /// A bookmark, when it is time and there is something new to say.
+    fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        let (interval, timer) = self.bookmarks.as_mut()?;
+        while timer.as_mut().poll(cx).is_ready() {
+            *timer = self.encoder.env.sleep(*interval);
+            if let Some(revision) = self.changes.as_ref().and_then(|changes| changes.progress()).filter(|at| *at > self.marked) {
+                self.marked = revision;
+                return Some(self.encoder.bookmark(revision, false));
+            }
+        }
+        None
+    }
+
+    fn finish(&mut self) {
+        self.changes = None;
+        self.bookmarks = None;
+        self.slot = None;
+    }
+}
+
+impl Stream for WatchStream {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
+        if let Some(object) = this.initial.pop_front() {
+            return Poll::Ready(Some(this.encoder.event("ADDED", &object)));
+        }
+        if let Some(revision) = this.initial_end.take() {
+            this.marked = revision;
+            return Poll::Ready(Some(this.encoder.bookmark(revision, true)));
+        }
+        if let Some(line) = this.last.take() {
+            return Poll::Ready(Some(line));
+        }
+        loop {
+            let Some(changes) = this.changes.as_mut() else { return Poll::Ready(None) };
+            if this.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+                this.finish();
+                return Poll::Ready(None);
+            }
+            match changes.poll_next(cx) {
+                Poll::Ready(Delivery::Change(change)) => {
+                    if let Some(line) = this.seen(&change) {
+                        return Poll::Ready(Some(line));
+                    }
+                }
+                Poll::Ready(Delivery::Overrun) => {
+                    let status = Status::expired("too old resource version: this watch was read too slowly and lost events; list again");
+                    this.finish();
+                    return Poll::Ready(Some(line("ERROR", &status.to_value())));
+                }
+                Poll::Ready(Delivery::Closed) => {
+                    this.finish();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => return this.poll_bookmark(cx).map_or(Poll::Pending, |line| Poll::Ready(Some(line))),
+            }
+        }
+    }
+}
