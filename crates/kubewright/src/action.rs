@@ -1,0 +1,34 @@
+//! What a reconcile asks for when it succeeds.
+//!
+//! A closed set on purpose: there is no "requeue now", because a reconcile that wants to run again at once either waits for a change
+//! (which enqueues it) or has failed (which is an error).
+
+use std::time::Duration;
+
+/// What happens to the key after a successful reconcile (controller-runtime's `Result`).
+///
+/// Success resets the key's backoff whichever action is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Action {
+    pub(crate) requeue_after: Option<Duration>,
+}
+
+impl Action {
+    /// Done: run again when something that is watched changes.
+    pub const fn await_change() -> Action {
+        Action { requeue_after: None }
+    }
+
+    /// Done for now: run again after `delay`, or earlier when something changes.
+    pub const fn requeue_after(delay: Duration) -> Action {
+        Action {
+            requeue_after: Some(delay),
+        }
+    }
+
+    /// The delay that was asked for, if any.
+    pub const fn delay(&self) -> Option<Duration> {
+        self.requeue_after
+    }
+}

@@ -1,0 +1,197 @@
+//! The cache: one informer per type, API resource and scope, shared by everybody who asks (controller-runtime's `cache.Cache`).
+//!
+//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
+//! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
+//! no controller reads; a write that carries none leaves the server's alone.
+//!
+//! - `informer.rs`: the informer and its handles, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `receipts.rs`: read-your-writes, - `scope.rs`: which objects, - `store.rs`: reading.
+
+mod informer;
+mod receipts;
+mod scope;
+mod store;
+mod watch;
+mod wire;
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use kube::core::{ApiResource, ObjectMeta};
+
+pub use self::informer::{Health, Informer, SYNC_TIMEOUT};
+pub use self::scope::Scope;
+pub use self::store::{CONTROLLER_UID, Store};
+pub use kubewright_engine::{Event, HandlerId};
+
+use self::informer::{Core, Lease, ReceiptTarget};
+use crate::object::{AnyObject, Object, api_resource};
+use crate::observe::Observers;
+use crate::request::Request;
+use crate::runnable::Stop;
+
+/// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
+#[derive(Clone)]
+pub struct Cache(Arc<Inner>);
+
+struct Inner {
+    kube: kube::Client,
+    observers: Observers,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `Weak<Lease<K>>` by key: the cache does not keep an informer alive.
+    informers: BTreeMap<InformerKey, Box<dyn Any + Send>>,
+    /// `Informer<K>` by key: those that reads have started live as long as the cache.
+    pinned: BTreeMap<InformerKey, Box<dyn Any + Send>>,
+    /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
+    targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
+}
+
+type InformerKey = (TypeId, String, String, String, String);
+
+/// A write that the API server acknowledged.
+pub(crate) struct Written<'a> {
+    pub(crate) meta: &'a ObjectMeta,
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("informers", &self.state().informers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// An empty cache that lists and watches through this client.
+    pub fn new(client: kube::Client) -> Cache {
+        Cache::observed(client, Observers::default())
+    }
+
+    pub(crate) fn observed(kube: kube::Client, observers: Observers) -> Cache {
+        Cache(Arc::new(Inner {
+            kube,
+            observers,
+            state: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.0.observers
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under this lock can panic half way through a change.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The informer of all objects of a type. Call it inside a tokio runtime: the first call starts the watch.
+    pub fn informer<K: Object>(&self) -> Informer<K> {
+        self.informer_in(Scope::all())
+    }
+
+    /// The informer of a part of a type's objects.
+    pub fn informer_in<K: Object>(&self, scope: Scope) -> Informer<K> {
+        self.informer_dynamic(&api_resource::<K>(), scope)
+    }
+
+    /// The informer of a kind that is known at run time. `K` says in which form: [`kube::core::DynamicObject`] for whole objects,
+    /// `PartialObjectMeta<DynamicObject>` for metadata only (the server then sends nothing else).
+    ///
+    /// ```
+    /// use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+    /// use kubewright::{Cache, Informer, Scope};
+    ///
+    /// fn owners(cache: &Cache, resource: &ApiResource) -> Informer<PartialObjectMeta<DynamicObject>> {
+    ///     cache.informer_dynamic(resource, Scope::all())
+    /// }
+    /// ```
+    pub fn informer_dynamic<K: AnyObject>(&self, resource: &ApiResource, scope: Scope) -> Informer<K> {
+        let mut state = self.state();
+        let key = key_of::<K>(resource, &scope);
+        if let Some(informer) = state.living::<K>(&key) {
+            return informer;
+        }
+        let core = Arc::new(Core::<K>::new(resource.clone(), scope, self.0.observers.clone()));
+        let (source, stop) = Stop::pair();
+        watch::spawn(self.0.kube.clone(), core.clone(), stop);
+        let informer = Informer(Arc::new(Lease::new(core.clone(), source)));
+        state.informers.insert(key, Box::new(Arc::downgrade(&informer.0)));
+        let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));
+        let targets = state
+            .targets
+            .entry((resource.group.clone(), resource.plural.clone()))
+            .or_default();
+        targets.retain(|target| target.strong_count() > 0);
+        targets.push(target);
+        informer
+    }
+
+    /// The informer of all objects of a type, kept alive as long as the cache.
+    pub fn pinned<K: Object>(&self) -> Informer<K> {
+        let informer = self.informer::<K>();
+        let key = key_of::<K>(informer.resource(), informer.scope());
+        self.state()
+            .pinned
+            .entry(key)
+            .or_insert_with(|| Box::new(informer.clone()));
+        informer
+    }
+
+    /// The informer of all objects of a type, if somebody has started it.
+    pub fn existing<K: Object>(&self) -> Option<Informer<K>> {
+        self.state()
+            .living::<K>(&key_of::<K>(&api_resource::<K>(), &Scope::all()))
+    }
+
+    fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {
+        let state = self.state();
+        let targets = state.targets.get(&(resource.group.clone(), resource.plural.clone()));
+        targets.into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn arm(&self, resource: &ApiResource, written: &Written<'_>) {
+        let meta = written.meta;
+        let key = Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+        for target in self.targets(resource) {
+            target.wrote(&key, meta);
+        }
+    }
+
+    pub(crate) fn arm_deleted(&self, resource: &ApiResource, key: &Request, meta: Option<&ObjectMeta>) {
+        for target in self.targets(resource) {
+            target.deleted(key, meta);
+        }
+    }
+
+    pub(crate) fn arm_unknown(&self, resource: &ApiResource, key: &Request) {
+        for target in self.targets(resource) {
+            target.unknown(key);
+        }
+    }
+}
+
+impl State {
+    fn living<K: AnyObject>(&self, key: &InformerKey) -> Option<Informer<K>> {
+        let weak = self.informers.get(key)?.downcast_ref::<Weak<Lease<K>>>()?;
+        weak.upgrade().map(Informer)
+    }
+}
+
+fn key_of<K: AnyObject>(resource: &ApiResource, scope: &Scope) -> InformerKey {
+    let ApiResource {
+        group, version, plural, ..
+    } = resource;
+    (
+        TypeId::of::<K>(),
+        group.clone(),
+        version.clone(),
+        plural.clone(),
+        scope.to_string(),
+    )
+}

@@ -1,0 +1,191 @@
+//! The task of one informer: obeys the engine's reflector, which decides everything.
+//!
+//! One request or stream is open at a time. What the stream delivers without waiting is collected (the delta queue bounds it) and applied
+//! together, so that a burst costs one wake-up of whoever waits for the store.
+//!
+//! Invariants: RF8 a stop takes effect at every await; a failing kind fails alone, since nothing here is shared between informers; the
+//! informer counts as synced only after the batch with the end of the first list was applied and every handler has returned (DF3).
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, Stream, StreamExt};
+use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue, PushError};
+use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
+use kubewright_engine::{Delta, Instant};
+
+use super::informer::Core;
+use super::store::KubeMeta;
+use super::wire::{Frames, Wire};
+use crate::object::AnyObject;
+use crate::runnable::Stop;
+
+/// At most this many objects are collected before they are applied.
+const BATCH: usize = 256;
+
+pub(super) fn spawn<K: AnyObject>(kube: kube::Client, core: Arc<Core<K>>, stop: Stop) {
+    let wire = Arc::new(Wire {
+        kube,
+        resource: core.resource.clone(),
+        scope: core.scope.clone(),
+    });
+    let task = Task {
+        core,
+        wire,
+        reflector: Reflector::new(Config::default()),
+        queue: DeltaQueue::default(),
+        health: None,
+        open: stream::pending().boxed(),
+        origin: tokio::time::Instant::now(),
+    };
+    tokio::spawn(task.run(stop));
+}
+
+struct Task<K: AnyObject> {
+    core: Arc<Core<K>>,
+    wire: Arc<Wire>,
+    reflector: Reflector<K, KubeMeta>,
+    queue: DeltaQueue<K>,
+    /// The newest health that the reflector reported, until the deltas before it are applied.
+    health: Option<Health>,
+    /// The request or stream that is open.
+    open: BoxStream<'static, Input<K>>,
+    origin: tokio::time::Instant,
+}
+
+impl<K: AnyObject> Task<K> {
+    async fn run(mut self, stop: Stop) {
+        let mut input = Input::Start;
+        loop {
+            if !self.obey(input) {
+                return;
+            }
+            input = match self.open.next().now_or_never().flatten() {
+                Some(ready) if self.queue.objects() < BATCH && !stop.is_requested() => ready,
+                ready => {
+                    self.flush();
+                    // A server that always has more must not starve the other tasks.
+                    tokio::task::consume_budget().await;
+                    match ready {
+                        Some(ready) if !stop.is_requested() => ready,
+                        _ => self.wait(&stop).await,
+                    }
+                }
+            };
+        }
+    }
+
+    /// Hands an input to the reflector and does what it says; `false` when it is over.
+    fn obey(&mut self, input: Input<K>) -> bool {
+        let now = Instant::from_origin(self.origin.elapsed());
+        for action in self.reflector.handle(input, now, entropy()) {
+            match action {
+                Action::List {
+                    version,
+                    limit,
+                    continue_token,
+                } => {
+                    let wire = self.wire.clone();
+                    let page = async move { wire.list::<K>(version, limit, continue_token).await };
+                    self.open = stream::once(page).chain(stream::pending()).boxed();
+                }
+                Action::Watch {
+                    version,
+                    send_initial_events,
+                    timeout,
+                } => {
+                    let wire = self.wire.clone();
+                    let opening = async move { wire.watch::<K>(version, send_initial_events, timeout).await };
+                    self.open = watch_inputs(opening);
+                }
+                Action::Wait(_) => self.open = stream::pending().boxed(),
+                Action::Apply(delta) => self.push(delta),
+                Action::Health(health) => self.health = Some(health),
+                Action::Stopped => {
+                    self.flush();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn push(&mut self, delta: Delta<K>) {
+        if let Err(PushError::Full(delta)) = self.queue.push(delta) {
+            self.apply_queue();
+            if self.queue.push(delta).is_err() {
+                unreachable!("an empty queue that is open takes any delta");
+            }
+        }
+    }
+
+    fn apply_queue(&mut self) {
+        while let Some(batch) = self.queue.pop_batch(DEFAULT_CAPACITY) {
+            self.core.apply(batch);
+            self.queue.batch_done();
+        }
+    }
+
+    /// Applies what was collected, then tells how it stands.
+    fn flush(&mut self) {
+        self.apply_queue();
+        match self.health.take() {
+            Some(Health::Degraded(reason)) => self.core.set_degraded(reason),
+            Some(Health::Synced) => self.core.set_synced(),
+            Some(Health::Pending | Health::Syncing) | None => {}
+        }
+    }
+
+    async fn wait(&mut self, stop: &Stop) -> Input<K> {
+        let deadline = self
+            .reflector
+            .deadline()
+            .map(|due| self.origin + due.since(Instant::ZERO));
+        let timer = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.requested() => Input::Stop,
+            () = timer => Input::Timer,
+            input = self.open.next() => match input {
+                Some(input) => input,
+                None => {
+                    self.open = stream::pending().boxed();
+                    Input::Ended { clean: false }
+                }
+            },
+        }
+    }
+}
+
+/// A watch from its request to its end, as inputs. The last one is a failure or the end; then the stream is silent.
+fn watch_inputs<K: AnyObject>(
+    opening: impl Future<Output = Result<Frames, kubewright_engine::reflector::Failure>> + Send + 'static,
+) -> BoxStream<'static, Input<K>> {
+    let inputs: Pin<Box<dyn Stream<Item = Input<K>> + Send>> =
+        Box::pin(stream::once(opening).flat_map(|opened| match opened {
+            Err(failure) => stream::iter([Input::Failed(failure)]).boxed(),
+            Ok(frames) => {
+                let events = stream::unfold(Some(frames), |frames| async move {
+                    let mut frames = frames?;
+                    let input = frames.next::<K>().await;
+                    let over = matches!(input, Input::Failed(_) | Input::Ended { .. });
+                    Some((input, (!over).then_some(frames)))
+                });
+                stream::iter([Input::Started]).chain(events).boxed()
+            }
+        }));
+    inputs.chain(stream::pending()).boxed()
+}
+
+/// A fresh random number. The standard library seeds every hasher of this kind differently.
+fn entropy() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,314 @@
+//! Why a reconcile runs.
+//!
+//! Every enqueue carries a [`Cause`]; causes of one key collect until its reconcile starts and are then in [`crate::Context::causes`], in
+//! the logs and in observations. Which fields changed is computed only when somebody looks, from the two objects that the cause keeps.
+//!
+//! Invariants: a key holds at most [`MAX_CAUSES`] causes; several changes of one object become one (first old, last new), so what is told
+//! is what changed since the last reconcile; what did not fit is counted.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::diff::{FieldChange, changes_between};
+use crate::object::ObjectRef;
+
+/// At most this many causes are kept for one key until its reconcile starts.
+pub const MAX_CAUSES: usize = 16;
+
+/// One reason for a reconcile. `Display` is a sentence: `Deployment default/hello changed: status.readyReplicas 0 → 2`.
+#[derive(Clone)]
+pub struct Cause {
+    kind: CauseKind,
+    object: Option<ObjectRef>,
+    change: Option<Arc<Change>>,
+}
+
+/// What kind of thing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CauseKind {
+    /// The object was there when the cache was filled.
+    InitialList,
+    /// The object was created.
+    Created,
+    /// The object changed.
+    Changed,
+    /// The object was deleted.
+    Deleted,
+    /// The delay of [`crate::Action::requeue_after`] is over.
+    Timer(Duration),
+    /// The reconcile before this one failed.
+    Retry {
+        /// Which attempt this is; the first retry is 1.
+        attempt: u32,
+        /// The error of the attempt before.
+        error: String,
+    },
+    /// Code of the operator asked for it, with its reason.
+    Requested(String),
+    /// More causes than are kept.
+    More(usize),
+}
+
+impl Cause {
+    /// A reason given by the operator's own code.
+    pub fn requested(reason: impl Into<String>) -> Cause {
+        Cause {
+            kind: CauseKind::Requested(reason.into()),
+            object: None,
+            change: None,
+        }
+    }
+
+    pub(crate) fn timer(delay: Duration) -> Cause {
+        Cause {
+            kind: CauseKind::Timer(delay),
+            object: None,
+            change: None,
+        }
+    }
+
+    pub(crate) fn retry(attempt: u32, error: String) -> Cause {
+        Cause {
+            kind: CauseKind::Retry { attempt, error },
+            object: None,
+            change: None,
+        }
+    }
+
+    pub(crate) fn about(kind: CauseKind, object: ObjectRef) -> Cause {
+        Cause {
+            kind,
+            object: Some(object),
+            change: None,
+        }
+    }
+
+    pub(crate) fn changed<K: Serialize + Send + Sync + 'static>(object: ObjectRef, old: Arc<K>, new: Arc<K>) -> Cause {
+        let change = Change {
+            old,
+            new,
+            fields: OnceLock::new(),
+        };
+        Cause {
+            kind: CauseKind::Changed,
+            object: Some(object),
+            change: Some(Arc::new(change)),
+        }
+    }
+
+    /// What kind of thing happened.
+    pub fn kind(&self) -> &CauseKind {
+        &self.kind
+    }
+
+    /// The object it happened to, if it was an object.
+    pub fn object(&self) -> Option<&ObjectRef> {
+        self.object.as_ref()
+    }
+
+    /// The fields that changed; empty unless the kind is [`CauseKind::Changed`]. Computed at the first call.
+    pub fn changes(&self) -> &[FieldChange] {
+        self.change.as_ref().map_or(&[], |change| change.fields())
+    }
+
+    /// Adds what happened later to the same object; `false` when the two cannot be told as one.
+    fn absorb(&mut self, later: &Cause) -> bool {
+        if self.object.is_none() || self.object != later.object {
+            return false;
+        }
+        match (&self.kind, &later.kind) {
+            (CauseKind::Changed, CauseKind::Changed) => {
+                if let (Some(first), Some(last)) = (&self.change, &later.change) {
+                    let change = Change {
+                        old: first.old.clone(),
+                        new: last.new.clone(),
+                        fields: OnceLock::new(),
+                    };
+                    self.change = Some(Arc::new(change));
+                }
+                true
+            }
+            // Created and then changed is still "created": the reconcile sees the object for the first time.
+            (CauseKind::InitialList | CauseKind::Created, CauseKind::Changed) => true,
+            (earlier, now) => earlier == now,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(object) = &self.object {
+            write!(f, "{object} ")?;
+        }
+        match &self.kind {
+            CauseKind::InitialList => f.write_str("in the initial list"),
+            CauseKind::Created => f.write_str("created"),
+            CauseKind::Deleted => f.write_str("deleted"),
+            CauseKind::Changed => {
+                f.write_str("changed")?;
+                let changes = self.changes();
+                for (index, change) in changes.iter().take(SHOWN).enumerate() {
+                    write!(f, "{} {change}", if index == 0 { ":" } else { "," })?;
+                }
+                if changes.len() > SHOWN {
+                    write!(f, " and {} more", changes.len() - SHOWN)?;
+                }
+                Ok(())
+            }
+            CauseKind::Timer(delay) => write!(f, "timer after {delay:?}"),
+            CauseKind::Retry { attempt, error } => write!(f, "retry {attempt} after: {error}"),
+            CauseKind::Requested(reason) => f.write_str(reason),
+            CauseKind::More(count) => write!(f, "and {count} more causes"),
+        }
+    }
+}
+
+/// How many field changes `Display` shows.
+const SHOWN: usize = 4;
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cause({self})")
+    }
+}
+
+/// Two states of one object, compared when asked.
+struct Change {
+    old: Arc<dyn AsJson>,
+    new: Arc<dyn AsJson>,
+    fields: OnceLock<Vec<FieldChange>>,
+}
+
+impl Change {
+    fn fields(&self) -> &[FieldChange] {
+        self.fields
+            .get_or_init(|| changes_between(&self.old.as_json(), &self.new.as_json()))
+    }
+}
+
+trait AsJson: Send + Sync {
+    fn as_json(&self) -> Value;
+}
+
+impl<K: Serialize + Send + Sync> AsJson for K {
+    fn as_json(&self) -> Value {
+        // A cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong one.
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+}
+
+/// The causes of one key until its reconcile starts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Causes {
+    list: Vec<Cause>,
+    overflow: usize,
+}
+
+impl Causes {
+    pub(crate) fn push(&mut self, cause: Cause) {
+        // Only the newest entry about the object may take it in: "deleted, then created" must stay two things.
+        if let Some(last) = self.list.iter_mut().rev().find(|known| known.object == cause.object)
+            && last.absorb(&cause)
+        {
+            return;
+        }
+        if self.list.len() < MAX_CAUSES {
+            self.list.push(cause);
+        } else {
+            self.overflow += 1;
+        }
+    }
+
+    pub(crate) fn into_vec(mut self) -> Vec<Cause> {
+        if self.overflow > 0 {
+            self.list.push(Cause {
+                kind: CauseKind::More(self.overflow),
+                object: None,
+                change: None,
+            });
+        }
+        self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: Some("default".into()),
+            name: name.into(),
+        }
+    }
+
+    fn ready(replicas: i32) -> Arc<Deployment> {
+        let status = DeploymentStatus {
+            ready_replicas: Some(replicas),
+            ..Default::default()
+        };
+        Arc::new(Deployment {
+            status: Some(status),
+            ..Default::default()
+        })
+    }
+
+    fn told(causes: Vec<Cause>) -> Vec<String> {
+        let mut set = Causes::default();
+        for cause in causes {
+            set.push(cause);
+        }
+        set.into_vec().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn causes_read_as_sentences_and_changes_of_one_object_become_one() {
+        let changed = |old, new| Cause::changed(object("hello"), ready(old), ready(new));
+        let check = |causes: Vec<Cause>, expected: &[&str]| assert_eq!(told(causes), expected);
+        check(
+            vec![changed(0, 2)],
+            &["Deployment default/hello changed: status.readyReplicas 0 → 2"],
+        );
+        check(
+            vec![changed(0, 1), changed(1, 2)],
+            &["Deployment default/hello changed: status.readyReplicas 0 → 2"],
+        );
+        check(
+            vec![Cause::about(CauseKind::Created, object("hello")), changed(0, 1)],
+            &["Deployment default/hello created"],
+        );
+        check(
+            vec![
+                Cause::about(CauseKind::Deleted, object("hello")),
+                Cause::about(CauseKind::Created, object("hello")),
+            ],
+            &["Deployment default/hello deleted", "Deployment default/hello created"],
+        );
+        check(
+            vec![
+                Cause::timer(Duration::from_secs(30)),
+                Cause::retry(3, "no luck".into()),
+                Cause::requested("asked for"),
+            ],
+            &["timer after 30s", "retry 3 after: no luck", "asked for"],
+        );
+    }
+
+    #[test]
+    fn a_key_keeps_a_bounded_number_of_causes() {
+        let many = (0..100)
+            .map(|n| Cause::about(CauseKind::Created, object(&format!("d{n}"))))
+            .collect();
+        let texts = told(many);
+        assert_eq!(texts.len(), MAX_CAUSES + 1);
+        assert_eq!(texts[MAX_CAUSES], "and 84 more causes");
+    }
+}

@@ -1,0 +1,309 @@
+//! Reads from the shared cache, writes to the API, and reads that see your own writes.
+//!
+//! A write leaves a receipt with every informer that could hold the object; a read of that object waits until the informer's store has
+//! reached the write. Invariants (K1–K6 of the reference): a read never blocks for ever (after the deadline a single object is read from the
+//! API, a list fails with [`Error::Stale`]); a write outside an informer's scope does not block its reads; dry runs and refused writes leave
+//! no receipt, writes with an unknown outcome make the next read ask the API; a delete carries the uid it means.
+//!
+//! - `read.rs`, - `write.rs`, this file: what both need. Not here: create-or-patch, see `apply.rs`; the receipts themselves, see `cache/receipts.rs`.
+
+mod read;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::PostParams;
+use kube::core::{ApiResource, ObjectMeta, Request as Requests};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::apply::NoOpMemory;
+use crate::cache::{Cache, Written};
+use crate::diff::changes_between;
+use crate::error::{Error, Result};
+use crate::object::{AnyObject, Object, ObjectRef, collection_path, is_cluster_scoped};
+use crate::observe::{Observation, Observers};
+use crate::request::Request;
+
+/// How long a read waits for the cache to show a write of our own.
+pub const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a read waits for the first list of a kind that nobody has read before.
+pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The client that operators use (controller-runtime's delegating `client.Client` with read-your-writes). Cheap to clone.
+///
+/// Reads are typed and answered from the cache; the first read of a kind starts its informer, which then lives as long as the cache.
+/// Writes go to the API server and their answers come back as `Arc`s.
+///
+/// ```
+/// use kubewright::{Client, Result};
+/// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+///
+/// async fn shout(client: &Client) -> Result<()> {
+///     if let Some(config) = client.get::<ConfigMap>(Some("default"), "settings").await? {
+///         let mut config = (*config).clone();
+///         config.data.get_or_insert_default().insert("volume".into(), "11".into());
+///         client.update(&config).await?;
+///         // This read sees the write.
+///         assert!(client.get::<ConfigMap>(Some("default"), "settings").await?.is_some());
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    controller: Option<Arc<str>>,
+    field_manager: Arc<str>,
+    dry_run: bool,
+    read_deadline: Duration,
+}
+
+struct Shared {
+    kube: kube::Client,
+    cache: Cache,
+    observers: Observers,
+    no_ops: NoOpMemory,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("controller", &self.controller)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client that writes through `kube` and reads from `cache`.
+    pub fn new(kube: kube::Client, cache: Cache) -> Client {
+        let observers = cache.observers().clone();
+        Client {
+            shared: Arc::new(Shared {
+                kube,
+                cache,
+                observers,
+                no_ops: NoOpMemory::default(),
+            }),
+            controller: None,
+            field_manager: Arc::from("kubewright"),
+            dry_run: false,
+            read_deadline: READ_DEADLINE,
+        }
+    }
+
+    /// The same client under a controller's name: its writes are observed under that name and carry it as field manager.
+    pub(crate) fn for_controller(&self, name: &Arc<str>) -> Client {
+        Client {
+            controller: Some(name.clone()),
+            field_manager: name.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The same client with another field manager (`fieldManager` of every write).
+    #[must_use]
+    pub fn with_field_manager(&self, name: &str) -> Client {
+        Client {
+            field_manager: Arc::from(name),
+            ..self.clone()
+        }
+    }
+
+    /// The same client with `dryRun=All` on every write: the server checks and answers, and changes nothing.
+    #[must_use]
+    pub fn with_dry_run(&self) -> Client {
+        Client {
+            dry_run: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same client with another deadline for reads that wait for writes of our own; see [`READ_DEADLINE`].
+    #[must_use]
+    pub fn with_read_deadline(&self, deadline: Duration) -> Client {
+        Client {
+            read_deadline: deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads.
+    pub fn kube(&self) -> &kube::Client {
+        &self.shared.kube
+    }
+
+    /// The cache that reads come from.
+    pub fn cache(&self) -> &Cache {
+        &self.shared.cache
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.shared.observers
+    }
+
+    pub(crate) fn no_ops(&self) -> &NoOpMemory {
+        &self.shared.no_ops
+    }
+}
+
+type BuiltRequest = std::result::Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+
+/// The plumbing below the verbs.
+impl Client {
+    fn post_params(&self) -> PostParams {
+        PostParams {
+            dry_run: self.dry_run,
+            field_manager: Some(self.field_manager.to_string()),
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(&self, attempt: &str, request: BuiltRequest) -> Result<T> {
+        let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
+        self.kube()
+            .request(request)
+            .await
+            .map_err(|error| Error::from_api(attempt, error))
+    }
+
+    async fn write<K: AnyObject>(
+        &self,
+        target: &Target<'_>,
+        verb: &'static str,
+        subresource: Option<&str>,
+        request: BuiltRequest,
+    ) -> Result<Arc<K>> {
+        let answer = self.send::<K>(&target.attempt_at(verb, subresource), request).await;
+        if let Err(error) = &answer
+            && error.outcome_unknown()
+            && !self.dry_run
+        {
+            self.cache().arm_unknown(target.resource, &target.key());
+        }
+        answer.map(Arc::new)
+    }
+
+    /// Leaves the receipt and tells the observers.
+    fn wrote<K: AnyObject>(
+        &self,
+        target: &Target<'_>,
+        verb: &'static str,
+        subresource: Option<&str>,
+        before: Option<&K>,
+        after: &K,
+    ) {
+        if self.dry_run {
+            return;
+        }
+        let meta = after.meta();
+        self.cache().arm(target.resource, &Written { meta });
+        if before.is_some_and(|before| before.meta().resource_version == meta.resource_version) {
+            return; // The server changed nothing, so nothing was written.
+        }
+        let named = Target {
+            name: meta.name.as_deref().unwrap_or(target.name),
+            ..*target
+        };
+        self.tell(&named, verb, subresource, || match before {
+            Some(before) => changes_between(&json_or_null(before), &json_or_null(after)),
+            None => Vec::new(),
+        });
+    }
+
+    fn tell(
+        &self,
+        target: &Target<'_>,
+        verb: &'static str,
+        subresource: Option<&str>,
+        changes: impl FnOnce() -> Vec<crate::diff::FieldChange>,
+    ) {
+        self.observers().tell(|| Observation::Written {
+            controller: self.controller.clone(),
+            verb,
+            object: ObjectRef::named(target.resource, target.namespace, target.name),
+            subresource: subresource.map(str::to_owned),
+            changes: changes(),
+        });
+    }
+
+    /// The object as the cache has it right now, without waiting and without starting an informer.
+    pub(crate) fn cached<K: Object>(&self, target: &Target<'_>) -> Option<Arc<K>> {
+        self.cache()
+            .existing::<K>()
+            .and_then(|informer| informer.store().get(target.namespace, target.name))
+    }
+}
+
+fn json_or_null<K: Serialize>(object: &K) -> Value {
+    serde_json::to_value(object).unwrap_or(Value::Null)
+}
+
+fn to_body<B: Serialize>(body: &B) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(body)?)
+}
+
+/// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.
+fn scoped<K: AnyObject>(namespace: Option<&str>) -> Option<&str> {
+    if is_cluster_scoped::<K>() {
+        None
+    } else {
+        namespace.filter(|namespace| !namespace.is_empty())
+    }
+}
+
+fn namespace_of<K: AnyObject>(meta: &ObjectMeta) -> Option<&str> {
+    scoped::<K>(meta.namespace.as_deref())
+}
+
+/// What a request is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) resource: &'a ApiResource,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(resource: &'a ApiResource, namespace: Option<&'a str>, name: &'a str) -> Target<'a> {
+        Target {
+            resource,
+            namespace: namespace.filter(|namespace| !namespace.is_empty()),
+            name,
+        }
+    }
+
+    pub(crate) fn of_object<K: AnyObject>(resource: &'a ApiResource, object: &'a K) -> Result<Target<'a>> {
+        let meta = object.meta();
+        let Some(name) = meta.name.as_deref().filter(|name| !name.is_empty()) else {
+            return Err(Error::terminal(format!(
+                "metadata.name: a {} without a name cannot be written",
+                resource.kind
+            )));
+        };
+        Ok(Target::new(resource, namespace_of::<K>(meta), name))
+    }
+
+    fn requests(&self) -> Requests {
+        Requests::new(collection_path(self.resource, self.namespace))
+    }
+
+    fn key(&self) -> Request {
+        Request::new(self.namespace, self.name)
+    }
+
+    fn attempt(&self, verb: &str) -> String {
+        self.attempt_at(verb, None)
+    }
+
+    fn attempt_at(&self, verb: &str, subresource: Option<&str>) -> String {
+        let object = ObjectRef::named(self.resource, self.namespace, self.name);
+        match subresource {
+            Some(subresource) => format!("{verb} {subresource} of {object}"),
+            None => format!("{verb} {object}"),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Writes: each leaves a receipt for reads and is told to the observers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::params::Preconditions;
+use kube::core::{ApiResource, DynamicObject};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{BuiltRequest, Client, Target, namespace_of, scoped, to_body};
+use crate::error::{Error, Result};
+use crate::object::{Object, api_resource};
+use crate::request::Request;
+
+impl Client {
+    /// Creates an object (POST).
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses; [`Error::is_already_exists`] tells the most common reason.
+    pub async fn create<K: Object>(&self, object: &K) -> Result<Arc<K>> {
+        let resource = api_resource::<K>();
+        let meta = object.meta();
+        let name = meta
+            .name
+            .as_deref()
+            .or(meta.generate_name.as_deref())
+            .unwrap_or_default();
+        let target = Target::new(&resource, namespace_of::<K>(meta), name);
+        let request = target.requests().create(&self.post_params(), to_body(object)?);
+        let created = self.write::<K>(&target, "create", None, request).await?;
+        self.wrote::<K>(&target, "create", None, None, &created);
+        Ok(created)
+    }
+
+    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock. Nothing is sent when the cache holds exactly this.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
+    pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
+        self.replace(object, None).await
+    }
+
+    /// Replaces the status of an object (PUT of `/status`). Nothing is sent when the cache holds exactly this.
+    ///
+    /// # Errors
+    /// As [`Client::update`].
+    pub async fn update_status<K: Object>(&self, object: &K) -> Result<Arc<K>> {
+        self.replace(object, Some("status")).await
+    }
+
+    async fn replace<K: Object>(&self, object: &K, subresource: Option<&str>) -> Result<Arc<K>> {
+        let resource = api_resource::<K>();
+        let target = Target::of_object(&resource, object)?;
+        let before = self.cached::<K>(&target);
+        if let Some(cached) = &before
+            && cached.meta().resource_version == object.meta().resource_version
+            && serde_json::to_value(&**cached)? == serde_json::to_value(object)?
+        {
+            return Ok(cached.clone());
+        }
+        let body = to_body(object)?;
+        let request = match subresource {
+            Some(subresource) => {
+                target
+                    .requests()
+                    .replace_subresource(subresource, target.name, &self.post_params(), body)
+            }
+            None => target.requests().replace(target.name, &self.post_params(), body),
+        };
+        let written = self.write::<K>(&target, "update", subresource, request).await?;
+        self.wrote::<K>(&target, "update", subresource, before.as_deref(), &written);
+        Ok(written)
+    }
+
+    /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a resourceVersion.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] and [`Error::Api`] as the server answers.
+    pub async fn patch<K: Object, P: Serialize + fmt::Debug>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Patch<P>,
+    ) -> Result<Arc<K>> {
+        self.patch_at(namespace, name, None, patch).await
+    }
+
+    /// Patches the status of an object (PATCH of `/status`).
+    ///
+    /// # Errors
+    /// As [`Client::patch`].
+    pub async fn patch_status<K: Object, P: Serialize + fmt::Debug>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Patch<P>,
+    ) -> Result<Arc<K>> {
+        self.patch_at(namespace, name, Some("status"), patch).await
+    }
+
+    /// Patches a subresource whose answer is the object itself, such as `status`, `resize` or `ephemeralcontainers`.
+    ///
+    /// # Errors
+    /// As [`Client::patch`].
+    pub async fn patch_subresource<K: Object, P: Serialize + fmt::Debug>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: &str,
+        patch: &Patch<P>,
+    ) -> Result<Arc<K>> {
+        self.patch_at(namespace, name, Some(subresource), patch).await
+    }
+
+    async fn patch_at<K: Object, P: Serialize + fmt::Debug>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch<P>,
+    ) -> Result<Arc<K>> {
+        let resource = api_resource::<K>();
+        let target = Target::new(&resource, scoped::<K>(namespace), name);
+        let before = self.cached::<K>(&target);
+        let request = self.patch_request(&target, subresource, patch);
+        let written = self.write::<K>(&target, "patch", subresource, request).await?;
+        self.wrote::<K>(&target, "patch", subresource, before.as_deref(), &written);
+        Ok(written)
+    }
+
+    /// [`Client::patch`] for a kind that is known at run time.
+    ///
+    /// # Errors
+    /// As [`Client::patch`].
+    pub async fn patch_dynamic<P: Serialize + fmt::Debug>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Patch<P>,
+    ) -> Result<DynamicObject> {
+        let target = Target::new(resource, namespace, name);
+        let request = self.patch_request(&target, None, patch);
+        let written = self.write::<DynamicObject>(&target, "patch", None, request).await?;
+        self.wrote::<DynamicObject>(&target, "patch", None, None, &written);
+        Ok(Arc::unwrap_or_clone(written))
+    }
+
+    fn patch_request<P: Serialize + fmt::Debug>(
+        &self,
+        target: &Target<'_>,
+        subresource: Option<&str>,
+        patch: &Patch<P>,
+    ) -> BuiltRequest {
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(self.field_manager.to_string()),
+            ..Default::default()
+        };
+        match subresource {
+            Some(subresource) => target
+                .requests()
+                .patch_subresource(subresource, target.name, &params, patch),
+            None => target.requests().patch(target.name, &params, patch),
+        }
+    }
+
+    /// Posts to a subresource that is an action, such as a pod's `binding` or `eviction`; `T` is the type of the answer.
+    ///
+    /// # Errors
+    /// As the server answers.
+    pub async fn create_subresource<K: Object, B: Serialize, T: DeserializeOwned>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: &str,
+        body: &B,
+    ) -> Result<T> {
+        let resource = api_resource::<K>();
+        let target = Target::new(&resource, scoped::<K>(namespace), name);
+        let request = target
+            .requests()
+            .create_subresource(subresource, name, &self.post_params(), to_body(body)?);
+        let answer = self
+            .send::<T>(&target.attempt_at("create", Some(subresource)), request)
+            .await?;
+        if !self.dry_run {
+            // The answer is not the object, so its version is unknown: the next read asks the API once.
+            self.cache()
+                .arm_unknown(&resource, &Request::new(target.namespace, name));
+            self.tell(&target, "create", Some(subresource), Vec::new);
+        }
+        Ok(answer)
+    }
+
+    /// Deletes exactly this object: the request carries its uid. `false` when it was gone already, or replaced by a namesake.
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses.
+    pub async fn delete<K: Object>(&self, object: &K) -> Result<bool> {
+        self.delete_with(object, DeleteParams::default()).await
+    }
+
+    /// [`Client::delete`] with a propagation policy, a grace period or a resourceVersion precondition. The uid is added for you.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a resourceVersion precondition fails; [`Error::Api`] when the server refuses.
+    pub async fn delete_with<K: Object>(&self, object: &K, mut params: DeleteParams) -> Result<bool> {
+        let resource = api_resource::<K>();
+        let target = Target::of_object(&resource, object)?;
+        let preconditions = params.preconditions.get_or_insert(Preconditions {
+            resource_version: None,
+            uid: None,
+        });
+        if preconditions.uid.is_none() {
+            preconditions.uid.clone_from(&object.meta().uid);
+        }
+        self.delete_target(&target, params).await
+    }
+
+    /// Deletes by name, whatever object that is now. `false` when there is none.
+    ///
+    /// # Errors
+    /// As [`Client::delete_with`].
+    pub async fn delete_named<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        params: DeleteParams,
+    ) -> Result<bool> {
+        let resource = api_resource::<K>();
+        self.delete_target(&Target::new(&resource, scoped::<K>(namespace), name), params)
+            .await
+    }
+
+    /// Deletes an object of a kind that is known at run time; give the uid as a precondition. `false` when there is none.
+    ///
+    /// # Errors
+    /// As [`Client::delete_with`].
+    pub async fn delete_dynamic(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        params: DeleteParams,
+    ) -> Result<bool> {
+        self.delete_target(&Target::new(resource, namespace, name), params)
+            .await
+    }
+
+    async fn delete_target(&self, target: &Target<'_>, mut params: DeleteParams) -> Result<bool> {
+        params.dry_run |= self.dry_run;
+        let dry_run = params.dry_run;
+        let by_uid_only = params
+            .preconditions
+            .as_ref()
+            .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
+        let key = target.key();
+        let request = target
+            .requests()
+            .delete(target.name, &params)
+            .map_err(kube::Error::BuildRequest);
+        let answer = match request {
+            Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
+            Err(error) => Err(error),
+        };
+        let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
+        match answer {
+            Ok(answer) if !dry_run => {
+                let object = answer.left();
+                self.cache()
+                    .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
+                self.tell(target, "delete", None, Vec::new);
+                Ok(true)
+            }
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            // Only a uid was demanded: the object that was meant is gone, a namesake lives.
+            Err(error) if error.is_conflict() && by_uid_only => Ok(false),
+            Err(error) => {
+                if error.outcome_unknown() && !dry_run {
+                    self.cache().arm_unknown(target.resource, &key);
+                }
+                Err(error)
+            }
+        }
+    }
+}

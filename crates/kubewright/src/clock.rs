@@ -1,0 +1,25 @@
+//! Wall time, for time stamps that other people read.
+//!
+//! Durations, delays and deadlines never use it: they run on `tokio::time`, which tests can pause.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+
+/// Tells the time of day. The default is [`SystemClock`]; tests pass their own.
+pub trait Clock: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The operating system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanoseconds = i128::try_from(since_epoch.as_nanos()).unwrap_or(i128::MAX);
+        Timestamp::from_nanosecond(nanoseconds).unwrap_or(Timestamp::MAX)
+    }
+}

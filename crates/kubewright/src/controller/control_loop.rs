@@ -1,0 +1,277 @@
+//! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide what becomes of them.
+//!
+//! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures, an error lets the
+//! delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile starts, running ones see the stop in their
+//! context and are waited for; R7 a panic is an error of its key and nothing else. (R1–R3 are the queue's.)
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use kubewright_engine::queue::Work;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use super::sources::{OwnerKind, Sink, Wiring};
+use super::{Controller, Drive, Feed, Settings};
+use crate::action::Action;
+use crate::cache::Cache;
+use crate::cause::{Cause, Causes};
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::context::{Context, Inner};
+use crate::error::{Error, Result, panic_message};
+use crate::events::EventRecorder;
+use crate::observe::{Observation, Outcome};
+use crate::queue::Queue;
+use crate::request::Request;
+use crate::runnable::Stop;
+
+/// A controller whose informers run and fill its queue.
+pub(crate) struct Prepared {
+    pub(crate) name: Arc<str>,
+    drive: Box<dyn Drive>,
+    feeds: Vec<Box<dyn Feed>>,
+    queue: Queue<Request, Causes>,
+    settings: Settings,
+}
+
+/// What workers need besides.
+#[derive(Clone)]
+pub(crate) struct Equipment {
+    pub(crate) client: Client,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) recorder: EventRecorder,
+}
+
+impl Controller {
+    /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
+    pub(crate) fn prepare(self, cache: &Cache) -> Result<Prepared> {
+        let name: Arc<str> = Arc::from(self.name());
+        let mut known: Vec<_> = self.sources.iter().map(|source| source.type_id()).collect();
+        known.push(self.primary.type_id());
+        if let [kind, ..] = self.predicates.strays(&known)[..] {
+            return Err(Error::Configuration(format!(
+                "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
+            )));
+        }
+        let queue = Queue::new(self.settings.backoff);
+        let sink = Sink(queue.clone());
+        let owner = OwnerKind::new(&self.resource, self.primary.cluster_scoped());
+        let drive = self
+            .primary
+            .prepare(cache, &self.settings, &self.predicates, sink.clone());
+        let wiring = Wiring {
+            cache,
+            predicates: &self.predicates,
+            sink,
+            owner,
+            all_keys: drive.keys(),
+        };
+        let feeds = self.sources.into_iter().map(|source| source.start(&wiring)).collect();
+        Ok(Prepared {
+            name,
+            drive,
+            feeds,
+            queue,
+            settings: self.settings,
+        })
+    }
+}
+
+impl Prepared {
+    /// Waits until all sources are synced (R4).
+    pub(crate) async fn synced(&self) -> Result<()> {
+        let feeds = self.feeds.iter().map(|feed| feed.synced(self.settings.sync_timeout));
+        futures::future::try_join_all(feeds.chain([self.drive.synced(self.settings.sync_timeout)])).await?;
+        Ok(())
+    }
+
+    /// Runs until the stop. `started` is called when the workers start.
+    pub(crate) async fn run(self, equipment: Equipment, stop: Stop, started: impl FnOnce()) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = stop.requested() => return Ok(()),
+            synced = self.synced() => synced?,
+        }
+        let client = equipment.client.for_controller(&self.name);
+        client.observers().tell(|| Observation::ControllerStarted {
+            controller: self.name.clone(),
+        });
+        tracing::info!(controller = %self.name, workers = self.settings.concurrency, "controller started");
+        let workers = self.settings.concurrency;
+        let shared = Arc::new(Workshop {
+            prepared: self,
+            client,
+            equipment,
+            stop: stop.clone(),
+        });
+        // Dropping the set aborts the workers: a manager that gives up waiting drops this future.
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            tasks.spawn(Workshop::work(shared.clone()));
+        }
+        started();
+        stop.requested().await;
+        shared.prepared.queue.shut_down();
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                // Reconciles are caught one by one; this is the loop itself.
+                return Err(Error::Panic {
+                    what: format!("a worker of controller {}", shared.prepared.name),
+                    message: error.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Workshop {
+    prepared: Prepared,
+    client: Client,
+    equipment: Equipment,
+    stop: Stop,
+}
+
+/// Numbers the reconciles of this process.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Workshop {
+    async fn work(self: Arc<Self>) {
+        while let Some(work) = self.prepared.queue.next().await {
+            let token = work.token;
+            self.reconcile(work).await;
+            self.prepared.queue.done(token);
+        }
+    }
+
+    async fn reconcile(&self, work: Work<Request, Causes>) {
+        let Work {
+            item: request,
+            causes,
+            retries,
+            ..
+        } = work;
+        let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let controller = self.prepared.name.clone();
+        let span = tracing::info_span!("reconcile", controller = %controller, object = %request, reconcile_id);
+        async {
+            let causes = causes.into_vec();
+            tracing::debug!(?causes, "reconcile starts");
+            let observers = self.client.observers();
+            observers.tell(|| Observation::ReconcileStarted {
+                controller: controller.clone(),
+                request: request.clone(),
+                reconcile_id,
+                causes: causes.clone(),
+            });
+            let began = tokio::time::Instant::now();
+            let result = self
+                .guarded(&request, self.context(&request, causes, reconcile_id))
+                .await;
+            let took = began.elapsed();
+            let outcome = self.settle(&request, retries, result);
+            tracing::debug!(?outcome, ?took, "reconcile ended");
+            observers.tell(|| Observation::ReconcileFinished {
+                controller,
+                request: request.clone(),
+                reconcile_id,
+                outcome,
+                took,
+            });
+        }
+        .instrument(span)
+        .await;
+    }
+
+    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64) -> Context {
+        Context::from_inner(Inner {
+            request: request.clone(),
+            causes,
+            client: self.client.clone(),
+            controller: self.prepared.name.clone(),
+            reconcile_id,
+            clock: self.equipment.clock.clone(),
+            recorder: Some(self.equipment.recorder.clone()),
+            owner: None,
+            stop: self.stop.clone(),
+        })
+    }
+
+    /// The reconcile, with panics and timeouts turned into errors.
+    async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
+        let reconcile = AssertUnwindSafe(self.prepared.drive.reconcile(request, ctx)).catch_unwind();
+        let result = match self.prepared.settings.reconcile_timeout {
+            None => reconcile.await,
+            Some(limit) => match tokio::time::timeout(limit, reconcile).await {
+                Ok(result) => result,
+                Err(_) => {
+                    return Err(Error::retry(format!(
+                        "the reconcile was dropped because it took longer than {limit:?}"
+                    )));
+                }
+            },
+        };
+        result.unwrap_or_else(|payload| {
+            Err(Error::Panic {
+                what: format!("the reconcile of {request}"),
+                message: panic_message(&*payload),
+            })
+        })
+    }
+
+    /// Decides when the key runs again (R5).
+    fn settle(&self, request: &Request, retries: u32, result: Result<Action>) -> Outcome {
+        let queue = &self.prepared.queue;
+        let error = match result {
+            Ok(Action { requeue_after }) => {
+                queue.forget(request);
+                return match requeue_after {
+                    None => Outcome::Done,
+                    Some(delay) => {
+                        queue.add_after(request.clone(), delay, one(Cause::timer(delay)));
+                        Outcome::RequeueAfter(delay)
+                    }
+                };
+            }
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        if error.is_terminal() {
+            queue.forget(request);
+            tracing::error!(
+                error = text,
+                "reconcile failed for good; it runs again when something changes"
+            );
+            return Outcome::Terminal { error: text };
+        }
+        let attempt = retries + 1;
+        let after = queue
+            .add_rate_limited(request.clone(), one(Cause::retry(attempt, text.clone())))
+            .unwrap_or(Duration::ZERO);
+        match error {
+            // Both are the normal price of optimistic concurrency and of caches.
+            Error::Conflict(_) | Error::Stale { .. } => {
+                tracing::info!(reason = text, ?after, "reconcile is repeated");
+                Outcome::Conflict { error: text, after }
+            }
+            _ => {
+                tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");
+                Outcome::Retry {
+                    error: text,
+                    attempt,
+                    after,
+                }
+            }
+        }
+    }
+}
+
+fn one(cause: Cause) -> Causes {
+    let mut causes = Causes::default();
+    causes.push(cause);
+    causes
+}

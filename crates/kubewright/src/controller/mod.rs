@@ -1,0 +1,320 @@
+//! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
+//!
+//! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue) and starts its control
+//! loop. - `sources.rs`: from events to keys, - `control_loop.rs`: from keys to reconciles.
+
+mod control_loop;
+mod sources;
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube::core::ApiResource;
+use kubewright_engine::Event;
+use kubewright_engine::backoff::Exponential;
+
+use crate::action::Action;
+use crate::cache::{Informer, SYNC_TIMEOUT, Scope};
+use crate::context::Context;
+use crate::error::Result;
+use crate::object::{Object, api_resource};
+use crate::request::Request;
+
+pub(crate) use control_loop::{Equipment, Prepared};
+use sources::{AllOf, Mapped, Owned, Predicates, Source};
+
+/// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
+///
+/// A reconcile is told nothing about what happened and must not rely on it: it looks at the object and at the world and does what is
+/// missing. ([`Context::causes`] tells why it runs, for people.) One key is never reconciled twice at the same time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+/// use kubewright::{Action, Context, Reconciler, Result};
+///
+/// struct Mirror;
+///
+/// impl Reconciler for Mirror {
+///     type Object = ConfigMap;
+///
+///     async fn reconcile(&self, config: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+///         let mut copy = ConfigMap { data: config.data.clone(), ..Default::default() };
+///         copy.metadata.name = Some(format!("{}-copy", ctx.request().name()));
+///         ctx.apply(copy).await?;
+///         Ok(Action::await_change())
+///     }
+/// }
+/// ```
+pub trait Reconciler: Send + Sync + 'static {
+    /// The kind that is reconciled.
+    type Object: Object;
+
+    /// Reconciles one object: the newest state in the cache, which includes everything that this process has written.
+    fn reconcile(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Action>> + Send;
+
+    /// The object of this key is gone. Usually there is nothing to do: what it owned is garbage collected. Forget what was kept about it.
+    fn deleted(&self, request: Request, ctx: Context) -> impl Future<Output = Result<Action>> + Send {
+        let _ = (request, ctx);
+        async { Ok(Action::await_change()) }
+    }
+}
+
+/// A reconciler with its sources and settings (controller-runtime's builder).
+///
+/// ```
+/// use kubewright::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+/// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use kubewright::{Controller, Request, predicate};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler, Result};
+/// # struct Deployer;
+/// # impl Reconciler for Deployer {
+/// #     type Object = Deployment;
+/// #     async fn reconcile(&self, _: Arc<Deployment>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # }
+///
+/// let controller = Controller::of::<Deployment>(Deployer)
+///     .named("deployment")
+///     .owns::<ReplicaSet>()
+///     .watches::<ConfigMap>(|config| {
+///         let labels = config.metadata.labels.iter().flatten();
+///         labels.filter(|(key, _)| *key == "deploys").map(|(_, name)| Request::new(config.metadata.namespace.as_deref(), name)).collect()
+///     })
+///     .with_predicate::<ReplicaSet>(predicate::generation_changed)
+///     .concurrency(4);
+/// assert_eq!(controller.name(), "deployment");
+/// ```
+pub struct Controller {
+    pub(crate) name: Option<String>,
+    pub(crate) resource: ApiResource,
+    pub(crate) primary: Box<dyn Primary>,
+    pub(crate) sources: Vec<Box<dyn Source>>,
+    pub(crate) predicates: Predicates,
+    pub(crate) settings: Settings,
+}
+
+pub(crate) struct Settings {
+    pub(crate) concurrency: usize,
+    pub(crate) backoff: Exponential,
+    pub(crate) sync_timeout: Duration,
+    pub(crate) reconcile_timeout: Option<Duration>,
+    pub(crate) scope: Scope,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Controller({} of {})", self.name(), self.resource.kind)
+    }
+}
+
+impl Controller {
+    /// A controller of a kind. Its name is the kind in lower case unless [`Controller::named`] says otherwise.
+    pub fn of<K: Object>(reconciler: impl Reconciler<Object = K>) -> Controller {
+        Controller {
+            name: None,
+            resource: api_resource::<K>(),
+            primary: Box::new(PrimaryOf {
+                reconciler: Arc::new(reconciler),
+                kind: PhantomData,
+            }),
+            sources: Vec::new(),
+            predicates: Predicates::default(),
+            settings: Settings {
+                concurrency: 1,
+                backoff: Exponential::default(),
+                sync_timeout: SYNC_TIMEOUT,
+                reconcile_timeout: None,
+                scope: Scope::all(),
+            },
+        }
+    }
+
+    /// The controller's name: unique in a manager; in logs, events, metrics and as field manager.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Controller {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.resource.kind.to_lowercase())
+    }
+
+    /// The kind that is reconciled.
+    pub fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+
+    /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with `controller: true` names, by
+    /// group and kind, whatever version. Deletions count, also those that were not seen.
+    #[must_use]
+    pub fn owns<C: Object>(mut self) -> Controller {
+        self.sources.push(Box::new(Owned::<C>::default()));
+        self
+    }
+
+    /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and the new state are asked.
+    #[must_use]
+    pub fn watches<W: Object>(mut self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
+        self.sources.push(Box::new(Mapped::<W> { map: Arc::new(map) }));
+        self
+    }
+
+    /// Reconciles every object of the controller's kind when any object of kind `W` changes. For rare, global settings.
+    #[must_use]
+    pub fn watches_all_of<W: Object>(mut self) -> Controller {
+        self.sources.push(Box::new(AllOf::<W>::default()));
+        self
+    }
+
+    /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several must all pass. See
+    /// [`crate::predicate`].
+    #[must_use]
+    pub fn with_predicate<K: Object>(
+        mut self,
+        predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static,
+    ) -> Controller {
+        self.predicates.add::<K>(Arc::new(predicate));
+        self
+    }
+
+    /// How many keys are reconciled at the same time. The default is 1.
+    #[must_use]
+    pub fn concurrency(mut self, workers: usize) -> Controller {
+        self.settings.concurrency = workers.max(1);
+        self
+    }
+
+    /// The delay of retries: `base`, doubling with each failure in a row up to `max`. The default is 5 ms to 1000 s.
+    #[must_use]
+    pub fn backoff(mut self, base: Duration, max: Duration) -> Controller {
+        self.settings.backoff = Exponential { base, max };
+        self
+    }
+
+    /// How long the first lists of all sources may take before the controller fails. The default is 2 minutes.
+    #[must_use]
+    pub fn sync_timeout(mut self, timeout: Duration) -> Controller {
+        self.settings.sync_timeout = timeout;
+        self
+    }
+
+    /// How long one reconcile may take before it is dropped and retried. There is no limit by default.
+    #[must_use]
+    pub fn reconcile_timeout(mut self, timeout: Duration) -> Controller {
+        self.settings.reconcile_timeout = Some(timeout);
+        self
+    }
+
+    /// Reconciles only a part of the kind's objects; the server filters. Owned and watched kinds are not restricted by it.
+    #[must_use]
+    pub fn within(mut self, scope: Scope) -> Controller {
+        self.settings.scope = scope;
+        self
+    }
+}
+
+/// The controller's own kind without its type.
+pub(crate) trait Primary: Send {
+    fn type_id(&self) -> TypeId;
+    fn cluster_scoped(&self) -> bool;
+    /// Starts the informer of the kind, feeds the queue from it, and answers what reconciles.
+    fn prepare(
+        self: Box<Self>,
+        cache: &crate::cache::Cache,
+        settings: &Settings,
+        predicates: &Predicates,
+        sink: sources::Sink,
+    ) -> Box<dyn Drive>;
+}
+
+struct PrimaryOf<K, R> {
+    reconciler: Arc<R>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Object, R: Reconciler<Object = K>> Primary for PrimaryOf<K, R> {
+    fn type_id(&self) -> TypeId {
+        TypeId::of::<K>()
+    }
+
+    fn cluster_scoped(&self) -> bool {
+        crate::object::is_cluster_scoped::<K>()
+    }
+
+    fn prepare(
+        self: Box<Self>,
+        cache: &crate::cache::Cache,
+        settings: &Settings,
+        predicates: &Predicates,
+        sink: sources::Sink,
+    ) -> Box<dyn Drive> {
+        let informer = cache.informer_in::<K>(settings.scope.clone());
+        sources::feed_self(&informer, predicates.of::<K>(), sink);
+        Box::new(DriveOf {
+            reconciler: self.reconciler,
+            informer,
+        })
+    }
+}
+
+/// A reconciler with the informer that it reads from, without its type.
+pub(crate) trait Drive: Send + Sync {
+    /// Every key in the cache.
+    fn keys(&self) -> Arc<dyn Fn() -> Vec<Request> + Send + Sync>;
+    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>>;
+    fn reconcile<'a>(&'a self, request: &'a Request, ctx: Context) -> BoxFuture<'a, Result<Action>>;
+}
+
+struct DriveOf<K: Object, R> {
+    reconciler: Arc<R>,
+    informer: Informer<K>,
+}
+
+impl<K: Object, R: Reconciler<Object = K>> Drive for DriveOf<K, R> {
+    fn keys(&self) -> Arc<dyn Fn() -> Vec<Request> + Send + Sync> {
+        let store = self.informer.store();
+        Arc::new(move || store.list().iter().map(|object| Request::of(&**object)).collect())
+    }
+
+    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.informer.synced_within(deadline))
+    }
+
+    fn reconcile<'a>(&'a self, request: &'a Request, ctx: Context) -> BoxFuture<'a, Result<Action>> {
+        Box::pin(async move {
+            match ctx
+                .client()
+                .get_from(&self.informer, request.namespace(), request.name())
+                .await?
+            {
+                Some(object) => {
+                    let ctx = ctx.owned_by(&*object);
+                    self.reconciler.reconcile(object, ctx).await
+                }
+                None => self.reconciler.deleted(request.clone(), ctx).await,
+            }
+        })
+    }
+}
+
+/// What keeps a source's informer alive, and says when it is synced.
+pub(crate) trait Feed: Send + Sync {
+    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>>;
+}
+
+impl<K: Object> Feed for Informer<K> {
+    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.synced_within(deadline))
+    }
+}
+
+/// A value of some type, told apart by its type.
+type Anything = Box<dyn Any + Send + Sync>;

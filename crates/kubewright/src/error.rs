@@ -1,0 +1,325 @@
+//! What can go wrong, sorted by what the runtime does about it.
+//!
+//! A reconcile returns [`Error`] and the variant decides: retry with backoff, retry quietly (conflicts are normal), or give up until
+//! the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes through [`Error::retry`] or
+//! [`Error::terminal`].
+//!
+//! Invariant: every text says what was attempted and on which object. Not here: field errors of the API server, they arrive inside
+//! [`kube::core::Status`].
+
+use std::fmt;
+use std::time::Duration;
+
+use kube::core::Status;
+
+/// Any error, boxed, as it travels inside [`Error`].
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// The result of everything in kubewright.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed; the variant says what a controller does next.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A failure of the reconciler itself that may pass: retried with exponential backoff.
+    #[error("{0}")]
+    Retry(#[source] BoxError),
+
+    /// A failure that trying again cannot cure (controller-runtime's `TerminalError`): logged and dropped until the object changes.
+    #[error("{0}")]
+    Terminal(#[source] BoxError),
+
+    /// The cache did not catch up with a write of our own within the deadline, so an answer would have been out of date. Retried.
+    #[error(
+        "the cache of {what} did not show our own write within {waited:?}; reading it now could return an older state"
+    )]
+    Stale {
+        /// What was read: the kind and, for one object, its name.
+        what: String,
+        /// How long the read waited.
+        waited: Duration,
+    },
+
+    /// The object changed since it was read (409 Conflict). Normal under concurrency: retried, logged at info level.
+    #[error("{0}")]
+    Conflict(#[source] Box<ApiError>),
+
+    /// The API server refused or the request did not reach it. Retried with exponential backoff.
+    #[error("{0}")]
+    Api(#[source] Box<ApiError>),
+
+    /// The object is controlled by somebody else, so it is not ours to change. Retried, because the owner may go away.
+    #[error(
+        "cannot take over {object}: it is controlled by {owner}, not by {wanted}; rename one of the two or remove the other owner"
+    )]
+    AlreadyOwned {
+        /// The object that was to be written.
+        object: String,
+        /// The controller that owns it now.
+        owner: String,
+        /// The controller that wanted it.
+        wanted: String,
+    },
+
+    /// A cache did not finish its initial list in time.
+    #[error("the cache of {what} was not synced after {waited:?}: {reason}")]
+    NotSynced {
+        /// The kind and scope.
+        what: String,
+        /// How long was waited.
+        waited: Duration,
+        /// The last failure of its list or watch, or that the server has not answered yet.
+        reason: String,
+    },
+
+    /// The reconciler or a runnable panicked. Other keys are not affected; this one is retried.
+    #[error("{what} panicked: {message}")]
+    Panic {
+        /// What ran.
+        what: String,
+        /// The panic's message.
+        message: String,
+    },
+
+    /// The manager could not stop everything in time.
+    #[error("still running {deadline:?} after the stop was asked for: {}", .stuck.join(", "))]
+    Shutdown {
+        /// The graceful period.
+        deadline: Duration,
+        /// Who did not stop, by name.
+        stuck: Vec<String>,
+    },
+
+    /// A part of the manager failed; the source says how.
+    #[error("{name}: {source}")]
+    Failed {
+        /// The controller, runnable or server.
+        name: String,
+        /// Its error.
+        #[source]
+        source: Box<Error>,
+    },
+
+    /// The operator is put together in a way that cannot work.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+/// A request that the API server refused or never answered, with what was attempted.
+#[derive(Debug)]
+pub struct ApiError {
+    /// What was attempted, such as `create Deployment default/hello`. Empty when unknown.
+    pub attempted: String,
+    /// The client's error.
+    pub source: kube::Error,
+}
+
+impl ApiError {
+    /// The server's `Status`, when it was the server that refused.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.source {
+            kube::Error::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.attempted.is_empty() {
+            write!(f, "{}: ", self.attempted)?;
+        }
+        match self.status() {
+            // kube's own Display prints the whole struct; people want the server's sentence.
+            Some(status) if status.message.is_empty() => write!(f, "{} (HTTP {})", status.reason, status.code),
+            Some(status) => f.write_str(&status.message),
+            None => write!(f, "{}", Chain(&self.source)),
+        }
+    }
+}
+
+impl std::error::Error for ApiError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Prints an error with its sources, skipping those that the outer text already contains.
+pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.to_string();
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            let inner = error.to_string();
+            if !text.contains(&inner) {
+                text.push_str(": ");
+                text.push_str(&inner);
+            }
+            next = error.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Error {
+    /// A failure that may pass: the key is retried with backoff.
+    ///
+    /// ```
+    /// let error = kubewright::Error::retry("the load balancer has no address yet");
+    /// assert_eq!(error.to_string(), "the load balancer has no address yet");
+    /// ```
+    pub fn retry(cause: impl Into<BoxError>) -> Error {
+        Error::Retry(cause.into())
+    }
+
+    /// A failure that only a change of the object can cure: the key is not retried.
+    pub fn terminal(cause: impl Into<BoxError>) -> Error {
+        Error::Terminal(cause.into())
+    }
+
+    /// Sorts a client error into [`Error::Conflict`] or [`Error::Api`], with what was attempted.
+    pub fn from_api(attempted: impl Into<String>, source: kube::Error) -> Error {
+        let conflict = matches!(&source, kube::Error::Api(status) if status.is_conflict());
+        let error = Box::new(ApiError {
+            attempted: attempted.into(),
+            source,
+        });
+        if conflict {
+            Error::Conflict(error)
+        } else {
+            Error::Api(error)
+        }
+    }
+
+    /// The server's `Status` when the API server refused.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Error::Api(error) | Error::Conflict(error) => error.status(),
+            Error::Failed { source, .. } => source.status(),
+            _ => None,
+        }
+    }
+
+    /// The object or the resource does not exist (404).
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(Status::is_not_found)
+    }
+
+    /// The object exists already (409 AlreadyExists).
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(Status::is_already_exists)
+    }
+
+    /// The object changed since it was read (409 Conflict).
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict(_))
+    }
+
+    /// Trying again cannot help.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Error::Terminal(_))
+    }
+
+    /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out did.
+    pub(crate) fn outcome_unknown(&self) -> bool {
+        match self {
+            Error::Api(error) => match error.status() {
+                Some(status) => status.code >= 500,
+                None => !matches!(error.source, kube::Error::BuildRequest(_) | kube::Error::HttpError(_)),
+            },
+            _ => false,
+        }
+    }
+
+    pub(crate) fn in_part(self, name: impl Into<String>) -> Error {
+        Error::Failed {
+            name: name.into(),
+            source: Box::new(self),
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(source: kube::Error) -> Error {
+        Error::from_api("", source)
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    /// JSON that cannot be made or read now cannot be made or read later: terminal.
+    fn from(source: serde_json::Error) -> Error {
+        Error::Terminal(Box::new(source))
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(source: std::io::Error) -> Error {
+        Error::Retry(Box::new(source))
+    }
+}
+
+/// The text of a panic's payload.
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(code: u16, reason: &str, message: &str) -> Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed()).into()
+    }
+
+    /// R5: the variant, and with it what the queue does, follows from the server's reason.
+    #[test]
+    fn server_refusals_sort_themselves() {
+        let check = |error: Error, conflict: bool, missing: bool, exists: bool, unknown: bool| {
+            assert_eq!(
+                (
+                    error.is_conflict(),
+                    error.is_not_found(),
+                    error.is_already_exists(),
+                    error.outcome_unknown()
+                ),
+                (conflict, missing, exists, unknown),
+                "{error:?}"
+            );
+        };
+        check(api(409, "Conflict", "changed"), true, false, false, false);
+        check(api(409, "AlreadyExists", "there"), false, false, true, false);
+        check(api(404, "NotFound", "gone"), false, true, false, false);
+        check(api(504, "Timeout", "slow"), false, false, false, true);
+        check(
+            kube::Error::Service("connection closed".into()).into(),
+            false,
+            false,
+            false,
+            true,
+        );
+        check(Error::terminal("no"), false, false, false, false);
+    }
+
+    #[test]
+    fn texts_name_the_attempt_and_the_servers_sentence() {
+        let error = Error::from_api(
+            "create ConfigMap default/a",
+            kube::Error::Api(
+                Status::failure("configmaps \"a\" is forbidden", "Forbidden")
+                    .with_code(403)
+                    .boxed(),
+            ),
+        );
+        assert_eq!(
+            error.to_string(),
+            "create ConfigMap default/a: configmaps \"a\" is forbidden"
+        );
+    }
+}

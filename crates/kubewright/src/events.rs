@@ -1,0 +1,331 @@
+//! Records core/v1 Events in the background (client-go's event broadcaster and recorder).
+//!
+//! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory is bounded, and one
+//! chatty object cannot flood the API (25 events, then one in five minutes); E3 events on cluster-scoped objects go to `default`; E4 a name
+//! that is taken is replaced by another; E5 a namespace that is being deleted takes no events, which is no error; E6 what is queued at the
+//! stop is still written. Equal events (object, type, reason, message, component) are one Event whose count grows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::error::Chain;
+use crate::runnable::Stop;
+
+/// How many events may wait to be written.
+const QUEUE: usize = 1000;
+/// How many different events are remembered for counting.
+const MEMORY: usize = 4096;
+/// How many events one object may have at once, and how long it takes until it may have one more.
+const BURST: f64 = 25.0;
+const REFILL: Duration = Duration::from_secs(300);
+/// How often a write that fails is tried.
+const TRIES: u32 = 3;
+
+/// The type of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventType {
+    /// Something went as it should.
+    Normal,
+    /// Something needs attention.
+    Warning,
+}
+
+impl EventType {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        }
+    }
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Takes events and writes them in the background. Cheap to clone. [`crate::Context::event`] is the usual way to one.
+#[derive(Clone)]
+pub struct EventRecorder {
+    queue: mpsc::Sender<Record>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for EventRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventRecorder({} dropped)", self.dropped())
+    }
+}
+
+struct Record {
+    component: String,
+    involved: ObjectReference,
+    event_type: EventType,
+    reason: String,
+    message: String,
+    at: Timestamp,
+}
+
+impl EventRecorder {
+    /// Starts the writer; it ends, after writing what is queued, when `stop` is requested.
+    pub fn start(client: kube::Client, clock: Arc<dyn Clock>, stop: Stop) -> (EventRecorder, JoinHandle<()>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let writer = Writer {
+            client,
+            clock: clock.clone(),
+            known: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+            serial: 0,
+        };
+        let task = tokio::spawn(writer.run(receiver, stop));
+        (
+            EventRecorder {
+                queue: sender,
+                dropped: Arc::default(),
+            },
+            task,
+        )
+    }
+
+    /// Records an event on `involved`. Never blocks; when too many wait, this one is dropped and counted.
+    pub fn record(
+        &self,
+        component: &str,
+        involved: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        let record = Record {
+            component: component.to_owned(),
+            involved,
+            event_type,
+            reason: reason.to_owned(),
+            message: message.into(),
+            at: Timestamp::UNIX_EPOCH, // the writer stamps it: it owns the clock
+        };
+        if self.queue.try_send(record).is_err() {
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            tracing::warn!(
+                component,
+                reason,
+                dropped,
+                "an event was dropped: too many wait to be written, or the writer has stopped"
+            );
+        }
+    }
+
+    /// How many events were dropped because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// What makes two events equal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    subject: Subject,
+    event_type: EventType,
+    reason: String,
+    message: String,
+}
+
+/// Who says something about which object; the spam filter works on these.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject {
+    component: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+struct Known {
+    namespace: String,
+    name: String,
+    count: i32,
+}
+
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+struct Writer {
+    client: kube::Client,
+    clock: Arc<dyn Clock>,
+    known: BTreeMap<Key, Known>,
+    buckets: BTreeMap<Subject, Bucket>,
+    serial: u64,
+}
+
+impl Writer {
+    async fn run(mut self, mut queue: mpsc::Receiver<Record>, stop: Stop) {
+        loop {
+            let record = tokio::select! {
+                biased;
+                record = queue.recv() => record,
+                () = stop.requested() => {
+                    queue.close();
+                    queue.recv().await
+                }
+            };
+            let Some(mut record) = record else { return };
+            record.at = self.clock.now();
+            self.write(record, &stop).await;
+        }
+    }
+
+    async fn write(&mut self, record: Record, stop: &Stop) {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let subject = Subject {
+            component: record.component.clone(),
+            kind: text(&record.involved.kind),
+            namespace: text(&record.involved.namespace),
+            name: text(&record.involved.name),
+            uid: text(&record.involved.uid),
+        };
+        if !self.allowed(&subject) {
+            tracing::debug!(
+                object = subject.name,
+                reason = record.reason,
+                "an event is not written: the object has too many"
+            );
+            return;
+        }
+        let key = Key {
+            subject,
+            event_type: record.event_type,
+            reason: record.reason.clone(),
+            message: record.message.clone(),
+        };
+        for attempt in 1..=TRIES {
+            match self.try_write(&key, &record).await {
+                Ok(()) => return,
+                Err(error) if refused_for_good(&error) => {
+                    tracing::debug!(reason = record.reason, error = %Chain(&error), "the API server takes no such event");
+                    return;
+                }
+                Err(error) if attempt == TRIES || stop.is_requested() => {
+                    tracing::warn!(reason = record.reason, error = %Chain(&error), "an event could not be written");
+                    return;
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(200 << attempt)).await,
+            }
+        }
+    }
+
+    async fn try_write(&mut self, key: &Key, record: &Record) -> Result<(), kube::Error> {
+        if let Some(known) = self.known.get_mut(key) {
+            let count = known.count.saturating_add(1);
+            let patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
+            let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
+            match api
+                .patch(&known.name, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+            {
+                Ok(_) => {
+                    known.count = count;
+                    return Ok(());
+                }
+                // It has expired on the server: the next one starts a new count.
+                Err(kube::Error::Api(status)) if status.is_not_found() => drop(self.known.remove(key)),
+                Err(error) => return Err(error),
+            }
+        }
+        let event = self.event(key, record);
+        let known = Known {
+            namespace: event.metadata.namespace.clone().unwrap_or_default(),
+            name: event.metadata.name.clone().unwrap_or_default(),
+            count: 1,
+        };
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
+        api.create(&PostParams::default(), &event).await?;
+        if self.known.len() >= MEMORY {
+            self.known.clear();
+        }
+        self.known.insert(key.clone(), known);
+        Ok(())
+    }
+
+    fn event(&mut self, key: &Key, record: &Record) -> Event {
+        // The serial makes the name unique among those of this process, the time among processes; a retry gets another one (E4).
+        self.serial += 1;
+        let stamp = i64::try_from(record.at.as_nanosecond())
+            .unwrap_or_default()
+            .wrapping_add_unsigned(self.serial);
+        let namespace = if key.subject.namespace.is_empty() {
+            "default"
+        } else {
+            &key.subject.namespace
+        };
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{stamp:x}", key.subject.name)),
+                namespace: Some(namespace.to_owned()),
+                ..Default::default()
+            },
+            involved_object: record.involved.clone(),
+            type_: Some(record.event_type.as_str().to_owned()),
+            reason: Some(record.reason.clone()),
+            message: Some(record.message.clone()),
+            source: Some(EventSource {
+                component: Some(record.component.clone()),
+                ..Default::default()
+            }),
+            reporting_component: Some(record.component.clone()),
+            first_timestamp: Some(Time(record.at)),
+            last_timestamp: Some(Time(record.at)),
+            count: Some(1),
+            ..Default::default()
+        }
+    }
+
+    fn allowed(&mut self, subject: &Subject) -> bool {
+        let now = Instant::now();
+        if self.buckets.len() >= MEMORY {
+            // Full buckets say nothing; should all be in use, starting over lets a few events too many through.
+            self.buckets
+                .retain(|_, bucket| now.duration_since(bucket.filled) < REFILL * 25);
+            if self.buckets.len() >= MEMORY {
+                self.buckets.clear();
+            }
+        }
+        let bucket = self.buckets.entry(subject.clone()).or_insert(Bucket {
+            tokens: BURST,
+            filled: now,
+        });
+        let earned = now.duration_since(bucket.filled).as_secs_f64() / REFILL.as_secs_f64();
+        bucket.tokens = (bucket.tokens + earned).min(BURST);
+        bucket.filled = now;
+        if bucket.tokens < 1.0 {
+            return false;
+        }
+        bucket.tokens -= 1.0;
+        true
+    }
+}
+
+/// E5, and everything else that no second try can cure.
+fn refused_for_good(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 400..=499) && status.code != 409 && status.code != 429,
+        _ => false,
+    }
+}

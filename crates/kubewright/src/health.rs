@@ -1,0 +1,183 @@
+//! `/healthz` and `/readyz` over HTTP, as probes expect them.
+//!
+//! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means: every controller's
+//! workers run. Not here: TLS and metrics.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::error::{Error, Result};
+use crate::runnable::Stop;
+
+/// A check: `Err` says in words what is wrong.
+pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The checks of a manager.
+#[derive(Clone, Default)]
+pub(crate) struct Checks(Arc<Mutex<BTreeMap<&'static str, BTreeMap<String, Check>>>>);
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Checks")
+    }
+}
+
+impl Checks {
+    pub(crate) fn add(&self, endpoint: &'static str, name: &str, check: Check) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(endpoint).or_default().insert(name.to_owned(), check);
+    }
+
+    /// Status and text for a path and query.
+    pub(crate) fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
+        let mut parts = path.trim_matches('/').splitn(2, '/');
+        let endpoint = parts.next().unwrap_or_default();
+        if !["healthz", "readyz"].contains(&endpoint) {
+            return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+        }
+        let only = parts.next();
+        let checks = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(endpoint)
+            .cloned()
+            .unwrap_or_default();
+        let chosen: BTreeMap<&String, &Check> = checks
+            .iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name))
+            .collect();
+        if only.is_some_and(|only| only != "ping") && chosen.is_empty() {
+            return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+        }
+        let mut text = "[+]ping ok\n".to_owned();
+        let mut failed = false;
+        for (name, check) in chosen {
+            match check() {
+                Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
+                Err(reason) => {
+                    failed = true;
+                    text.push_str(&format!("[-]{name} failed: {reason}\n"));
+                }
+            }
+        }
+        match failed {
+            true => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("{text}{endpoint} check failed\n"),
+            ),
+            false
+                if query
+                    .split('&')
+                    .any(|part| part == "verbose" || part.starts_with("verbose=")) =>
+            {
+                (StatusCode::OK, format!("{text}{endpoint} check passed\n"))
+            }
+            false => (StatusCode::OK, "ok".to_owned()),
+        }
+    }
+}
+
+/// Binds the address. Separate from serving, so that a taken port is an error at once.
+pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr)> {
+    let attempted =
+        |error: std::io::Error| Error::Configuration(format!("cannot listen for health probes on {address}: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(attempted)?;
+    let local = listener.local_addr().map_err(attempted)?;
+    Ok((listener, local))
+}
+
+/// Serves until the stop.
+pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Stop) -> Result<()> {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.requested() => return Ok(()), // dropping the set ends open connections
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: give them time to come back instead of spinning.
+                tracing::warn!(%error, "cannot accept a connection for health probes");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let checks = checks.clone();
+        connections.spawn(async move {
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let (status, text) = checks.answer(request.uri().path(), request.uri().query().unwrap_or_default());
+                async move { Ok::<_, Infallible>(plain(status, text)) }
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a probe's connection broke");
+            }
+        });
+    }
+}
+
+fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_answer_as_kubernetes_components_do() {
+        let checks = Checks::default();
+        checks.add("readyz", "good", Arc::new(|| Ok(())));
+        let check = |path: &str, query: &str, status: u16, text: &str| {
+            assert_eq!(
+                checks.answer(path, query),
+                (StatusCode::from_u16(status).expect("a status"), text.to_owned()),
+                "{path}?{query}"
+            );
+        };
+        check("/healthz", "", 200, "ok");
+        check("/readyz", "", 200, "ok");
+        check(
+            "/readyz",
+            "verbose",
+            200,
+            "[+]ping ok\n[+]good ok\nreadyz check passed\n",
+        );
+        check("/readyz/good", "", 200, "ok");
+        check("/readyz/other", "", 404, "404 page not found\n");
+        check("/metrics", "", 404, "404 page not found\n");
+        checks.add("readyz", "bad", Arc::new(|| Err("not yet".to_owned())));
+        check(
+            "/readyz",
+            "",
+            500,
+            "[+]ping ok\n[-]bad failed: not yet\n[+]good ok\nreadyz check failed\n",
+        );
+        check("/healthz", "", 200, "ok");
+    }
+}

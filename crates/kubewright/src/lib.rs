@@ -1,0 +1,86 @@
+//! kubewright: write Kubernetes operators.
+//!
+//! An operator is a [`Reconciler`] for each kind, put into [`Controller`]s, run by a [`Manager`] (or declared as an [`Operator`]). A
+//! reconciler gets an object and a [`Context`], looks at the world through a [`Client`] whose reads come from a shared [`Cache`] and see
+//! its own writes, and does what is missing. Types and the plain client are kube's and k8s-openapi's, re-exported here, so that an operator
+//! names one dependency; it chooses the Kubernetes version by a feature of `k8s-openapi`.
+//!
+//! The machinery decides nothing here: list and watch, store, queue and backoff are `kubewright-engine`'s pure state machines; this crate
+//! does the input and output around them, on tokio. It works with any [`kube::Client`], over HTTPS or in process.
+//!
+//! # The way of a change
+//!
+//! ```text
+//! API server ─► watch (cache/watch.rs) ─► store + dispatch (cache/informer.rs) ─► keys (controller/sources.rs)
+//!            ─► work queue (queue.rs) ─► worker (controller/control_loop.rs) ─► your reconcile ─► Client ─► API server
+//! ```
+//!
+//! # Which test keeps which invariant
+//!
+//! | invariant | test |
+//! |---|---|
+//! | K1 reads see own writes | `cache::receipts::tests::k1_…`, `tests/runtime.rs::k1_…` |
+//! | K2 out-of-scope writes do not block | `cache::receipts::tests::k2_…`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
+//! | K3 deletes | `cache::receipts::tests::k3_…`, `tests/runtime.rs::k3_…` |
+//! | K4 unknown outcomes, dry runs | `cache::receipts::tests::k4_…`, `tests/runtime.rs::k4_…` |
+//! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
+//! | RF5, RF11 lists, bad frames | `tests/runtime.rs::rf5_…`, `cache::wire::tests::rf11_…` |
+//! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
+//! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
+//! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
+//! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
+//! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
+//! | R4 sources first | `tests/runtime.rs::r4_…` |
+//! | R5 errors and backoff | `tests/runtime.rs::r5_…` |
+//! | R6, M7 stop | `tests/runtime.rs::m7_…` |
+//! | R7 panics | `tests/runtime.rs::r7_…` |
+//! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
+//! | M5 the first error | `tests/runtime.rs::m5_…` |
+//! | M2 probes first | `tests/runtime.rs::m2_…` |
+//! | E3, E4 events | `tests/runtime.rs::e3_…` |
+//! | nothing is sent that changes nothing | `apply::tests::a_plan_that_was_carried_out_leaves_nothing_to_do`, `tests/runtime.rs::apply_…` |
+
+pub use jiff;
+pub use k8s_openapi;
+pub use kube;
+pub use schemars;
+
+mod action;
+mod apply;
+mod cache;
+mod cause;
+mod client;
+mod clock;
+mod context;
+mod controller;
+mod diff;
+mod error;
+mod events;
+mod health;
+mod manager;
+mod object;
+mod observe;
+mod operator;
+pub mod predicate;
+pub mod prelude;
+mod queue;
+mod request;
+mod runnable;
+
+pub use action::Action;
+pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store};
+pub use cause::{Cause, CauseKind, MAX_CAUSES};
+pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE};
+pub use clock::{Clock, SystemClock};
+pub use context::Context;
+pub use controller::{Controller, Reconciler};
+pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
+pub use error::{ApiError, BoxError, Error, Result};
+pub use events::{EventRecorder, EventType};
+pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
+pub use object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
+pub use observe::{Observation, Observer, Outcome};
+pub use operator::Operator;
+pub use queue::WorkQueue;
+pub use request::Request;
+pub use runnable::{Runnable, Stop, StopSource};

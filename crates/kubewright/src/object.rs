@@ -1,0 +1,123 @@
+//! What counts as an object, and how one is named in logs and causes.
+//!
+//! Two layers: [`Object`] for types that are known when the program is compiled (what operators use), [`AnyObject`] for everything that
+//! can be cached, which adds [`kube::core::DynamicObject`] and [`kube::core::PartialObjectMeta`] for kinds known only at run time.
+
+use std::any::TypeId;
+use std::fmt;
+
+use kube::Resource;
+use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented for all of them.
+pub trait Object: AnyObject + Resource<DynamicType = ()> {}
+
+impl<K: AnyObject + Resource<DynamicType = ()>> Object for K {}
+
+/// Anything that a cache can hold, typed or dynamic. Implemented for every type that fits.
+pub trait AnyObject: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static> AnyObject for K {}
+
+/// The group, version, kind and plural of a typed object.
+pub fn api_resource<K: Object>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+/// Whether the type lives outside namespaces. Dynamic types do not know; they answer `false`.
+pub fn is_cluster_scoped<K: AnyObject>() -> bool {
+    TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>()
+}
+
+/// An object by kind and name, for causes, observations and messages.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// Group and version, such as `apps/v1`.
+    pub api_version: String,
+    /// The kind, such as `Deployment`.
+    pub kind: String,
+    /// The namespace; `None` for cluster-scoped objects.
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// The reference of a typed object.
+    pub fn of<K: Object>(object: &K) -> ObjectRef {
+        ObjectRef::new(&api_resource::<K>(), object.meta())
+    }
+
+    /// The reference of any object, given its resource.
+    pub fn new(resource: &ApiResource, meta: &ObjectMeta) -> ObjectRef {
+        ObjectRef::named(
+            resource,
+            meta.namespace.as_deref(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// The reference of an object that is known only by name.
+    pub fn named(resource: &ApiResource, namespace: Option<&str>, name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+            namespace: namespace.filter(|namespace| !namespace.is_empty()).map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    /// `Deployment default/hello`, `Node node-1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// The URL path of a collection: `/api/v1/namespaces/default/pods`.
+pub(crate) fn collection_path(resource: &ApiResource, namespace: Option<&str>) -> String {
+    let prefix = if resource.group.is_empty() { "/api" } else { "/apis" };
+    match namespace.filter(|namespace| !namespace.is_empty()) {
+        Some(namespace) => format!(
+            "{prefix}/{}/namespaces/{namespace}/{}",
+            resource.api_version, resource.plural
+        ),
+        None => format!("{prefix}/{}/{}", resource.api_version, resource.plural),
+    }
+}
+
+/// The group part of an apiVersion: `apps/v1` is in `apps`, `v1` in the core group.
+pub(crate) fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    #[test]
+    fn paths_and_scopes_follow_the_type() {
+        assert_eq!(
+            collection_path(&api_resource::<Pod>(), Some("a")),
+            "/api/v1/namespaces/a/pods"
+        );
+        assert_eq!(collection_path(&api_resource::<Pod>(), None), "/api/v1/pods");
+        assert_eq!(
+            collection_path(&api_resource::<Deployment>(), Some("a")),
+            "/apis/apps/v1/namespaces/a/deployments"
+        );
+        assert!(is_cluster_scoped::<Node>());
+        assert!(!is_cluster_scoped::<Pod>());
+        assert!(!is_cluster_scoped::<kube::core::DynamicObject>());
+        assert_eq!(group_of("v1"), "");
+        assert_eq!(group_of("apps/v1"), "apps");
+    }
+}

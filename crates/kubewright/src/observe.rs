@@ -1,0 +1,155 @@
+//! What the runtime does, told to whoever wants to know: the `demo` command, tests, metrics.
+//!
+//! Observers are called where the thing happens, so they must be quick and must not block. A panicking observer is caught. Nothing is
+//! computed for observations when nobody observes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cause::Cause;
+use crate::diff::FieldChange;
+use crate::object::ObjectRef;
+use crate::request::Request;
+
+/// Receives what the runtime does.
+///
+/// ```
+/// use kubewright::{Observation, Observer};
+///
+/// struct Printer;
+/// impl Observer for Printer {
+///     fn observe(&self, what: &Observation) {
+///         if let Observation::ReconcileStarted { controller, request, causes, .. } = what {
+///             eprintln!("{controller}: {request} because {causes:?}");
+///         }
+///     }
+/// }
+/// ```
+pub trait Observer: Send + Sync + 'static {
+    /// Called for everything that happens, from the task in which it happens. Must return quickly.
+    fn observe(&self, what: &Observation);
+}
+
+impl<F: Fn(&Observation) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, what: &Observation) {
+        self(what);
+    }
+}
+
+/// One thing that the runtime did.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Observation {
+    /// All sources of a controller are synced and its workers start.
+    ControllerStarted {
+        /// The controller's name.
+        controller: Arc<str>,
+    },
+    /// A reconcile begins.
+    ReconcileStarted {
+        /// The controller's name.
+        controller: Arc<str>,
+        /// The key.
+        request: Request,
+        /// Numbers the reconciles of this process; also in the logs.
+        reconcile_id: u64,
+        /// Why it runs.
+        causes: Vec<Cause>,
+    },
+    /// A reconcile ended.
+    ReconcileFinished {
+        /// The controller's name.
+        controller: Arc<str>,
+        /// The key.
+        request: Request,
+        /// The number that its start had.
+        reconcile_id: u64,
+        /// What came out of it.
+        outcome: Outcome,
+        /// How long it took, waits included.
+        took: Duration,
+    },
+    /// A write that the API server accepted. Dry runs and refused writes are not reported.
+    Written {
+        /// The controller whose client wrote; `None` for a client outside controllers.
+        controller: Option<Arc<str>>,
+        /// The verb: `create`, `update`, `patch` or `delete`.
+        verb: &'static str,
+        /// The object.
+        object: ObjectRef,
+        /// The subresource, such as `status`.
+        subresource: Option<String>,
+        /// The fields that differ between the cached object before and the server's answer; empty for `create` and `delete`, and when
+        /// the object was not cached.
+        changes: Vec<FieldChange>,
+    },
+    /// A cache finished its initial list, or recovered.
+    CacheSynced {
+        /// The kind and scope.
+        resource: String,
+        /// How many objects it holds.
+        objects: usize,
+    },
+    /// A cache's list or watch failed or an object could not be decoded; it serves what it has and tries again.
+    CacheDegraded {
+        /// The kind and scope.
+        resource: String,
+        /// What failed.
+        reason: String,
+    },
+}
+
+/// How a reconcile ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Success; it runs again when something changes.
+    Done,
+    /// Success; it runs again after the delay at the latest.
+    RequeueAfter(Duration),
+    /// A conflict or a stale cache: normal, it runs again after the delay.
+    Conflict {
+        /// The error's text.
+        error: String,
+        /// The delay until the next attempt.
+        after: Duration,
+    },
+    /// A failure; it runs again after the delay.
+    Retry {
+        /// The error's text.
+        error: String,
+        /// How many attempts in a row have failed.
+        attempt: u32,
+        /// The delay until the next attempt.
+        after: Duration,
+    },
+    /// A failure that trying again cannot cure.
+    Terminal {
+        /// The error's text.
+        error: String,
+    },
+}
+
+/// The observers of one manager.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(Arc<[Arc<dyn Observer>]>);
+
+impl Observers {
+    pub(crate) fn new(list: Vec<Arc<dyn Observer>>) -> Observers {
+        Observers(list.into())
+    }
+
+    /// Builds the observation only when somebody observes.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> Observation) {
+        if self.0.is_empty() {
+            return;
+        }
+        let what = what();
+        for observer in self.0.iter() {
+            if catch_unwind(AssertUnwindSafe(|| observer.observe(&what))).is_err() {
+                tracing::error!("an observer panicked; the observation is lost for it");
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! An operator, declared once: what runs it also knows its CRDs.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+use crate::cache::Cache;
+use crate::client::Client;
+use crate::controller::Controller;
+use crate::error::{Error, Result};
+use crate::manager::{Manager, ManagerBuilder};
+use crate::observe::Observer;
+use crate::runnable::Runnable;
+
+/// How long a CRD may take to be established.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Everything that makes up an operator: its name, its controllers, the CRDs of its types. It runs nothing by itself.
+///
+/// ```no_run
+/// use kubewright::{Controller, Operator, Result};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler};
+/// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Mirror;
+/// # impl Reconciler for Mirror {
+/// #     type Object = ConfigMap;
+/// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # }
+///
+/// fn operator() -> Operator {
+///     Operator::new("mirror").controller(Controller::of::<ConfigMap>(Mirror))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<()> {
+///     let client = kubewright::kube::Client::try_default().await?;
+///     operator().run(client, kubewright::shutdown_signal()).await
+/// }
+/// ```
+#[must_use]
+pub struct Operator {
+    name: String,
+    controllers: Vec<Controller>,
+    runnables: Vec<(String, Box<dyn Runnable>)>,
+    crds: Vec<CustomResourceDefinition>,
+    observers: Vec<Arc<dyn Observer>>,
+    health: Option<String>,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator")
+            .field("name", &self.name)
+            .field("controllers", &self.controllers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    /// An operator without anything in it.
+    pub fn new(name: impl Into<String>) -> Operator {
+        Operator {
+            name: name.into(),
+            controllers: Vec::new(),
+            runnables: Vec::new(),
+            crds: Vec::new(),
+            observers: Vec::new(),
+            health: None,
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a controller.
+    pub fn controller(mut self, controller: Controller) -> Operator {
+        self.controllers.push(controller);
+        self
+    }
+
+    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD, the first one being stored.
+    pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
+        self.crds.push(K::crd());
+        self
+    }
+
+    /// Adds something that runs beside the controllers.
+    pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> Operator {
+        self.runnables.push((name.into(), Box::new(runnable)));
+        self
+    }
+
+    /// Tells an observer everything that happens.
+    pub fn observe(mut self, observer: Arc<dyn Observer>) -> Operator {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Answers health probes on this address.
+    pub fn health(mut self, address: impl Into<String>) -> Operator {
+        self.health = Some(address.into());
+        self
+    }
+
+    /// The controllers.
+    pub fn controllers(&self) -> &[Controller] {
+        &self.controllers
+    }
+
+    /// The names of the controllers, in the order in which they were added.
+    pub fn controller_names(&self) -> Vec<String> {
+        self.controllers.iter().map(Controller::name).collect()
+    }
+
+    /// The CRDs of the operator's types, one for each kind.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when two versions of one kind do not fit together.
+    pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
+        let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
+        for crd in &self.crds {
+            match kinds
+                .iter_mut()
+                .find(|versions| versions[0].metadata.name == crd.metadata.name)
+            {
+                Some(versions) => versions.push(crd.clone()),
+                None => kinds.push(vec![crd.clone()]),
+            }
+        }
+        let merge = |versions: Vec<CustomResourceDefinition>| {
+            let stored = versions[0]
+                .spec
+                .versions
+                .first()
+                .map(|version| version.name.clone())
+                .unwrap_or_default();
+            let name = versions[0].metadata.name.clone().unwrap_or_default();
+            kube::core::crd::merge_crds(versions, &stored)
+                .map_err(|error| Error::Configuration(format!("the versions of {name} do not make one CRD: {error}")))
+        };
+        kinds.into_iter().map(merge).collect()
+    }
+
+    /// Creates or updates the CRDs in a cluster and waits until they are established.
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses one; [`Error::NotSynced`] when one is not established within 30 seconds.
+    pub async fn install_crds(&self, client: kube::Client) -> Result<()> {
+        let client = Client::new(client.clone(), Cache::new(client)).with_field_manager(&self.name);
+        for crd in self.crds()? {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            client.apply(crd).await?;
+            established(&client, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// The manager that runs this operator.
+    pub fn manager(self, client: kube::Client) -> ManagerBuilder {
+        let mut builder = Manager::builder(client).name(self.name);
+        for observer in self.observers {
+            builder = builder.observe(observer);
+        }
+        for controller in self.controllers {
+            builder = builder.add(controller);
+        }
+        for (name, runnable) in self.runnables {
+            builder = builder.runnable(name, Boxed(runnable));
+        }
+        match self.health {
+            Some(address) => builder.health(address),
+            None => builder,
+        }
+    }
+
+    /// Runs the operator until `shutdown` resolves or something fails.
+    ///
+    /// # Errors
+    /// As [`Manager::run`].
+    pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        self.manager(client).build()?.run(shutdown).await
+    }
+}
+
+/// A boxed runnable is a runnable.
+struct Boxed(Box<dyn Runnable>);
+
+impl Runnable for Boxed {
+    fn run(
+        self: Box<Self>,
+        client: Client,
+        stop: crate::runnable::Stop,
+    ) -> futures::future::BoxFuture<'static, Result<()>> {
+        self.0.run(client, stop)
+    }
+}
+
+/// Waits until the CRD says that it is served.
+async fn established(client: &Client, name: &str) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + ESTABLISHED_WITHIN;
+    let mut pause = Duration::from_millis(5);
+    loop {
+        let crd = client.live::<CustomResourceDefinition>(None, name).await?;
+        let conditions = crd
+            .and_then(|crd| crd.status)
+            .and_then(|status| status.conditions)
+            .unwrap_or_default();
+        if conditions
+            .iter()
+            .any(|condition| condition.type_ == "Established" && condition.status == "True")
+        {
+            return Ok(());
+        }
+        if tokio::time::Instant::now() >= deadline {
+            let told = conditions
+                .iter()
+                .filter_map(|condition| condition.message.clone())
+                .collect::<Vec<_>>()
+                .join("; ");
+            let reason = if told.is_empty() {
+                "the API server has not established it".to_owned()
+            } else {
+                told
+            };
+            return Err(Error::NotSynced {
+                what: format!("CustomResourceDefinition {name}"),
+                waited: ESTABLISHED_WITHIN,
+                reason,
+            });
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}

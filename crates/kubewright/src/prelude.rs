@@ -1,0 +1,10 @@
+//! What nearly every operator needs: `use kubewright::prelude::*;`
+
+pub use std::sync::Arc;
+pub use std::time::Duration;
+
+pub use crate::kube::core::ObjectMeta;
+pub use crate::kube::{CustomResource, Resource, ResourceExt};
+pub use crate::{
+    Action, Client, Context, Controller, Error, EventType, Manager, Object, Operator, Reconciler, Request, Result, Stop,
+};

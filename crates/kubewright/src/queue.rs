@@ -1,0 +1,311 @@
+//! The engine's work queue with waiting and waking.
+//!
+//! The engine decides (deduplication, order, delays, backoff); this file holds the lock, reads tokio's clock and wakes workers. An idle queue
+//! costs nothing: a worker sleeps until it is woken or until the next item is due.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kubewright_engine::Instant;
+use kubewright_engine::backoff::Exponential;
+use kubewright_engine::queue::{Fairness, Merge, Next, Priority, Token, Wake, Work, WorkQueue as EngineQueue};
+use tokio::sync::Notify;
+
+/// A queue of keys for hand-written loops (client-go's rate limiting work queue). Cheap to clone.
+///
+/// A key that is added many times is handed out once; a key is never handed to two workers at once; a key that is added while it is being
+/// worked on is handed out again afterwards.
+///
+/// ```
+/// use kubewright::WorkQueue;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = WorkQueue::new();
+/// queue.add("a");
+/// queue.add("a");
+/// let key = queue.next().await.expect("the queue is open");
+/// assert_eq!(key, "a");
+/// queue.done(&key);
+/// queue.shut_down();
+/// assert_eq!(queue.next().await, None);
+/// # }
+/// ```
+pub struct WorkQueue<T: Ord + Clone>(Queue<T, ()>);
+
+impl<T: Ord + Clone> Clone for WorkQueue<T> {
+    fn clone(&self) -> Self {
+        WorkQueue(self.0.clone())
+    }
+}
+
+impl<T: Ord + Clone> fmt::Debug for WorkQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkQueue({} ready)", self.len())
+    }
+}
+
+impl<T: Ord + Clone> Default for WorkQueue<T> {
+    fn default() -> Self {
+        WorkQueue::new()
+    }
+}
+
+impl<T: Ord + Clone> WorkQueue<T> {
+    /// An empty queue with the usual backoff: 5 ms, doubling up to 1000 s.
+    pub fn new() -> WorkQueue<T> {
+        WorkQueue(Queue::new(Exponential::default()))
+    }
+
+    /// An empty queue with a backoff of its own for [`WorkQueue::add_rate_limited`].
+    pub fn with_backoff(base: Duration, max: Duration) -> WorkQueue<T> {
+        WorkQueue(Queue::new(Exponential { base, max }))
+    }
+
+    /// Asks for the key to be worked on as soon as possible.
+    pub fn add(&self, key: T) {
+        self.0.add(key, Priority::Normal, ());
+    }
+
+    /// Asks for the key to be worked on after `delay`, not earlier. The earliest of several delays counts.
+    pub fn add_after(&self, key: T, delay: Duration) {
+        self.0.add_after(key, delay, ());
+    }
+
+    /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it before
+    /// [`WorkQueue::done`].
+    pub fn add_rate_limited(&self, key: T) -> Option<Duration> {
+        self.0.add_rate_limited(key, ())
+    }
+
+    /// The next key, when there is one; `None` when the queue was shut down. Call [`WorkQueue::done`] afterwards.
+    pub async fn next(&self) -> Option<T> {
+        self.0.next().await.map(|work| work.item)
+    }
+
+    /// The work on the key has ended, well or not.
+    pub fn done(&self, key: &T) {
+        let now = self.0.now();
+        let finished = self.0.lock().done_item(key, now);
+        if let Some(finished) = finished {
+            self.0.wake(finished.wake);
+        }
+    }
+
+    /// Forgets the failures of the key: its next retry starts from the shortest delay.
+    pub fn forget(&self, key: &T) {
+        self.0.lock().forget(key);
+    }
+
+    /// How many failures in a row the key has.
+    pub fn retries(&self, key: &T) -> u32 {
+        self.0.lock().retries(key)
+    }
+
+    /// How many keys are ready.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the queue: waiting workers get `None`, adds are ignored.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}
+
+/// The queue with what asked for each item, as controllers use it.
+pub(crate) struct Queue<T, C>(Arc<Inner<T, C>>);
+
+struct Inner<T, C> {
+    engine: Mutex<EngineQueue<T, C>>,
+    workers: Notify,
+    origin: tokio::time::Instant,
+}
+
+impl<T, C> Clone for Queue<T, C> {
+    fn clone(&self) -> Self {
+        Queue(self.0.clone())
+    }
+}
+
+impl<T: Ord + Clone, C: Merge> Queue<T, C> {
+    pub(crate) fn new(backoff: Exponential) -> Queue<T, C> {
+        Queue(Arc::new(Inner {
+            engine: Mutex::new(EngineQueue::new(backoff, Fairness::default())),
+            workers: Notify::new(),
+            origin: tokio::time::Instant::now(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EngineQueue<T, C>> {
+        // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours.
+        self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_origin(self.0.origin.elapsed())
+    }
+
+    fn wake(&self, wake: Wake) {
+        match wake {
+            // A sleeper that is woken for a timer looks at the queue and sleeps until the new time.
+            Wake::Worker | Wake::Timer(_) => self.0.workers.notify_one(),
+            Wake::No | Wake::ShutDown => {}
+        }
+    }
+
+    pub(crate) fn add(&self, item: T, priority: Priority, causes: C) {
+        let now = self.now();
+        let wake = self.lock().add(item, priority, causes, now);
+        self.wake(wake);
+    }
+
+    pub(crate) fn add_after(&self, item: T, delay: Duration, causes: C) {
+        let now = self.now();
+        let wake = self.lock().add_after(item, now + delay, Priority::Normal, causes, now);
+        self.wake(wake);
+    }
+
+    pub(crate) fn add_rate_limited(&self, item: T, causes: C) -> Option<Duration> {
+        let now = self.now();
+        let (wake, delay) = self.lock().add_rate_limited(item, causes, now);
+        self.wake(wake);
+        delay
+    }
+
+    pub(crate) async fn next(&self) -> Option<Work<T, C>> {
+        loop {
+            // Registered before the queue is asked, so that no wake-up between the two is missed.
+            let woken = self.0.workers.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let now = self.now();
+            let next = self.lock().get(now);
+            match next {
+                Next::Item(work) => {
+                    // Whoever takes an item hands the watch over: another worker looks for what else is ready, or sleeps until the
+                    // next item is due.
+                    self.wake(work.wake);
+                    return Some(work);
+                }
+                Next::ShutDown => return None,
+                Next::Wait(None) => woken.await,
+                Next::Wait(Some(due)) => {
+                    let due = self.0.origin + due.since(Instant::ZERO);
+                    tokio::select! {
+                        () = woken => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn done(&self, token: Token) {
+        let now = self.now();
+        let finished = self.lock().done(token, now);
+        if let Some(finished) = finished {
+            self.wake(finished.wake);
+        }
+    }
+
+    pub(crate) fn forget(&self, item: &T) {
+        self.lock().forget(item);
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.lock().shut_down();
+        self.0.workers.notify_waiters();
+        // For a worker that is between asking and waiting on another thread: `enable` made it a waiter already.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn q5_a_busy_worker_leaves_the_timer_to_a_sleeping_one() {
+        let queue = WorkQueue::new();
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                // Takes one key and never finishes it, as a long reconcile would.
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        queue.add_after("a", Duration::from_secs(1));
+        queue.add_after("b", Duration::from_secs(2));
+        let started = tokio::time::Instant::now();
+        for worker in workers {
+            let taken = tokio::time::timeout(Duration::from_secs(10), worker).await;
+            assert!(taken.is_ok(), "a key that was due was left lying while a worker slept");
+        }
+        assert_eq!(started.elapsed().as_secs(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn q5_a_delayed_key_comes_when_it_is_due_and_wakes_a_sleeping_worker() {
+        let queue = WorkQueue::new();
+        let worker = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                let started = tokio::time::Instant::now();
+                let key = queue.next().await;
+                (key, started.elapsed())
+            }
+        });
+        tokio::task::yield_now().await;
+        queue.add_after("a", Duration::from_secs(60));
+        queue.add_after("a", Duration::from_secs(10));
+        let (key, waited) = worker.await.expect("the worker ends");
+        assert_eq!(key, Some("a"));
+        assert!(
+            waited >= Duration::from_secs(10) && waited < Duration::from_secs(11),
+            "{waited:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn q6_shutdown_wakes_all_workers() {
+        let queue: WorkQueue<u8> = WorkQueue::new();
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        queue.shut_down();
+        for worker in workers {
+            assert_eq!(worker.await.expect("the worker ends"), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_become_due_together_wake_as_many_workers() {
+        let queue = WorkQueue::new();
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        queue.add_after(1, Duration::from_secs(1));
+        queue.add_after(2, Duration::from_secs(1));
+        let mut keys = Vec::new();
+        for worker in workers {
+            keys.push(worker.await.expect("the worker ends").expect("a key")); // neither calls done
+        }
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+    }
+}
