@@ -1,0 +1,222 @@
+//! The cluster's own certificate authority: a CA, a serving certificate and the administrator's client certificate.
+//!
+//! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory only; the one that leaves is the administrator's,
+//! inside the kubeconfig. Nothing here implements `Debug`, so that no log line can show a key.
+//!
+//! Not here: renewal (certificates live for a year, clusters for minutes or days) and service account signing keys.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::error::{Error, Result};
+
+/// The user of the administrator's certificate, as kubeadm names it.
+pub(crate) const ADMIN_USER: &str = "kubernetes-admin";
+/// Its group: may do everything.
+pub(crate) const ADMIN_GROUP: &str = "system:masters";
+
+/// Names that the serving certificate is valid for, besides the addresses: this machine, and the API server as pods call it.
+const SERVING_NAMES: [&str; 6] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// Certificates are valid from an hour ago, so that a client whose clock is a little behind is served.
+const BACKDATED: Duration = Duration::from_secs(60 * 60);
+/// And for a year.
+const LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Signs certificates that only this cluster trusts.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate with its private key.
+pub(crate) struct Certified {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Authority {
+    /// A new authority with a key of its own.
+    pub(crate) fn new() -> Result<Authority> {
+        let what = "certificate authority";
+        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "kubewright-ca")]));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+        ];
+        let key = KeyPair::generate().map_err(|source| Error::Certificate { what, source })?;
+        let issuer = CertifiedIssuer::self_signed(params, key).map_err(|source| Error::Certificate { what, source })?;
+        Ok(Authority { issuer })
+    }
+
+    /// What clients must trust, as PEM.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// What clients must trust, as DER.
+    pub(crate) fn der(&self) -> &CertificateDer<'static> {
+        self.issuer.der()
+    }
+
+    /// A serving certificate for this machine's loopback, the names that pods use, and the address that is listened on.
+    pub(crate) fn serving(&self, listening_on: IpAddr) -> Result<Certified> {
+        let what = "serving certificate";
+        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "kube-apiserver")]));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        for name in SERVING_NAMES {
+            let name = name.try_into().map_err(|source| Error::Certificate { what, source })?;
+            params.subject_alt_names.push(SanType::DnsName(name));
+        }
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        let own = Some(listening_on).filter(|ip| !ip.is_unspecified() && !loopback.contains(ip));
+        params
+            .subject_alt_names
+            .extend(loopback.into_iter().chain(own).map(SanType::IpAddress));
+        self.sign(what, params)
+    }
+
+    /// The certificate that the kubeconfig carries: `kubernetes-admin` in `system:masters`.
+    pub(crate) fn admin(&self) -> Result<Certified> {
+        self.client(distinguished_name(&[
+            (DnType::CommonName, ADMIN_USER),
+            (DnType::OrganizationName, ADMIN_GROUP),
+        ]))
+    }
+
+    /// A client certificate for a subject.
+    pub(crate) fn client(&self, subject: DistinguishedName) -> Result<Certified> {
+        let mut params = valid_now(subject);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign("client certificate", params)
+    }
+
+    fn sign(&self, what: &'static str, mut params: CertificateParams) -> Result<Certified> {
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(|source| Error::Certificate { what, source })?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .map_err(|source| Error::Certificate { what, source })?;
+        Ok(Certified { certificate, key })
+    }
+}
+
+impl Certified {
+    pub(crate) fn certificate_pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    pub(crate) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    pub(crate) fn certificate_der(&self) -> CertificateDer<'static> {
+        self.certificate.der().clone()
+    }
+
+    pub(crate) fn key_der(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
+    }
+}
+
+/// A subject of these parts, in order.
+pub(crate) fn distinguished_name(parts: &[(DnType, &str)]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    for (kind, value) in parts {
+        name.push(kind.clone(), *value);
+    }
+    name
+}
+
+fn valid_now(subject: DistinguishedName) -> CertificateParams {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let mut params = CertificateParams::default();
+    params.not_before = epoch + since_epoch.saturating_sub(BACKDATED);
+    params.not_after = epoch + since_epoch + LIFETIME;
+    params.distinguished_name = subject;
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+    use super::*;
+
+    /// The alternative names of a serving certificate for `address`, as text.
+    fn names(address: &str) -> Vec<String> {
+        let authority = Authority::new().unwrap();
+        let serving = authority.serving(address.parse().unwrap()).unwrap();
+        let der = serving.certificate_der();
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let names = certificate.subject_alternative_name().unwrap().unwrap();
+        names
+            .value
+            .general_names
+            .iter()
+            .map(|name| match name {
+                GeneralName::DNSName(name) => (*name).to_owned(),
+                GeneralName::IPAddress(bytes) => match <[u8; 4]>::try_from(*bytes) {
+                    Ok(v4) => Ipv4Addr::from(v4).to_string(),
+                    Err(_) => Ipv6Addr::from(<[u8; 16]>::try_from(*bytes).unwrap()).to_string(),
+                },
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn parsed<'a>(der: &'a CertificateDer<'_>) -> X509Certificate<'a> {
+        X509Certificate::from_der(der).unwrap().1
+    }
+
+    #[test]
+    fn the_serving_certificate_names_what_clients_call_it() {
+        let loopback = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster",
+            "kubernetes.default.svc.cluster.local",
+            "127.0.0.1",
+            "::1",
+        ];
+        assert_eq!(names("127.0.0.1"), loopback);
+        assert_eq!(names("0.0.0.0"), loopback);
+        assert_eq!(names("192.0.2.7"), [&loopback[..], &["192.0.2.7"]].concat());
+    }
+
+    #[test]
+    fn the_admin_certificate_is_the_admin_and_valid_now() {
+        let authority = Authority::new().unwrap();
+        let admin = authority.admin().unwrap();
+        let der = admin.certificate_der();
+        let certificate = parsed(&der);
+        assert_eq!(
+            certificate.subject().to_string(),
+            "CN=kubernetes-admin, O=system:masters"
+        );
+        assert_eq!(certificate.issuer().to_string(), "CN=kubewright-ca");
+        assert!(certificate.validity().is_valid());
+        assert!(!certificate.is_ca());
+        assert!(parsed(authority.der()).is_ca());
+        assert!(admin.key_pem().starts_with("-----BEGIN PRIVATE KEY-----"));
+    }
+}

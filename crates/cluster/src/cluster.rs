@@ -1,0 +1,317 @@
+//! A cluster: an API server and its controllers in this process, and the doors to them.
+//!
+//! Invariants:
+//! - starting does nothing but make the server: controllers start behind the first answer, certificates with the first listener;
+//! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
+//! - [`Cluster::stop`] leaves nothing running, within a second.
+//!
+//! Not here: durable storage (a cluster lives in memory), a clock that a test may move.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::{Observer, Stop, StopSource, kube};
+use kubewright_apiserver::{ApiServer, Config};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::certificates::Authority;
+use crate::control::{self, Plan};
+use crate::controllers::Settings;
+use crate::env::RealEnv;
+use crate::error::{Error, Result};
+use crate::front::Front;
+use crate::listen::{self, Limits, Listening, Tls};
+use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
+
+/// Everything ends within a second; this much of it is for the tasks to end by themselves.
+const STOP: Duration = Duration::from_millis(900);
+
+/// A Kubernetes cluster in this process.
+///
+/// A clone is another handle to the same cluster. It stops when [`stop`](Cluster::stop) is called or the last handle is dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use kubewright_cluster::Cluster;
+/// use kubewright::k8s_openapi::api::core::v1::Namespace;
+/// use kubewright::kube::Api;
+///
+/// let cluster = Cluster::start().await?;
+/// let namespaces: Api<Namespace> = Api::all(cluster.client());
+/// assert_eq!(namespaces.get("default").await?.metadata.name.as_deref(), Some("default"));
+/// cluster.stop().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    front: Front,
+    client: kube::Client,
+    limits: Limits,
+    stop: StopSource,
+    authority: Arc<LazyAuthority>,
+    /// Listeners and controllers.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Controllers {
+    /// All of them: a Deployment gets its pods, and they become Ready.
+    #[default]
+    All,
+    /// None, as with envtest: objects are stored and nothing happens to them. Namespaces that are deleted stay `Terminating`.
+    None,
+    /// Those named.
+    Only(Vec<String>),
+}
+
+/// How a cluster is to be; see [`Cluster::builder`].
+#[derive(Clone)]
+pub struct ClusterBuilder {
+    controllers: Controllers,
+    settings: Settings,
+    observer: Option<Arc<dyn Observer>>,
+    limits: Limits,
+    config: Config,
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> ClusterBuilder {
+        let config = Config {
+            version: KUBERNETES_VERSION.to_owned(),
+            ..Config::default()
+        };
+        ClusterBuilder {
+            controllers: Controllers::All,
+            settings: Settings::default(),
+            observer: None,
+            limits: Limits::default(),
+            config,
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// Which controllers run. Default all.
+    #[must_use]
+    pub fn controllers(mut self, controllers: Controllers) -> ClusterBuilder {
+        self.controllers = controllers;
+        self
+    }
+
+    /// What the controllers are told: the name of the simulated node, and how long its pods take. The certificate that they publish
+    /// is always the cluster's own.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
+        self.settings = settings;
+        self
+    }
+
+    /// Who is told what the built-in controllers do, and why. Default nobody.
+    #[must_use]
+    pub fn observe(mut self, observer: Arc<dyn Observer>) -> ClusterBuilder {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// What a client may cost over HTTPS.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> ClusterBuilder {
+        self.limits = limits;
+        self
+    }
+
+    /// How the API server is to be: the version it claims, how much history it keeps.
+    #[must_use]
+    pub fn api(mut self, config: Config) -> ClusterBuilder {
+        self.config = config;
+        self
+    }
+
+    /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
+    ///
+    /// Must be called inside a tokio runtime with timers (`enable_all`).
+    ///
+    /// # Errors
+    /// [`Error::UnknownController`] when a controller is named that does not exist.
+    pub async fn start(self) -> Result<Cluster> {
+        let names = self.controllers.names()?;
+        let authority = Arc::new(LazyAuthority::default());
+        let settings = Settings {
+            root_ca: root_ca(authority.clone()),
+            ..self.settings
+        };
+        let (source, stop) = Stop::pair();
+        let api = ApiServer::new(Arc::new(RealEnv::new()), self.config);
+        let front = Front {
+            api,
+            stop,
+            body_timeout: self.limits.body,
+        };
+        let client = inprocess::client(front.clone());
+        let controllers = control::start(
+            Plan {
+                names,
+                settings,
+                observer: self.observer,
+            },
+            &client,
+            &front.stop,
+        );
+        let tasks = Mutex::new(controllers.into_iter().collect());
+        let inner = Inner {
+            front,
+            client,
+            limits: self.limits,
+            stop: source,
+            authority,
+            tasks,
+        };
+        Ok(Cluster { inner: Arc::new(inner) })
+    }
+}
+
+impl Cluster {
+    /// Says how a cluster is to be, and starts it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use kubewright_cluster::{Cluster, Controllers};
+    /// let cluster = Cluster::builder().controllers(Controllers::None).start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// A cluster with all controllers, in memory, without a socket.
+    ///
+    /// # Errors
+    /// None today; see [`ClusterBuilder::start`].
+    pub async fn start() -> Result<Cluster> {
+        Cluster::builder().start().await
+    }
+
+    /// A client of the administrator that reaches the server without a socket. When the cluster is stopped, its requests fail
+    /// with `kube::Error::Service`.
+    pub fn client(&self) -> kube::Client {
+        self.inner.client.clone()
+    }
+
+    /// The API server, for those who talk to it without HTTP.
+    pub fn api(&self) -> &ApiServer {
+        &self.inner.front.api
+    }
+
+    /// Opens HTTPS on `address`, and only there; port 0 takes a free port. It answers as soon as this returns, until the cluster
+    /// stops. Call it again for another address: the authority and so the trust of clients is the same.
+    ///
+    /// # Errors
+    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Certificate`] or [`Error::Tls`] when the system has no entropy.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use kubewright_cluster::Cluster;
+    /// let cluster = Cluster::start().await?;
+    /// let listening = cluster.listen("127.0.0.1:0".parse()?).await?;
+    /// println!("https://{}", listening.address);
+    /// # cluster.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listening> {
+        let inner = &self.inner;
+        // Held until the listener is on the list, so that a stop at the same time sees either none of it or all.
+        let mut tasks = inner.tasks.lock().await;
+        if inner.front.stop.is_requested() {
+            return Err(Error::Stopped);
+        }
+        let socket = TcpListener::bind(address)
+            .await
+            .map_err(|source| Error::Bind { address, source })?;
+        let address = socket.local_addr().map_err(|source| Error::Bind { address, source })?;
+        let authority = inner.authority.get()?;
+        let tls = Tls::new(&authority, &authority.serving(address.ip())?)?;
+        let kubeconfig = kubeconfig::text(address, &authority, &authority.admin()?);
+        tasks.push(tokio::spawn(listen::serve(
+            socket,
+            inner.front.clone(),
+            tls,
+            inner.limits.clone(),
+        )));
+        Ok(Listening { address, kubeconfig })
+    }
+
+    /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish what they are at. Returns when
+    /// everything has ended, within a second.
+    pub async fn stop(&self) {
+        let inner = &self.inner;
+        inner.end();
+        // The list stays locked: whoever stops at the same time also returns only when all is over.
+        let mut tasks = inner.tasks.lock().await;
+        let deadline = tokio::time::Instant::now() + STOP;
+        for mut task in tasks.drain(..) {
+            match tokio::time::timeout_at(deadline, &mut task).await {
+                Ok(Err(error)) if error.is_panic() => tracing::error!(%error, "a part of the cluster panicked"),
+                Ok(_) => {}
+                Err(_) => {
+                    tracing::warn!("a part of the cluster did not stop in time and is cut off");
+                    task.abort();
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("stopped", &self.inner.front.stop.is_requested())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn end(&self) {
+        self.stop.stop();
+        self.front.api.shutdown();
+    }
+}
+
+/// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
+#[derive(Default)]
+struct LazyAuthority(std::sync::Mutex<Option<Arc<Authority>>>);
+
+impl LazyAuthority {
+    fn get(&self) -> Result<Arc<Authority>> {
+        let mut authority = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(authority) = &*authority {
+            return Ok(authority.clone());
+        }
+        Ok(authority.insert(Arc::new(Authority::new()?)).clone())
+    }
+}
+
+/// How the controllers get at the certificate that pods are to trust.
+fn root_ca(authority: Arc<LazyAuthority>) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+    Arc::new(move || match authority.get() {
+        Ok(authority) => Some(authority.pem()),
+        Err(error) => {
+            tracing::error!(%error, "pods get no certificate to trust the API server with");
+            None
+        }
+    })
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The tasks hear it and end by themselves; there is nobody left who could wait for them.
+        self.end();
+    }
+}

@@ -1,0 +1,147 @@
+//! Runs the built-in controllers: which of them, from when, until when.
+//!
+//! They start in the background, after the server answers, on the in-process client; they share one manager and so one cache.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::{Manager, Observer, Stop, kube};
+use tokio::task::JoinHandle;
+
+use crate::cluster::Controllers;
+use crate::controllers::{self, Settings};
+use crate::error::{Error, Result};
+
+/// How long to wait before controllers that ended with an error start again.
+const RESTART: Duration = Duration::from_secs(1);
+/// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they are at.
+const GRACE: Duration = Duration::from_millis(700);
+
+impl Controllers {
+    /// The names of the controllers that run, each once, in the order of [`controllers::NAMES`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownController`].
+    pub fn names(&self) -> Result<Vec<&'static str>> {
+        let wanted = match self {
+            Controllers::All => return Ok(controllers::NAMES.to_vec()),
+            Controllers::None => return Ok(Vec::new()),
+            Controllers::Only(wanted) => wanted,
+        };
+        if let Some(unknown) = wanted.iter().find(|name| !controllers::NAMES.contains(&name.as_str())) {
+            return Err(Error::UnknownController {
+                name: unknown.clone(),
+                known: controllers::NAMES.join(", "),
+            });
+        }
+        Ok(controllers::NAMES
+            .iter()
+            .copied()
+            .filter(|name| wanted.iter().any(|wanted| wanted == name))
+            .collect())
+    }
+}
+
+/// `all`, `none`, or names with commas, as the command line takes them.
+///
+/// ```
+/// use kubewright_cluster::Controllers;
+/// assert_eq!("all".parse::<Controllers>()?, Controllers::All);
+/// assert_eq!("deployment,replicaset".parse::<Controllers>()?.names()?.len(), 2);
+/// assert!("deplyoment".parse::<Controllers>().is_err());
+/// # Ok::<(), kubewright_cluster::Error>(())
+/// ```
+impl FromStr for Controllers {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Controllers> {
+        let controllers = match text.trim() {
+            "all" => Controllers::All,
+            "none" => Controllers::None,
+            names => Controllers::Only(names.split(',').map(|name| name.trim().to_owned()).collect()),
+        };
+        controllers.names()?;
+        Ok(controllers)
+    }
+}
+
+/// What is to run.
+pub(crate) struct Plan {
+    pub(crate) names: Vec<&'static str>,
+    pub(crate) settings: Settings,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+/// Starts the controllers of a plan in the background; the task ends when the cluster stops.
+pub(crate) fn start(plan: Plan, client: &kube::Client, stop: &Stop) -> Option<JoinHandle<()>> {
+    if plan.names.is_empty() {
+        return None;
+    }
+    let (client, stop) = (client.clone(), stop.clone());
+    Some(tokio::spawn(async move {
+        while !stop.is_requested() {
+            if let Err(error) = run(&plan, client.clone(), &stop).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the built-in controllers ended; starting them again"
+                );
+                tokio::select! {
+                    () = tokio::time::sleep(RESTART) => {}
+                    () = stop.requested() => {}
+                }
+            }
+        }
+    }))
+}
+
+async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Result<()> {
+    let mut manager = Manager::builder(client)
+        .name("kube-controller-manager")
+        .graceful_shutdown(GRACE / 2);
+    if let Some(observer) = plan.observer.clone() {
+        manager = manager.observe(observer);
+    }
+    for name in &plan.names {
+        manager = controllers::add(manager, name, &plan.settings);
+    }
+    let manager = manager.build()?;
+    let overdue = async {
+        stop.requested().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        ended = manager.run(stop.requested()) => ended,
+        () = overdue => {
+            tracing::warn!("the built-in controllers did not finish in time; what they were at is lost with the cluster");
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        let check = |text: &str, expected: std::result::Result<&[&str], &str>| {
+            let names = text.parse::<Controllers>().and_then(|controllers| controllers.names());
+            match (names, expected) {
+                (Ok(names), Ok(expected)) => assert_eq!(names, expected, "{text:?}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{text:?}: {error}"),
+                (names, _) => panic!("{text:?}: {names:?}"),
+            }
+        };
+        check("all", Ok(controllers::NAMES));
+        check("none", Ok(&[]));
+        check("deployment, namespace", Ok(&["namespace", "deployment"]));
+        check("deployment,deployment", Ok(&["deployment"]));
+        check(
+            "deployments",
+            Err("there is no controller \"deployments\"; controllers are namespace, "),
+        );
+        check("", Err("there is no controller \"\""));
+        check("all,deployment", Err("there is no controller \"all\""));
+    }
+}

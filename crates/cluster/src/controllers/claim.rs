@@ -1,0 +1,178 @@
+//! Which objects a controller may count as its own: adoption and release (client-go's `ControllerRefManager`).
+//!
+//! A workload controller owns what carries its controller reference and fits its selector. An orphan that fits is adopted; one of its own
+//! that no longer fits is released. The decision is pure ([`decide`]); the two writes are here as well, because both say on which version
+//! of the object they were decided: a dependent that changed in between answers with a conflict and is looked at again.
+//!
+//! Invariants: something that another controller owns is never touched; an owner under deletion neither adopts nor releases.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubewright::kube::api::Patch;
+use kubewright::kube::core::Selector;
+use kubewright::{Client, Object, Request, Result};
+use serde_json::json;
+
+use super::meta;
+
+/// What to do about one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is ours already.
+    Owned,
+    /// It is nobody's and fits.
+    Adopt,
+    /// It is ours and does not fit any more.
+    Release,
+    /// It is none of our business.
+    Ignore,
+}
+
+/// Decides about one object.
+pub(crate) fn decide(owner: &ObjectMeta, selector: &Selector, object: &ObjectMeta) -> Claim {
+    let fits = meta::fits(selector, object);
+    match meta::controller_of(object) {
+        Some(controller) if controller.uid != meta::uid(owner) => Claim::Ignore,
+        Some(_) if fits => Claim::Owned,
+        Some(_) if meta::is_deleting(owner) => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if !fits || meta::is_deleting(owner) || meta::is_deleting(object) => Claim::Ignore,
+        None => Claim::Adopt,
+    }
+}
+
+/// Whether the owner still exists under its uid and is not being deleted, asked of the API server itself.
+///
+/// Adoption is the one write that a stale cache makes dangerous: an owner that is gone already would take children that nothing collects
+/// before the garbage collector finds the dangling reference.
+pub(crate) async fn may_adopt<K: Object>(client: &Client, owner: &K) -> Result<bool> {
+    let owner = owner.meta();
+    let fresh = client.live::<K>(owner.namespace.as_deref(), meta::name(owner)).await?;
+    Ok(fresh.is_some_and(|fresh| fresh.meta().uid == owner.uid && !meta::is_deleting(fresh.meta())))
+}
+
+/// Writes our controller reference into an orphan. `None` when the object is gone meanwhile.
+pub(crate) async fn adopt<K: Object>(client: &Client, object: &K, owner: OwnerReference) -> Result<Option<Arc<K>>> {
+    let mut owners = object.meta().owner_references.clone().unwrap_or_default();
+    owners.push(owner);
+    write(client, object, &owners).await
+}
+
+/// Takes our reference out of an object. `None` when the object is gone meanwhile.
+pub(crate) async fn release<K: Object>(client: &Client, object: &K, owner_uid: &str) -> Result<Option<Arc<K>>> {
+    let mut owners = object.meta().owner_references.clone().unwrap_or_default();
+    owners.retain(|owner| owner.uid != owner_uid);
+    write(client, object, &owners).await
+}
+
+async fn write<K: Object>(client: &Client, object: &K, owners: &[OwnerReference]) -> Result<Option<Arc<K>>> {
+    let meta = object.meta();
+    // The list is replaced as a whole, so the version that it was computed from goes along; so does the uid, since names are reused.
+    let patch = json!({ "metadata": {
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "ownerReferences": if owners.is_empty() { None } else { Some(owners) },
+    }});
+    match client
+        .patch::<K, _>(meta.namespace.as_deref(), meta::name(meta), &Patch::Merge(patch))
+        .await
+    {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The selectors of all objects of a controller: whom an orphan that appears may belong to. Cheap to clone.
+///
+/// Remember a selector *before* listing what it selects: an orphan that comes before is in the list, one that comes later finds the selector.
+#[derive(Clone, Default)]
+pub(crate) struct Selectors(Arc<Mutex<BTreeMap<Request, Selector>>>);
+
+impl Selectors {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<Request, Selector>> {
+        // Nothing under this lock can panic half way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object of this key selects that.
+    pub(crate) fn remember(&self, request: &Request, selector: &Selector) {
+        let mut map = self.map();
+        if map.get(request) != Some(selector) {
+            map.insert(request.clone(), selector.clone());
+        }
+    }
+
+    /// The object of this key is gone.
+    pub(crate) fn forget(&self, request: &Request) {
+        self.map().remove(request);
+    }
+
+    /// Who may adopt this object; nobody when it has a controller.
+    pub(crate) fn for_orphan(&self, meta: &ObjectMeta) -> Vec<Request> {
+        if meta::controller_of(meta).is_some() {
+            return vec![];
+        }
+        let map = self.map();
+        let near = map
+            .iter()
+            .filter(|(request, _)| request.namespace() == meta.namespace.as_deref());
+        near.filter(|(_, selector)| meta::fits(selector, meta))
+            .map(|(request, _)| request.clone())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+    fn object(app: &str, owner: Option<&str>, deleting: bool) -> ObjectMeta {
+        ObjectMeta {
+            uid: Some("me".to_owned()),
+            labels: Some([("app".to_owned(), app.to_owned())].into()),
+            owner_references: owner.map(|uid| {
+                vec![OwnerReference {
+                    uid: uid.to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            }),
+            deletion_timestamp: deleting.then(|| meta::time(kubewright::k8s_openapi::jiff::Timestamp::UNIX_EPOCH)),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn claims() {
+        let selector = meta::selector(
+            "x",
+            &LabelSelector {
+                match_labels: Some([("app".to_owned(), "web".to_owned())].into()),
+                ..LabelSelector::default()
+            },
+        )
+        .expect("a good selector");
+        let check = |owner_deleting: bool, of: ObjectMeta, expected: Claim| {
+            let owner = object("", None, owner_deleting);
+            assert_eq!(
+                decide(&owner, &selector, &of),
+                expected,
+                "owner deleting {owner_deleting}, {of:?}"
+            );
+        };
+        check(false, object("web", Some("me"), false), Claim::Owned);
+        check(false, object("web", Some("me"), true), Claim::Owned);
+        check(true, object("web", Some("me"), false), Claim::Owned);
+        check(false, object("lab", Some("me"), false), Claim::Release);
+        check(true, object("lab", Some("me"), false), Claim::Ignore);
+        check(false, object("web", None, false), Claim::Adopt);
+        check(false, object("web", None, true), Claim::Ignore);
+        check(true, object("web", None, false), Claim::Ignore);
+        check(false, object("lab", None, false), Claim::Ignore);
+        check(false, object("web", Some("another"), false), Claim::Ignore);
+    }
+}

@@ -1,0 +1,166 @@
+//! The built-in controllers: what kube-controller-manager, kube-scheduler and a kubelet do, as operators on the `kubewright` crate.
+//!
+//! Each is written with the public API alone, as a user would write an operator. Each keeps apart what it decides (pure functions, tested
+//! with tables) from what it does about it. What they write, conditions, reasons, messages, events and annotations, is what Kubernetes writes.
+//!
+//! | name | file | what |
+//! |---|---|---|
+//! | `namespace` | `namespace/` | empties namespaces that are deleted |
+//! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
+//! | `serviceaccount` | `serviceaccount.rs` | the account `default` and the ConfigMap `kube-root-ca.crt` |
+//! | `replicaset` | `replicaset/` | as many pods as wished |
+//! | `deployment` | `deployment/` | rollouts |
+//! | `scheduler` | `scheduler/` | gives pods a node |
+//! | `node` | `node/` | one simulated node |
+//!
+//! Shared: `claim` (adoption), `meta`, `pods`.
+
+mod claim;
+mod deployment;
+mod garbage_collector;
+mod meta;
+mod namespace;
+mod node;
+mod pods;
+mod replicaset;
+mod scheduler;
+mod serviceaccount;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kubewright::{Error, ManagerBuilder, Request};
+
+/// The names of the built-in controllers, as `--controllers` takes them.
+pub const NAMES: &[&str] = &[
+    "namespace",
+    "garbage-collector",
+    "serviceaccount",
+    "replicaset",
+    "deployment",
+    "scheduler",
+    "node",
+];
+
+/// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
+pub(crate) type RootCa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// What the built-in controllers have to be told.
+#[derive(Clone)]
+pub struct Settings {
+    /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is asked for when a
+    /// namespace is looked at. `None`: the ConfigMap is not made.
+    pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    /// The name of the simulated node.
+    pub node: String,
+    /// How long a pod on the simulated node takes from being bound to being Ready.
+    pub pod_start: Duration,
+    /// How long a pod on the simulated node takes from being deleted to being gone.
+    pub pod_stop: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            root_ca: Arc::new(|| None),
+            node: "node-0".to_owned(),
+            pod_start: Duration::from_millis(50),
+            pod_stop: Duration::from_millis(50),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings {
+            root_ca: _,
+            node,
+            pod_start,
+            pod_stop,
+        } = self;
+        f.debug_struct("Settings")
+            .field("node", node)
+            .field("pod_start", pod_start)
+            .field("pod_stop", pod_stop)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
+///
+/// ```
+/// use kubewright::{Manager, kube};
+/// use kubewright_cluster::controllers::{self, NAMES, Settings};
+///
+/// fn manager(client: kube::Client) -> kubewright::Result<Manager> {
+///     let settings = Settings::default();
+///     let manager = Manager::builder(client).name("kube-controller-manager");
+///     NAMES.iter().fold(manager, |manager, name| controllers::add(manager, name, &settings)).build()
+/// }
+/// ```
+pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
+    match name {
+        "namespace" => manager.add(namespace::controller()),
+        "garbage-collector" => manager.runnable("garbage-collector-controller", garbage_collector::run),
+        "serviceaccount" => manager.add(serviceaccount::controller(settings.root_ca.clone())),
+        "replicaset" => manager.add(replicaset::controller()),
+        "deployment" => manager.add(deployment::controller()),
+        "scheduler" => manager.add(scheduler::controller()),
+        "node" => {
+            let pace = node::Pace {
+                start: settings.pod_start,
+                stop: settings.pod_stop,
+            };
+            let name: Arc<str> = Arc::from(settings.node.as_str());
+            let kubelet = node::kubelet(&settings.node, pace);
+            manager
+                .add(kubelet)
+                .runnable("node", move |client, stop| node::register(name, client, stop))
+        }
+        _ => manager,
+    }
+}
+
+/// Keys that wait for an object of another kind: what a `watches` of that kind answers. Cheap to clone.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<BTreeSet<Request>>>);
+
+impl Waiting {
+    fn set(&self) -> MutexGuard<'_, BTreeSet<Request>> {
+        // Nothing under this lock can panic half way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, request: &Request) {
+        self.set().insert(request.clone());
+    }
+
+    fn remove(&self, request: &Request) {
+        self.set().remove(request);
+    }
+
+    fn all(&self) -> Vec<Request> {
+        self.set().iter().cloned().collect()
+    }
+}
+
+/// The API server refuses to create anything in a namespace that is being deleted: not a failure, there is nothing left to do.
+fn is_namespace_terminating(error: &Error) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    })
+}
+
+/// The API server's own sentence, as conditions and events quote it; of other errors the whole text.
+fn plain(error: &Error) -> String {
+    match error.status() {
+        Some(status) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
+}

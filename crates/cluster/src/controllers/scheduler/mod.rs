@@ -1,0 +1,194 @@
+//! The scheduler: gives pods without a node one of the nodes that are there.
+//!
+//! It takes the pods that name it (`spec.schedulerName: default-scheduler`, the default), asks every node (`fit`), and binds to the one with
+//! the fewest pods. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
+//! changes, when another pod goes, and from time to time.
+//!
+//! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
+//! pods than it has room for.
+
+mod fit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use serde_json::json;
+
+use super::{Waiting, meta, pods};
+
+/// The name that pods ask for, and that signs events.
+const NAME: &str = "default-scheduler";
+
+/// How long a pod that fits nowhere waits when nothing changes that we watch.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// Remembers who waits for a node.
+#[derive(Default)]
+pub(crate) struct Scheduler {
+    waiting: Waiting,
+}
+
+/// The controller, ready to be added to a manager.
+pub(crate) fn controller() -> Controller {
+    let scheduler = Scheduler::default();
+    let (for_node, for_room) = (scheduler.waiting.clone(), scheduler.waiting.clone());
+    Controller::of(scheduler)
+        .named(NAME)
+        // A node has come or changed: whoever waits may fit now.
+        .watches::<Node>(move |_| for_node.all())
+        // A bound pod is going or finished: there is room for another.
+        .watches::<Pod>(move |pod| {
+            if is_bound(pod) && !pods::is_active(pod) {
+                for_room.all()
+            } else {
+                vec![]
+            }
+        })
+        // One at a time: two placements that do not see each other could overfill a node.
+        .concurrency(1)
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    pod.spec
+        .as_ref()
+        .and_then(|spec| spec.node_name.as_deref())
+        .is_some_and(|node| !node.is_empty())
+}
+
+/// A pod that waits for us: not bound, alive, and not for another scheduler or held back by a gate.
+fn is_ours(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let named = spec.scheduler_name.as_deref().unwrap_or(NAME) == NAME;
+    named && !is_bound(pod) && pods::is_active(pod) && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+}
+
+impl Reconciler for Scheduler {
+    type Object = Pod;
+
+    async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+        if !is_ours(&pod) {
+            self.waiting.remove(ctx.request());
+            return Ok(Action::await_change());
+        }
+        // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
+        self.waiting.insert(ctx.request());
+        let nodes = ctx.client().list::<Node>(None).await?;
+        let all = ctx.client().list::<Pod>(None).await?;
+        let count = |node: &Node| {
+            let name = node.metadata.name.as_deref();
+            let there = |pod: &Pod| {
+                pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == name && !pods::is_finished(pod)
+            };
+            all.iter().filter(|pod| there(pod)).count()
+        };
+        let (mut refusals, mut best): (Vec<String>, Option<(usize, &Node)>) = (vec![], None);
+        for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
+            let there = count(node);
+            match fit::refusal(&pod, node, there) {
+                Some(refusal) => refusals.push(refusal),
+                None if best.is_none_or(|(fewest, _)| there < fewest) => best = Some((there, node)),
+                None => {}
+            }
+        }
+        match best {
+            Some((_, node)) => bind(&ctx, &pod, meta::name(&node.metadata)).await,
+            None => wait(&ctx, &pod, &fit::nowhere(&refusals)).await,
+        }
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.waiting.remove(&request);
+        Ok(Action::await_change())
+    }
+}
+
+async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
+    let binding = Binding {
+        // The uid makes it this pod, not a later one of the same name.
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: pod.metadata.uid.clone(),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        },
+    };
+    let answer = ctx
+        .client()
+        .create_subresource::<Pod, _, serde_json::Value>(namespace, name, "binding", &binding)
+        .await;
+    match answer {
+        Ok(_) => {
+            let message = format!("Successfully assigned {} to {node}", ctx.request());
+            ctx.event(pod, EventType::Normal, "Scheduled", &message);
+            Ok(Action::await_change())
+        }
+        Err(error) if error.is_not_found() => Ok(Action::await_change()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says in the pod's condition and in an event why it waits.
+async fn wait(ctx: &Context, pod: &Pod, why: &str) -> Result<Action> {
+    let present = pods::condition(pod, "PodScheduled");
+    let said = present.is_some_and(|present| present.status == "False" && present.message.as_deref() == Some(why));
+    if !said {
+        let since = present
+            .filter(|present| present.status == "False")
+            .and_then(|present| present.last_transition_time.clone());
+        let condition = PodCondition {
+            type_: "PodScheduled".to_owned(),
+            status: "False".to_owned(),
+            reason: Some("Unschedulable".to_owned()),
+            message: Some(why.to_owned()),
+            last_transition_time: Some(since.unwrap_or_else(|| meta::time(ctx.now()))),
+            ..PodCondition::default()
+        };
+        // Strategic: conditions are merged by type, so that those of others stay.
+        let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": [condition] } });
+        let patch = kubewright::kube::api::Patch::Strategic(patch);
+        let written = ctx
+            .client()
+            .patch_status::<Pod, _>(pod.metadata.namespace.as_deref(), meta::name(&pod.metadata), &patch)
+            .await;
+        match written {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => return Ok(Action::await_change()),
+            Err(error) => return Err(error),
+        }
+    }
+    ctx.event(pod, EventType::Warning, "FailedScheduling", why);
+    Ok(Action::requeue_after(TRY_AGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_pods() {
+        let check = |spec: serde_json::Value, phase: &str, expected: bool| {
+            let mut whole = json!({ "containers": [] });
+            whole
+                .as_object_mut()
+                .expect("an object")
+                .extend(spec.as_object().expect("an object").clone());
+            let pod: Pod =
+                serde_json::from_value(json!({ "spec": whole, "status": { "phase": phase } })).expect("a pod");
+            assert_eq!(is_ours(&pod), expected, "{spec} {phase}");
+        };
+        check(json!({}), "Pending", true);
+        check(json!({ "schedulerName": NAME }), "Pending", true);
+        check(json!({ "schedulerName": "nobody" }), "Pending", false);
+        check(json!({ "nodeName": "n" }), "Pending", false);
+        check(json!({ "schedulingGates": [{ "name": "wait" }] }), "Pending", false);
+        check(json!({}), "Failed", false);
+    }
+}

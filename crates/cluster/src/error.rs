@@ -1,0 +1,44 @@
+//! What can go wrong when a cluster starts or opens a door to the network.
+
+use std::net::SocketAddr;
+
+/// Why a cluster could not do what was asked of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address could not be bound: in use, not of this machine, or a port below 1024 without the right to it.
+    #[error("cannot listen on {address}: {source}; pass another address, or port 0 for a free port")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A key or a certificate could not be made.
+    #[error("cannot make the {what}: {source}")]
+    Certificate {
+        /// Which one, such as "serving certificate".
+        what: &'static str,
+        /// What the certificate library said.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// The TLS library refused the certificates that were made for it.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+    /// A controller was asked for that does not exist.
+    #[error("there is no controller {name:?}; controllers are {known}")]
+    UnknownController {
+        /// The name that was asked for.
+        name: String,
+        /// The names that exist, joined with ", ".
+        known: String,
+    },
+    /// The cluster is stopped: it answers no more and cannot be started again. Start another one.
+    #[error("the cluster is stopped; start another one with Cluster::start()")]
+    Stopped,
+}
+
+/// What fallible operations of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,263 @@
+//! One request, whichever door it came through: read its body within bounds, let the API server answer, hand the answer on.
+//!
+//! Invariants:
+//! - at most [`MAX_BODY`] bytes of a request body are held, and a body that stalls is given up;
+//! - a panic in the server costs the request that caused it and nothing else;
+//! - a watch ends cleanly, between two lines, when the cluster stops; dropping the answer unsubscribes it.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream as _};
+use http::{Request, Response, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use kubewright::Stop;
+use kubewright_apiserver::{ApiServer, Body, MAX_BODY, UserInfo, WatchBody};
+
+/// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
+/// a broken connection or stream when we end it while they still send.
+const DRAIN_BYTES: usize = 64 * 1024 * 1024;
+/// And for how long.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// The server with what is needed to answer its requests; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) api: ApiServer,
+    pub(crate) stop: Stop,
+    /// How long a request body may take to arrive.
+    pub(crate) body_timeout: Duration,
+}
+
+impl Front {
+    /// Answers one request of `user`. Never fails: whatever goes wrong is an answer.
+    pub(crate) async fn answer<B>(&self, request: Request<B>, user: UserInfo) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        let body = match self.read(&parts, body).await {
+            Ok(body) => body,
+            Err(refusal) => return self.respond(refusal),
+        };
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        let handled = AssertUnwindSafe(self.api.handle(Request::from_parts(parts, body), user))
+            .catch_unwind()
+            .await;
+        let response = handled.unwrap_or_else(|_| {
+            tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
+            status(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "Internal error occurred: this request made the API server panic; its log says where",
+            )
+        });
+        self.respond(response)
+    }
+
+    /// Turns an answer of the core into one that can be sent.
+    pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
+        response.map(|body| match body {
+            Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
+            Body::Watch(lines) => {
+                let stop = self.stop.clone();
+                ResponseBody::Watch {
+                    lines,
+                    ended: false,
+                    stopped: Box::pin(async move { stop.requested().await }),
+                }
+            }
+        })
+    }
+
+    /// The whole body, or the answer to a request whose body cannot be had.
+    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<Bytes, Response<Body>>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
+        let announced_too_large = body.size_hint().lower() > limit;
+        if !announced_too_large {
+            match tokio::time::timeout(self.body_timeout, collect(&mut body)).await {
+                Ok(Ok(Some(bytes))) => return Ok(bytes),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => return Err(broken_body(&error)),
+                Err(_) => return Err(late_body(self.body_timeout)),
+            }
+        }
+        // A client that asked whether it should send the body at all waits for our answer instead of sending.
+        let waits = announced_too_large && parts.headers.contains_key(header::EXPECT);
+        if !waits {
+            drain(body).await;
+        }
+        Err(self.api.body_too_large())
+    }
+}
+
+/// All of a body, or `None` when it is larger than [`MAX_BODY`].
+async fn collect<B>(body: &mut B) -> Result<Option<Bytes>, B::Error>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > MAX_BODY {
+            return Ok(None);
+        }
+        // Nearly every body arrives in one piece; it is not copied.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(Some(if rest.is_empty() { first } else { rest.freeze() }))
+}
+
+/// Reads on without keeping anything.
+async fn drain<B>(mut body: B)
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let reading = async {
+        let mut seen = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            seen += frame.data_ref().map_or(0, Bytes::len);
+            if seen > DRAIN_BYTES {
+                break;
+            }
+        }
+    };
+    // Whether it ended or not, the answer is the same; only the connection's fate differs.
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
+}
+
+fn broken_body(error: &dyn std::fmt::Display) -> Response<Body> {
+    status(
+        StatusCode::BAD_REQUEST,
+        "BadRequest",
+        &format!("the request body could not be read: {error}"),
+    )
+}
+
+fn late_body(timeout: Duration) -> Response<Body> {
+    let message =
+        format!("the request body did not arrive within {timeout:?}; send it at once, or over a faster connection");
+    status(StatusCode::REQUEST_TIMEOUT, "Timeout", &message)
+}
+
+/// A `Status` failure, for what goes wrong before the API server sees the request.
+pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+    let body = serde_json::json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code.as_u16(),
+    });
+    let mut response = Response::new(Body::Full(Bytes::from(body.to_string())));
+    *response.status_mut() = code;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// The body of an answer, as HTTP sends it.
+pub(crate) enum ResponseBody {
+    /// Complete: its length is known, and it is sent in one piece. Taken when sent.
+    Full(Option<Bytes>),
+    /// A watch: whole lines in every frame, until it ends or the cluster stops.
+    Watch {
+        lines: WatchBody,
+        ended: bool,
+        stopped: BoxFuture<'static, ()>,
+    },
+}
+
+/// How much of a watch goes into one frame. Each frame costs a TLS record and a system call, so what is there is sent together.
+const FRAME: usize = 16 * 1024;
+
+/// All lines of a watch that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the watch `ended`.
+fn ready_lines(lines: &mut WatchBody, ended: &mut bool, cx: &mut Context<'_>) -> Option<Bytes> {
+    let mut next = || {
+        if *ended {
+            return None;
+        }
+        match Pin::new(&mut *lines).poll_next(cx) {
+            Poll::Ready(line) => {
+                *ended = line.is_none();
+                line
+            }
+            Poll::Pending => None,
+        }
+    };
+    let first = next()?;
+    if first.len() >= FRAME {
+        return Some(first);
+    }
+    // Nearly always there is one, which is not copied.
+    let Some(second) = next() else { return Some(first) };
+    let mut frame = BytesMut::from(first);
+    frame.extend_from_slice(&second);
+    while frame.len() < FRAME {
+        let Some(line) = next() else { break };
+        frame.extend_from_slice(&line);
+    }
+    Some(frame.freeze())
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            ResponseBody::Full(bytes) => Poll::Ready(
+                bytes
+                    .take()
+                    .filter(|bytes| !bytes.is_empty())
+                    .map(|bytes| Ok(Frame::data(bytes))),
+            ),
+            ResponseBody::Watch { lines, ended, stopped } => {
+                // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
+                if let Some(frame) = ready_lines(lines, ended, cx) {
+                    return Poll::Ready(Some(Ok(Frame::data(frame))));
+                }
+                if !*ended {
+                    ready!(stopped.as_mut().poll(cx));
+                }
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, ResponseBody::Full(bytes) if bytes.as_ref().is_none_or(Bytes::is_empty))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            ResponseBody::Watch { .. } => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A Kubernetes cluster in one process: the API server, HTTPS for everybody, and the built-in controllers.
+//!
+//! [`Cluster::start`] gives an API server in this process that a [`kube::Client`](kubewright::kube::Client) talks to without a socket;
+//! [`Cluster::listen`] adds HTTPS with a certificate authority of its own, for kubectl and for clients in any language. The controllers
+//! (namespaces, garbage collection, Deployments, …) are ordinary operators, written with the `kubewright` crate as any other.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use kubewright_cluster::{Cluster, kubeconfig};
+//!
+//! let cluster = Cluster::start().await?;
+//! let listening = cluster.listen("127.0.0.1:0".parse()?).await?;
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("kubeconfig");
+//! kubeconfig::write(&path, &listening.kubeconfig)?; // export KUBECONFIG=…; kubectl get namespaces
+//! cluster.stop().await;
+//! # Ok(()) }
+//! ```
+//!
+//! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors; `control` runs the
+//! controllers. Not here: what a request means (`kubewright-apiserver`), durable storage, a clock that a test may move.
+
+mod certificates;
+mod cluster;
+mod control;
+pub mod controllers;
+mod env;
+mod error;
+mod front;
+mod inprocess;
+pub mod kubeconfig;
+mod listen;
+
+pub use cluster::{Cluster, ClusterBuilder, Controllers};
+pub use error::{Error, Result};
+pub use kubewright_apiserver::{ApiServer, Config};
+pub use listen::{Limits, Listening};
+
+/// The version of Kubernetes whose API is served, as `/version` says it.
+pub const KUBERNETES_VERSION: &str = "v1.36.3";

@@ -1,0 +1,176 @@
+//! A connection that gives up on a client which neither speaks nor listens.
+//!
+//! Two limits, each a timer that exists only while it may fire:
+//! - *opening*: the preface of HTTP/2 must arrive (hyper has a timeout for the head of a request over HTTP/1, but none for this);
+//! - *stall*: while we have something to send, the client must take some of it.
+//!
+//! A connection on which both sides are silent is not touched: an idle watch may last for hours.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// Length of HTTP/2's connection preface.
+const PREFACE: usize = 24;
+
+/// A stream with limits on silence. `Unpin`, as long as the stream is.
+pub(crate) struct Guarded<S> {
+    stream: S,
+    opening: Option<Opening>,
+    stall: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+struct Opening {
+    missing: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl<S> Guarded<S> {
+    /// With a deadline for the HTTP/2 preface, where that is what must come first.
+    pub(crate) fn new(stream: S, opening: Option<Duration>, stall: Duration) -> Guarded<S> {
+        let opening = opening.map(|limit| Opening {
+            missing: PREFACE,
+            deadline: Box::pin(tokio::time::sleep(limit)),
+        });
+        Guarded {
+            stream,
+            opening,
+            stall,
+            stalled: None,
+        }
+    }
+
+    /// What a write came to: when the stream does not take it, the client's time runs.
+    fn written<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let stall = self.stall;
+        let deadline = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("the client read nothing for {stall:?}"),
+        )))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let Some(opening) = &mut self.opening else {
+            return result;
+        };
+        if result.is_ready() {
+            opening.missing = opening.missing.saturating_sub(buffer.filled().len() - before);
+            if opening.missing == 0 {
+                self.opening = None;
+            }
+            return result;
+        }
+        ready!(opening.deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client sent no request",
+        )))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(cx, result)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(cx, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.written(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.written(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    use super::*;
+
+    const OPENING: Duration = Duration::from_secs(10);
+    const STALL: Duration = Duration::from_secs(60);
+
+    /// A guarded server end whose peer takes up to `buffer` bytes without reading.
+    fn pair(buffer: usize) -> (Guarded<DuplexStream>, DuplexStream) {
+        let (server, client) = tokio::io::duplex(buffer);
+        (Guarded::new(server, Some(OPENING), STALL), client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_from_the_start_is_an_error() {
+        for sent in [0, 1, PREFACE - 1] {
+            let (mut server, mut client) = pair(1024);
+            client.write_all(&vec![b'P'; sent]).await.unwrap();
+            let start = tokio::time::Instant::now();
+            let error = server.read_exact(&mut [0; PREFACE]).await.unwrap_err();
+            assert_eq!(
+                (error.kind(), start.elapsed().as_secs()),
+                (io::ErrorKind::TimedOut, OPENING.as_secs()),
+                "{sent} bytes sent"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_later_is_fine() {
+        let (mut server, mut client) = pair(1024);
+        client.write_all(&[b'P'; PREFACE]).await.unwrap();
+        server.read_exact(&mut [0; PREFACE]).await.unwrap();
+        let long = tokio::time::timeout(Duration::from_secs(3600), server.read_u8()).await;
+        assert!(long.is_err(), "an idle connection was ended: {long:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        let (mut server, _client) = pair(16);
+        let start = tokio::time::Instant::now();
+        let error = server.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), start.elapsed().as_secs()),
+            (io::ErrorKind::TimedOut, STALL.as_secs())
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_is_served() {
+        let (mut server, mut client) = pair(16);
+        let writer = tokio::spawn(async move { server.write_all(&[7; 64]).await });
+        for _ in 0..64 {
+            tokio::time::sleep(STALL / 2).await;
+            assert_eq!(client.read_u8().await.unwrap(), 7);
+        }
+        writer.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,320 @@
+//! HTTPS for everybody else: kubectl, client-go, operators in any language.
+//!
+//! Accept, TLS, HTTP/1.1 or HTTP/2 as ALPN says, and then the same front as in process.
+//!
+//! Invariants:
+//! - one connection never disturbs another: each is a task of its own with its own limits, and a panic ends in it;
+//! - no connection costs anything for longer than [`Limits`] allow without its client doing something for it;
+//! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is left.
+
+mod guard;
+mod tls;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use kubewright_apiserver::UserInfo;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::front::{Front, ResponseBody, status};
+use guard::Guarded;
+use tls::Identity;
+pub(crate) use tls::Tls;
+
+/// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a second.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long to wait when the process has no file descriptors left: others must close something first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest request line with headers, in bytes: over HTTP/1 as a whole, over HTTP/2 as decoded. Larger ones get 431.
+const MAX_HEADERS: u32 = 64 * 1024;
+
+/// What one client may cost, over HTTPS. `Limits::default()` is right for nearly everyone.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How many connections may be open at the same time; further clients wait until one closes. Default 1000.
+    pub connections: usize,
+    /// How many requests and watches one HTTP/2 connection may have open (`--http2-max-streams-per-connection`); a client opens
+    /// another connection or waits. Default 1000: clients in Rust keep every watch on one connection and only wait.
+    pub streams: u32,
+    /// How long a TLS handshake may take. Default 10 seconds.
+    pub handshake: Duration,
+    /// How long a client may take to send the head of a request, and how long a connection over HTTP/1 may rest between two
+    /// requests. Default 32 seconds, as kube-apiserver.
+    pub head: Duration,
+    /// How long the body of a request may take to arrive. Default 60 seconds.
+    pub body: Duration,
+    /// How long a client may take nothing of what waits to be sent to it, such as the events of a watch. Default 60 seconds.
+    pub stall: Duration,
+    /// After how much silence an HTTP/2 client is asked whether it is still there; it has 15 seconds to answer. Default 30 seconds,
+    /// as client-go asks its server.
+    pub ping: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1000,
+            streams: 1000,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(32),
+            body: Duration::from_secs(60),
+            stall: Duration::from_secs(60),
+            ping: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What all connections of a listener share.
+struct Shared {
+    front: Front,
+    tls: Tls,
+    acceptor: TlsAcceptor,
+    limits: Limits,
+    http: auto::Builder<TokioExecutor>,
+}
+
+/// Serves `socket` until the cluster stops and every connection is gone. Never fails: what goes wrong is one client's.
+pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits) {
+    let http = http_builder(&limits);
+    let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let stop = front.stop.clone();
+    let shared = Arc::new(Shared {
+        acceptor: TlsAcceptor::from(tls.config.clone()),
+        front,
+        tls,
+        limits,
+        http,
+    });
+    let mut connections = JoinSet::new();
+    let accepting = async {
+        loop {
+            let slot = slots
+                .clone()
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
+            let stream = accept(&socket).await;
+            let shared = shared.clone();
+            connections.spawn(async move {
+                connection(stream, &shared).await;
+                drop(slot);
+            });
+            // Those that ended meanwhile give their memory back.
+            while let Some(ended) = connections.try_join_next() {
+                report_panic(ended);
+            }
+        }
+    };
+    tokio::select! {
+        () = stop.requested() => {}
+        () = accepting => unreachable!("the loop has no end"),
+    }
+    drop(socket);
+    let draining = async {
+        while let Some(ended) = connections.join_next().await {
+            report_panic(ended);
+        }
+    };
+    if tokio::time::timeout(GRACE, draining).await.is_err() {
+        tracing::debug!(
+            connections = connections.len(),
+            "cut off connections that did not end by themselves"
+        );
+        connections.shutdown().await;
+    }
+}
+
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection panicked; this is a defect of kubewright, other connections are not affected");
+    }
+}
+
+/// The next connection; an error of accept(2) is the trouble of one client, or passes.
+async fn accept(socket: &TcpListener) -> TcpStream {
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+                ) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    let max_headers = usize::try_from(MAX_HEADERS).expect("64 Ki fits");
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(max_headers);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(MAX_HEADERS)
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(Duration::from_secs(15));
+    http
+}
+
+/// One connection, from handshake to end.
+async fn connection(stream: TcpStream, shared: &Shared) {
+    // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows soon enough.
+    let _ = stream.set_nodelay(true);
+    let stream = tokio::select! {
+        stream = tokio::time::timeout(shared.limits.handshake, handshake(stream, &shared.acceptor)) => match stream {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "a client did not complete the TLS handshake"),
+            Err(_) => return tracing::debug!("a client took too long for the TLS handshake"),
+        },
+        () = shared.front.stop.requested() => return,
+    };
+    let (_, session) = stream.get_ref();
+    let identity = shared.tls.identify(session.peer_certificates());
+    // Not by looking at the first bytes, for which a client may take its time.
+    let (http, opening) = match session.alpn_protocol() {
+        Some(b"h2") => (shared.http.clone().http2_only(), Some(shared.limits.head)),
+        _ => (shared.http.clone().http1_only(), None),
+    };
+    let front = &shared.front;
+    let service = hyper::service::service_fn(|request| {
+        let (front, identity) = (front.clone(), identity.clone());
+        async move { Ok::<_, Infallible>(answer(&front, &identity, request).await) }
+    });
+    let stream = TokioIo::new(Guarded::new(stream, opening, shared.limits.stall));
+    let mut serving = pin!(http.serve_connection(stream, service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = front.stop.requested() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = &*error, "a connection ended early");
+    }
+}
+
+/// TLS, or a word to somebody who did not know that it is spoken here.
+async fn handshake(mut stream: TcpStream, acceptor: &TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    // Every TLS connection starts with the byte 22; every plain HTTP request with the capital letter of its method.
+    if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
+        stream
+            .write_all(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+            .await?;
+        stream.shutdown().await?;
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "plain HTTP on the HTTPS port",
+        ));
+    }
+    acceptor.accept(stream).await
+}
+
+async fn answer(front: &Front, identity: &Identity, request: Request<Incoming>) -> Response<ResponseBody> {
+    match authenticate(identity, &request) {
+        Some(user) => front.answer(request, user).await,
+        None => front.respond(status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
+    }
+}
+
+/// Who asks, or nobody: credentials that prove nothing are not the same as none.
+fn authenticate<B>(identity: &Identity, request: &Request<B>) -> Option<UserInfo> {
+    match identity {
+        Identity::User(user) => Some(user.clone()),
+        Identity::Rejected => None,
+        Identity::Anonymous => {
+            // There are no tokens in this cluster yet, so each is a wrong one. Other schemes are ignored, as upstream ignores them.
+            let scheme = request
+                .headers()
+                .get(header::AUTHORIZATION)
+                .and_then(|value| value.as_bytes().get(..7));
+            let token = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
+            (!token).then(UserInfo::anonymous)
+        }
+    }
+}
+
+/// Where a cluster listens, and how to get in.
+#[derive(Clone)]
+pub struct Listening {
+    /// The address, with the port that was chosen when port 0 was asked for.
+    pub address: SocketAddr,
+    /// A kubeconfig (YAML) for the administrator with everything embedded: the CA's certificate, the client certificate and its
+    /// **private key**. [`kubeconfig::write`](crate::kubeconfig::write) puts it into a file that only its owner can read.
+    pub kubeconfig: String,
+}
+
+impl std::fmt::Debug for Listening {
+    /// Without the kubeconfig: its private key must not get into a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_that_prove_nothing_are_refused() {
+        let check = |identity: Identity, authorization: Option<&str>, expected: Option<&str>| {
+            let mut request = Request::new(());
+            if let Some(value) = authorization {
+                request
+                    .headers_mut()
+                    .insert(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            let user = authenticate(&identity, &request);
+            assert_eq!(
+                user.as_ref().map(|user| user.name.as_str()),
+                expected,
+                "{identity:?} {authorization:?}"
+            );
+        };
+        let admin = || Identity::User(UserInfo::admin());
+        check(admin(), None, Some("kubernetes-admin"));
+        check(admin(), Some("Bearer wrong"), Some("kubernetes-admin"));
+        check(Identity::Anonymous, None, Some("system:anonymous"));
+        check(Identity::Anonymous, Some("Bearer wrong"), None);
+        check(Identity::Anonymous, Some("bearer wrong"), None);
+        check(Identity::Anonymous, Some("Basic dTpw"), Some("system:anonymous"));
+        check(Identity::Rejected, None, None);
+    }
+
+    #[test]
+    fn a_log_line_never_holds_the_key() {
+        let listening = Listening {
+            address: "127.0.0.1:1".parse().unwrap(),
+            kubeconfig: "client-key-data: secret".to_owned(),
+        };
+        assert!(!format!("{listening:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The built-in controllers as a user meets them: a cluster in this process, objects that are made, and states that come.
+//!
+//! The whole behaviour is compared with recordings of the real controllers elsewhere; here is what must never break.
+
+mod common;
+
+use std::fmt::Debug;
+
+use common::soon;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt as _};
+use kubewright_cluster::Cluster;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Runs a scenario on a cluster of its own.
+async fn check(scenario: impl AsyncFn(Client)) {
+    let cluster = Cluster::start().await.expect("a cluster starts");
+    soon("the scenario", scenario(cluster.client())).await;
+    cluster.stop().await;
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> K
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = serde_json::from_value(object).expect("a well-formed object");
+    api.create(&PostParams::default(), &object)
+        .await
+        .expect("it is created")
+}
+
+/// Waits until an object is as it should be; `None` is an object that does not exist.
+async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
+    soon(&format!("{} {name}", K::kind(&())), waiting)
+        .await
+        .expect("it can be watched")
+}
+
+async fn merge<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, patch: Value) {
+    let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.expect("it is patched");
+}
+
+fn deployment(name: &str, replicas: i32, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "c", "image": image }] },
+            },
+        },
+    })
+}
+
+fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+                          "spec": { "containers": [{ "name": "c", "image": "app:1" }] } });
+    for (key, value) in spec.as_object().expect("fields of a spec") {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+fn complete(deployment: Option<&Deployment>) -> bool {
+    deployment.is_some_and(|deployment| {
+        let status = deployment.status.clone().unwrap_or_default();
+        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        status.observed_generation == deployment.metadata.generation
+            && status.available_replicas == wanted
+            && status.updated_replicas == wanted
+            && status.replicas == wanted
+            && status.unavailable_replicas.is_none()
+    })
+}
+
+fn is_running(pod: Option<&Pod>) -> bool {
+    let phase = pod
+        .and_then(|pod| pod.status.as_ref())
+        .and_then(|status| status.phase.as_deref());
+    phase == Some("Running")
+}
+
+#[tokio::test]
+async fn a_deployment_comes_rolls_scales_and_goes() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        create(&deployments, deployment("web", 2, "app:1")).await;
+        until(&deployments, "web", complete).await;
+        let image = json!({ "spec": { "replicas": 3, "template": { "spec": { "containers": [{ "name": "c", "image": "app:2" }] } } } });
+        merge(&deployments, "web", image).await;
+        until(&deployments, "web", complete).await;
+        let images = |pods: Vec<Pod>| -> Vec<Option<String>> {
+            let alive = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+            alive.map(|pod| pod.spec.and_then(|spec| spec.containers[0].image.clone())).collect()
+        };
+        let listed = pods.list(&ListParams::default()).await.expect("pods");
+        assert_eq!(images(listed.items), vec![Some("app:2".to_owned()); 3]);
+        let revisions: Vec<String> = sets.list(&ListParams::default()).await.expect("sets").iter().map(|set| set.annotations()["deployment.kubernetes.io/revision"].clone()).collect();
+        assert_eq!(revisions.len(), 2, "{revisions:?}");
+        deployments.delete("web", &DeleteParams::foreground()).await.expect("it is deleted");
+        until(&deployments, "web", |deployment| deployment.is_none()).await;
+        assert!(pods.list(&ListParams::default()).await.expect("pods").items.is_empty());
+        assert!(sets.list(&ListParams::default()).await.expect("sets").items.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn children_of_a_custom_resource_go_with_it() {
+    check(async |client| {
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "boats.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList" },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                               "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+            },
+        });
+        create(&definitions, definition).await;
+        until(&definitions, "boats.example.com", |definition| {
+            let status = definition.and_then(|definition| definition.status.as_ref());
+            let conditions = status.into_iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+        })
+        .await;
+        let boat = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Boat"));
+        let boats: Api<DynamicObject> = Api::default_namespaced_with(client, &boat);
+        let made = create(&boats, json!({ "apiVersion": "example.com/v1", "kind": "Boat", "metadata": { "name": "b" } })).await;
+        let owned = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "cargo", "ownerReferences": [{ "apiVersion": "example.com/v1", "kind": "Boat", "name": "b", "uid": made.uid() }] },
+        });
+        create(&configs, owned).await;
+        boats.delete("b", &DeleteParams::background()).await.expect("it is deleted");
+        until(&configs, "cargo", |config| config.is_none()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_namespace_is_furnished_and_emptied() {
+    check(async |client| {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "house");
+        let configs: Api<ConfigMap> = Api::namespaced(client, "house");
+        create(&namespaces, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "house" } })).await;
+        let first = until(&accounts, "default", |account| account.is_some()).await;
+        accounts.delete("default", &DeleteParams::default()).await.expect("it is deleted");
+        let uid = first.and_then(|account| account.metadata.uid);
+        until(&accounts, "default", |account| account.is_some_and(|account| account.metadata.uid != uid)).await;
+
+        let held = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c", "finalizers": ["example.com/hold"] } });
+        create(&configs, held).await;
+        namespaces.delete("house", &DeleteParams::default()).await.expect("it is deleted");
+        until(&namespaces, "house", |namespace| {
+            let status = namespace.and_then(|namespace| namespace.status.as_ref());
+            let conditions = status.into_iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|condition| {
+                condition.type_ == "NamespaceFinalizersRemaining"
+                    && condition.message.as_deref()
+                        == Some("Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
+            })
+        })
+        .await;
+        merge(&configs, "c", json!({ "metadata": { "finalizers": null } })).await;
+        until(&namespaces, "house", |namespace| namespace.is_none()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_a_node_that_fits() {
+    check(async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let events: Api<Event> = Api::default_namespaced(client);
+        create(&pods, pod("picky", json!({ "nodeSelector": { "disk": "ssd" } }))).await;
+        let told = until(&pods, "picky", |pod| {
+            let conditions = pod
+                .and_then(|pod| pod.status.as_ref())
+                .into_iter()
+                .flat_map(|status| status.conditions.iter().flatten());
+            let mut scheduled = conditions.filter(|condition| condition.type_ == "PodScheduled");
+            // Before the node is there the reason is another one.
+            scheduled.any(|condition| {
+                condition
+                    .message
+                    .as_ref()
+                    .is_some_and(|message| message.contains("affinity/selector"))
+            })
+        })
+        .await;
+        assert_eq!(told.and_then(|pod| pod.spec).and_then(|spec| spec.node_name), None);
+        merge(&nodes, "node-0", json!({ "metadata": { "labels": { "disk": "ssd" } } })).await;
+        until(&pods, "picky", is_running).await;
+        let reasons = async || {
+            let listed = events.list(&ListParams::default()).await.expect("events");
+            listed.into_iter().filter_map(|event| event.reason).collect::<Vec<_>>()
+        };
+        // Events are written behind the back of the controllers.
+        while !reasons().await.iter().any(|reason| reason == "Scheduled") {
+            tokio::task::yield_now().await;
+        }
+        assert!(reasons().await.iter().any(|reason| reason == "FailedScheduling"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_plays_for_the_nodes_of_others() {
+    check(async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        create(
+            &nodes,
+            json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "theirs" } }),
+        )
+        .await;
+        create(&pods, pod("on-theirs", json!({ "nodeName": "theirs" }))).await;
+        create(&pods, pod("on-ours", json!({ "nodeName": "node-0" }))).await;
+        until(&pods, "on-ours", is_running).await;
+        let other = pods.get("on-theirs").await.expect("it is there");
+        assert!(!is_running(Some(&other)), "{other:?}");
+    })
+    .await;
+}

@@ -1,0 +1,299 @@
+//! The kit: a cluster with what a test needs around it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kubewright::kube::api::{ObjectMeta, PostParams};
+use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
+use kubewright::{Cache, Client, Object, Operator, Stop};
+use kubewright_cluster::{Cluster, ClusterBuilder};
+use tokio::sync::watch;
+
+use crate::error::{Error, Result};
+use crate::running::{Operators, RunningOperator};
+use crate::wait::{Seen, selector, until};
+
+/// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes milliseconds.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A cluster of a test's own, in its process. A clone is another handle to the same cluster; it stops with the last one.
+#[derive(Clone, Debug)]
+pub struct TestCluster {
+    cluster: Cluster,
+    client: Client,
+    operators: Arc<Operators>,
+    deadline: Duration,
+    /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
+    ended: watch::Sender<Option<(String, String)>>,
+}
+
+impl TestCluster {
+    /// A cluster with all controllers, in memory, without a socket. Takes a few milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`].
+    pub async fn start() -> Result<TestCluster> {
+        TestCluster::start_with(Cluster::builder()).await
+    }
+
+    /// A cluster as `builder` says: without controllers, as envtest is, or with an observer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// use kubewright_testing::{Cluster, Controllers, TestCluster};
+    /// let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Cluster`].
+    pub async fn start_with(builder: ClusterBuilder) -> Result<TestCluster> {
+        let cluster = builder.start().await?;
+        let client = Client::new(cluster.client(), Cache::new(cluster.client()));
+        Ok(TestCluster {
+            cluster,
+            client,
+            operators: Arc::default(),
+            deadline: DEADLINE,
+            ended: watch::Sender::new(None),
+        })
+    }
+
+    /// The same cluster with another deadline for the waits of this handle. Default 30 seconds.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> TestCluster {
+        TestCluster {
+            deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The cluster itself.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The client that operators use: reads from a cache (of its own, shared with no operator) that has seen its own writes.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client of kube: every request goes to the server.
+    pub fn kube(&self) -> kube::Client {
+        self.cluster.client()
+    }
+
+    /// Opens HTTPS on loopback and returns a kubeconfig (YAML) for it, for tests of programs in other processes.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`].
+    pub async fn kubeconfig(&self) -> Result<String> {
+        Ok(self.cluster.listen(([127, 0, 0, 1], 0).into()).await?.kubeconfig)
+    }
+
+    /// A new namespace with a generated name, so that tests may share a cluster without meeting.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn namespace(&self) -> Result<String> {
+        let metadata = ObjectMeta {
+            generate_name: Some("test-".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let namespace = Namespace {
+            metadata,
+            ..Namespace::default()
+        };
+        let created = Api::all(self.kube()).create(&PostParams::default(), &namespace).await;
+        Ok(created
+            .map_err(|source| Error::Api {
+                attempted: "create a namespace".to_owned(),
+                source,
+            })?
+            .name_any())
+    }
+
+    /// Installs the CRD of a type with `#[derive(CustomResource)]`, and waits until its objects can be created.
+    ///
+    /// # Errors
+    /// As [`install_crds`](TestCluster::install_crds).
+    pub async fn install_crd<K: CustomResourceExt>(&self) -> Result<()> {
+        self.install_crds([K::crd()]).await
+    }
+
+    /// Installs CRDs, and waits until their objects can be created. One that is there already is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses one, [`Error::Deadline`] when one is not established.
+    pub async fn install_crds(&self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Result<()> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.kube());
+        for crd in crds {
+            let name = crd.name_any();
+            match api.create(&PostParams::default(), &crd).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+                Err(source) => {
+                    return Err(Error::Api {
+                        attempted: format!("install the CRD {name}"),
+                        source,
+                    });
+                }
+            }
+            self.wait_for(None, &name, "condition Established is True", established)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Installs the operator's CRDs and runs it in the background until it is stopped or the cluster is, by its last handle. When it
+    /// ends by itself, waits of this cluster fail at once and say why.
+    ///
+    /// # Errors
+    /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when a CRD cannot be generated.
+    pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
+        self.install_crds(operator.crds()?).await?;
+        let name = operator.name().to_owned();
+        let (source, stop) = Stop::pair();
+        let source = Arc::new(source);
+        self.operators.add(source.clone());
+        let running = operator.run(self.kube(), {
+            let stop = stop.clone();
+            async move { stop.requested().await }
+        });
+        let (ended, operator) = (self.ended.clone(), name.clone());
+        let task = tokio::spawn(async move {
+            let result = std::panic::AssertUnwindSafe(running).catch_unwind().await;
+            let why = match &result {
+                Ok(Ok(())) if stop.is_requested() => None,
+                Ok(Ok(())) => Some("it returned though nobody stopped it".to_owned()),
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("it panicked".to_owned()),
+            };
+            if let Some(why) = why {
+                ended.send_if_modified(|first| {
+                    let is_first = first.is_none();
+                    first.get_or_insert((operator, why));
+                    is_first
+                });
+            }
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        Ok(RunningOperator {
+            name,
+            stop: source,
+            task,
+        })
+    }
+
+    /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` says what is waited for,
+    /// in words that complete "… was not as expected (…)".
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] with the object as it was last seen, [`Error::OperatorEnded`], [`Error::Api`].
+    pub async fn wait_for<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        expected: &str,
+        mut condition: impl FnMut(&K) -> bool,
+    ) -> Result<Arc<K>> {
+        self.wait(namespace, Some(name), expected, |seen: &Seen<K>| {
+            match seen.objects.first() {
+                Some(object) if condition(object) => ControlFlow::Break(Arc::new(object.clone())),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+        .await
+    }
+
+    /// Waits until there is no object of this name.
+    ///
+    /// # Errors
+    /// As [`wait_for`](TestCluster::wait_for).
+    pub async fn wait_gone<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<()> {
+        self.wait(namespace, Some(name), "is gone", |seen: &Seen<K>| {
+            match seen.objects.is_empty() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+        .await
+    }
+
+    /// Waits until `condition` holds for all objects of a kind, in one namespace or in all, in the order of their names, and
+    /// returns them as they then were.
+    ///
+    /// # Errors
+    /// As [`wait_for`](TestCluster::wait_for).
+    pub async fn wait_for_all<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        expected: &str,
+        mut condition: impl FnMut(&[K]) -> bool,
+    ) -> Result<Vec<K>> {
+        self.wait(namespace, None, expected, |seen: &Seen<K>| {
+            match condition(&seen.objects) {
+                true => ControlFlow::Break(seen.objects.clone()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+        .await
+    }
+
+    /// Stops the operators and the cluster, and waits until everything in it has ended, which takes less than a second. Dropping it is enough for most
+    /// tests.
+    pub async fn stop(&self) {
+        self.operators.stop();
+        self.cluster.stop().await;
+    }
+
+    async fn wait<K: Object, T>(
+        &self,
+        namespace: Option<&str>,
+        name: Option<&str>,
+        expected: &str,
+        look: impl FnMut(&Seen<K>) -> ControlFlow<T>,
+    ) -> Result<T> {
+        let api: Api<K> = Api::all(self.kube());
+        let mut ended = self.ended.subscribe();
+        let mut seen = Seen::nothing();
+        let fields = selector(namespace, name);
+        let object = || {
+            [Some(&*K::kind(&())), namespace, name]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        tokio::select! {
+            found = until(&api, &fields, &mut seen, look) => {
+                return found.map_err(|source| Error::Api { attempted: format!("watch {}", object()), source });
+            }
+            Ok(failure) = ended.wait_for(Option::is_some) => {
+                if let Some((operator, why)) = failure.clone() {
+                    return Err(Error::OperatorEnded { operator, why });
+                }
+            }
+            () = tokio::time::sleep(self.deadline) => {}
+        }
+        Err(Error::Deadline {
+            object: object(),
+            expected: expected.to_owned(),
+            deadline: self.deadline,
+            seen: seen.describe(),
+        })
+    }
+}
+
+fn established(crd: &CustomResourceDefinition) -> bool {
+    let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == "Established" && condition.status == "True")
+    })
+}

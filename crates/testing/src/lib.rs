@@ -1,0 +1,29 @@
+//! A Kubernetes cluster of its own for every test, in milliseconds.
+//!
+//! What envtest is to controller-runtime, without anything to download: [`TestCluster::start`] gives a cluster in the test's own process,
+//! with controllers that make a Deployment's pods Ready, clients that need no configuration, and waits for a state instead of sleeps.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+//! use kubewright::k8s_openapi::api::core::v1::ServiceAccount;
+//! use kubewright_testing::TestCluster;
+//!
+//! let cluster = TestCluster::start().await?;
+//! let namespace = cluster.namespace().await?;
+//! // The controllers of the cluster give every namespace a service account.
+//! cluster.wait_for::<ServiceAccount>(Some(&namespace), "default", "exists", |_| true).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an operator in the
+//! background. Not here: a clock that a test may move and the fault explorer.
+
+mod cluster;
+mod error;
+mod running;
+mod wait;
+
+pub use cluster::TestCluster;
+pub use error::{Error, Result};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers};
+pub use running::RunningOperator;

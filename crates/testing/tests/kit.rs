@@ -1,0 +1,195 @@
+//! The kit as a test uses it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kubewright::kube::api::{DeleteParams, PostParams};
+use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::{self, Api, CustomResource};
+use kubewright::{Action, Context, Controller, Operator, Reconciler};
+use kubewright_testing::{Cluster, Controllers, Error, Result, TestCluster};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kit.example.com",
+    version = "v1",
+    kind = "Echo",
+    namespaced,
+    status = "EchoStatus"
+)]
+#[kube(crates(kube_core = "kubewright::kube::core", k8s_openapi = "k8s_openapi"))]
+struct EchoSpec {
+    word: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct EchoStatus {
+    word: String,
+}
+
+/// Says in the status what the spec says; panics or fails when told to.
+struct EchoReconciler;
+
+impl Reconciler for EchoReconciler {
+    type Object = Echo;
+
+    async fn reconcile(&self, echo: Arc<Echo>, ctx: Context) -> kubewright::Result<Action> {
+        let word = echo.spec.word.clone();
+        ctx.patch_status(&*echo, |echo| echo.status = Some(EchoStatus { word }))
+            .await?;
+        Ok(Action::await_change())
+    }
+}
+
+fn echo(name: &str, word: &str) -> Echo {
+    Echo::new(name, EchoSpec { word: word.to_owned() })
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(name.to_owned());
+    object
+}
+
+#[tokio::test]
+async fn an_operator_runs_in_the_background() -> Result<()> {
+    let cluster = TestCluster::start().await?;
+    let operator = cluster
+        .run(
+            Operator::new("echo")
+                .crd::<Echo>()
+                .controller(Controller::of(EchoReconciler)),
+        )
+        .await?;
+    let api: Api<Echo> = Api::default_namespaced(cluster.kube());
+    for word in ["hello", "world"] {
+        api.create(&PostParams::default(), &echo(word, word)).await?;
+        let answers = |echo: &Echo| echo.status.as_ref().is_some_and(|status| status.word == word);
+        cluster
+            .wait_for(Some("default"), word, "the status answers", answers)
+            .await?;
+    }
+    assert_eq!(cluster.client().list::<Echo>(Some("default")).await?.len(), 2);
+    operator.stop().await?;
+    // Nobody is there to answer any more.
+    api.create(&PostParams::default(), &echo("late", "late")).await?;
+    let short = cluster.with_deadline(Duration::from_millis(100));
+    let waited = short
+        .wait_for(Some("default"), "late", "has a status", |echo: &Echo| {
+            echo.status.is_some()
+        })
+        .await;
+    assert!(matches!(waited, Err(Error::Deadline { .. })), "{waited:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_state_is_there() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let api: Api<ConfigMap> = Api::default_namespaced(cluster.kube());
+    let (other, later) = (cluster.clone(), api.clone());
+    let waiting = tokio::spawn(async move {
+        other
+            .wait_for::<ConfigMap>(Some("default"), "a", "exists", |_| true)
+            .await
+    });
+    api.create(&PostParams::default(), &config_map("b")).await?;
+    later.create(&PostParams::default(), &config_map("a")).await?;
+    let found = waiting.await.expect("the wait does not panic")?;
+    assert_eq!(found.metadata.name.as_deref(), Some("a"));
+
+    let all = cluster
+        .wait_for_all(Some("default"), "there are two", |all: &[ConfigMap]| all.len() >= 2)
+        .await?;
+    assert_eq!(
+        all.iter()
+            .filter_map(|object| object.metadata.name.as_deref())
+            .filter(|name| name.len() == 1)
+            .collect::<Vec<_>>(),
+        ["a", "b"]
+    );
+
+    let other = cluster.clone();
+    let waiting = tokio::spawn(async move { other.wait_gone::<ConfigMap>(Some("default"), "a").await });
+    api.delete("a", &DeleteParams::default()).await?;
+    waiting.await.expect("the wait does not panic")?;
+    cluster.wait_gone::<Namespace>(None, "never").await
+}
+
+#[tokio::test]
+async fn a_wait_that_fails_shows_what_was_there() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let short = cluster.with_deadline(Duration::from_millis(50));
+    let api: Api<ConfigMap> = Api::default_namespaced(cluster.kube());
+    let wait = async || {
+        short
+            .wait_for(Some("default"), "a", "says so", |object: &ConfigMap| {
+                object.immutable == Some(true)
+            })
+            .await
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        wait().await,
+        "ConfigMap default a was not as expected (says so) within 50ms; it never existed"
+    );
+    api.create(&PostParams::default(), &config_map("a")).await?;
+    let error = wait().await;
+    assert!(
+        error.contains("; it is:\n{") && error.contains("\"name\": \"a\""),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn clusters_do_not_meet() -> Result<()> {
+    let (one, two) = (TestCluster::start().await?, TestCluster::start().await?);
+    Api::<ConfigMap>::default_namespaced(one.kube())
+        .create(&PostParams::default(), &config_map("a"))
+        .await?;
+    assert!(
+        Api::<ConfigMap>::default_namespaced(two.kube())
+            .get_opt("a")
+            .await?
+            .is_none()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_is_of_its_own_and_alive() -> Result<()> {
+    let cluster = TestCluster::start().await?;
+    let (one, two) = (cluster.namespace().await?, cluster.namespace().await?);
+    assert_ne!(one, two);
+    cluster
+        .wait_for::<ServiceAccount>(Some(&one), "default", "exists", |_| true)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_kubeconfig_leads_to_the_same_cluster() -> Result<()> {
+    let cluster = TestCluster::start().await?;
+    cluster.install_crd::<Echo>().await?;
+    cluster.install_crd::<Echo>().await?;
+    let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig().await?).expect("a kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .expect("a usable kubeconfig");
+    let client = kube::Client::try_from(config)?;
+    Api::default_namespaced(client)
+        .create(&PostParams::default(), &echo("a", "b"))
+        .await?;
+    cluster
+        .wait_for::<Echo>(Some("default"), "a", "exists", |_| true)
+        .await?;
+    let start = Instant::now();
+    cluster.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    Ok(())
+}
