@@ -1,0 +1,3 @@
+//! One file for each controller.
+
+pub mod guestbook_controller;

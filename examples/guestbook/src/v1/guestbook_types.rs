@@ -1,0 +1,84 @@
+//! The Guestbook: what a user writes, what the operator answers.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kubewright::kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a user asks for.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "webapp.my.domain",
+    version = "v1",
+    kind = "Guestbook",
+    namespaced,
+    status = "GuestbookStatus",
+    doc = "A guestbook on the web.",
+    scale(spec_replicas_path = ".spec.size", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestbookSpec {
+    /// How many pods serve the guestbook.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 100))]
+    pub size: i32,
+
+    /// The container image that serves it.
+    #[serde(default = "default_image")]
+    #[schemars(length(min = 1))]
+    pub image: String,
+
+    /// The sentence that greets visitors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200))]
+    pub greeting: Option<String>,
+}
+
+/// What the operator has seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestbookStatus {
+    /// The generation of the Guestbook that this status answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Pods that exist.
+    #[serde(default)]
+    pub replicas: i32,
+
+    /// Pods that are ready.
+    #[serde(default)]
+    pub ready_replicas: i32,
+
+    /// Which pods belong to the guestbook, for `kubectl scale` and autoscalers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+
+    /// `Ready` is True when as many pods are ready as were asked for.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn default_image() -> String {
+    "registry.k8s.io/e2e-test-images/guestbook:1.0".to_string()
+}
+
+impl Guestbook {
+    /// The condition `Ready`, if the operator has written it.
+    pub fn ready(&self) -> Option<&Condition> {
+        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == "Ready")
+    }
+
+    /// Whether the operator says that the present generation is ready.
+    pub fn is_ready(&self) -> bool {
+        self.ready().is_some_and(|ready| ready.status == "True" && ready.observed_generation == self.metadata.generation)
+    }
+}
