@@ -1,0 +1,73 @@
+//! The same work done by kubewright and by its peers, side by side in one run.
+//!
+//! `cargo run --release -p kubewright-bench` measures; the figures of the peer are taken in the same run, in turns, when its binaries are
+//! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
+//! on the machine. Each line says what is measured, from where to where.
+
+#![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod https;
+mod peer;
+mod start;
+
+/// Runs of each measurement; the median is printed with the extremes.
+const RUNS: usize = 7;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), String> {
+    let kubewright = kubewright_binary()?;
+    let peer = peer::Peer::from_environment()?;
+    if peer.is_none() {
+        println!("(no peer: set KUBEWRIGHT_BENCH_KUBE_APISERVER and KUBEWRIGHT_BENCH_ETCD to measure beside a real control plane)");
+    }
+    start::measure(&kubewright, peer.as_ref()).await
+}
+
+/// The command beside this program in the target folder, or the one that `KUBEWRIGHT_BENCH_KUBEWRIGHT` names.
+fn kubewright_binary() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("KUBEWRIGHT_BENCH_KUBEWRIGHT") {
+        return Ok(named.into());
+    }
+    let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
+    let beside = here.parent().unwrap_or(Path::new(".")).join("kubewright");
+    if beside.exists() {
+        Ok(beside)
+    } else {
+        Err(format!("{} does not exist: build it first with `cargo build --release`", beside.display()))
+    }
+}
+
+/// Minimum, median and maximum of some figures.
+pub(crate) struct Spread {
+    sorted: Vec<f64>,
+}
+
+impl Spread {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Spread {
+        figures.sort_by(f64::total_cmp);
+        Spread { sorted: figures }
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.sorted.get(self.sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// `12.3 ms (11.9–14.0)`.
+    pub(crate) fn show(&self, unit: &str) -> String {
+        let (least, most) = (self.sorted.first().copied().unwrap_or(f64::NAN), self.sorted.last().copied().unwrap_or(f64::NAN));
+        format!("{:.1} {unit} ({least:.1}–{most:.1})", self.median())
+    }
+}

@@ -1,0 +1,107 @@
+//! Where the kubeconfig of an embedded cluster goes, and what is done to a file that is already there.
+//!
+//! Invariants: the file appears whole or not at all, readable by its owner only; a file that is not one of ours is never overwritten
+//! (`--kubeconfig ~/.kube/config` must not cost anybody their clusters); a file that nobody named is removed when the cluster ends.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::output::Failure;
+
+/// A kubeconfig on disk.
+#[derive(Debug)]
+pub(crate) struct KubeconfigFile {
+    path: PathBuf,
+    /// The folder made for a file that nobody named; it goes with the cluster.
+    folder: Option<PathBuf>,
+}
+
+impl KubeconfigFile {
+    /// Chooses the path and checks that it may be written, before anything is started.
+    ///
+    /// # Errors
+    /// When `named` is a file that kubewright did not write, or no private folder can be made.
+    pub(crate) fn plan(named: Option<&Path>) -> Result<KubeconfigFile, Failure> {
+        if let Some(path) = named {
+            match fs::read_to_string(path) {
+                Ok(text) if !is_ours(&text) => Err(Failure::new(format!("will not overwrite {}", path.display()))
+                    .because("it was not written by kubewright")
+                    .hint("name another file with --kubeconfig, or remove that one")),
+                Err(why) if why.kind() != ErrorKind::NotFound => {
+                    Err(Failure::new(format!("cannot read {}", path.display())).because(why))
+                }
+                _ => Ok(KubeconfigFile { path: path.to_path_buf(), folder: None }),
+            }
+        } else {
+            let folder = std::env::temp_dir().join(format!("kubewright-{}", std::process::id()));
+            // A folder left by a process that was killed and had our number.
+            let _ = fs::remove_dir_all(&folder);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&folder)
+                .map_err(|why| Failure::new(format!("cannot make the folder {}", folder.display())).because(why))?;
+            Ok(KubeconfigFile { path: folder.join("kubeconfig"), folder: Some(folder) })
+        }
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the file, and the folder that it is in.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        let cannot = |why: std::io::Error| Failure::new(format!("cannot write {}", self.path.display())).because(why);
+        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(cannot)?;
+        }
+        kubewright_cluster::kubeconfig::write(&self.path, text).map_err(cannot)
+    }
+}
+
+impl Drop for KubeconfigFile {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            // The address in it answers no more; a folder that somebody else emptied is no failure.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Whether the text is a kubeconfig of an embedded cluster.
+fn is_ours(text: &str) -> bool {
+    text.lines().any(|line| line == "current-context: kubernetes-admin@kubewright")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_file_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        fs::write(&path, "apiVersion: v1\nkind: Config\ncurrent-context: production\n").unwrap();
+        let refused = KubeconfigFile::plan(Some(&path)).unwrap_err().to_string();
+        assert!(refused.contains("will not overwrite"), "{refused}");
+
+        fs::write(&path, "apiVersion: v1\ncurrent-context: kubernetes-admin@kubewright\n").unwrap();
+        assert!(KubeconfigFile::plan(Some(&path)).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_nobody_named_goes_with_the_cluster() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = KubeconfigFile::plan(None).unwrap();
+        file.write("apiVersion: v1\n").unwrap();
+        let path = file.path().to_path_buf();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(file);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,76 @@
+//! The `kubewright` command.
+//!
+//! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints and only it reads
+//! signals; everything else is told what to do. Words go to standard output, what went wrong to standard error, and the exit status is 0
+//! only when the command did what it promised.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+mod commands;
+mod kubeconfig;
+mod narrator;
+mod output;
+mod signals;
+
+use output::Format;
+
+/// Write Kubernetes operators in Rust, with the cluster inside the program.
+#[derive(Debug, Parser)]
+#[command(name = "kubewright", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// How to print: `text` for people, `json` (one object a line) for machines.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(commands::demo::Arguments),
+    Cluster(commands::cluster::Arguments),
+    Version(commands::version::Arguments),
+}
+
+fn main() -> ExitCode {
+    // The clock of "ready in … ms" starts with the process, not with the command.
+    let started = Instant::now();
+    let arguments = Arguments::parse();
+    let output = arguments.output;
+    log_to_stderr();
+    let done = match arguments.command {
+        Command::Version(version) => version.run(output),
+        Command::Cluster(cluster) => block_on(cluster.run(output, started)),
+        Command::Demo(demo) => block_on(demo.run(output, started)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;
+    let done = runtime.block_on(work);
+    // Whatever still runs is cancelled; a command has said all it had to say by now.
+    runtime.shutdown_background();
+    done
+}
+
+/// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KUBEWRIGHT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,210 @@
+//! Tells what the runtime does, as it happens: each reconcile with why it ran, each write with the fields that it changed.
+//!
+//! The narrator is an [`Observer`]: it is called from the tasks that do the work, so it only puts the observation into a bounded channel;
+//! a task of its own turns it into lines. When nobody reads fast enough observations are counted and the gap is told, because a
+//! terminal must never slow a controller down. What is told for one observation is a function of it ([`Line::of`]).
+//!
+//! The operator is told in full. Built-in controllers are told dimly and only when they write: they are the scenery.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use kubewright::{Observation, Observer, Outcome};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::output::{BAD, CHANGE, DIM, Format, GOOD, STRONG, paint};
+
+/// Observations that may wait to be printed.
+const WAITING: usize = 4096;
+
+/// The observer half: give it to the cluster and to the operator.
+#[derive(Clone)]
+pub(crate) struct Narrator {
+    queue: mpsc::Sender<(Instant, Observation)>,
+    missed: Arc<AtomicU64>,
+}
+
+/// The printing half.
+pub(crate) struct Narration {
+    queue: mpsc::Receiver<(Instant, Observation)>,
+    missed: Arc<AtomicU64>,
+    started: Instant,
+    heroes: BTreeSet<String>,
+    output: Format,
+}
+
+/// A narrator and its printer. `heroes` are the controllers told in full.
+pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Format) -> (Narrator, Narration) {
+    let (send, queue) = mpsc::channel(WAITING);
+    let missed = Arc::new(AtomicU64::new(0));
+    (Narrator { queue: send, missed: missed.clone() }, Narration { queue, missed, started, heroes, output })
+}
+
+impl Observer for Narrator {
+    fn observe(&self, what: &Observation) {
+        if self.queue.try_send((Instant::now(), what.clone())).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Narration {
+    /// Prints until every narrator is gone.
+    pub(crate) async fn run(mut self) {
+        while let Some((when, what)) = self.queue.recv().await {
+            let missed = self.missed.swap(0, Ordering::Relaxed);
+            if missed > 0 {
+                let text = format!("({missed} things happened faster than they could be printed)");
+                self.output.say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
+            }
+            let seconds = when.duration_since(self.started).as_secs_f64();
+            if let Some(line) = Line::of(&what, &self.heroes) {
+                self.output.say(&line.text(seconds), &line.json(seconds));
+            }
+        }
+    }
+}
+
+/// What is told about one observation.
+struct Line {
+    /// Whether it is about the operator.
+    hero: bool,
+    head: String,
+    details: Vec<String>,
+    event: Value,
+}
+
+impl Line {
+    fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
+        let is_hero = |controller: &str| heroes.contains(controller);
+        match what {
+            Observation::ReconcileStarted { controller, request, causes, .. } if is_hero(controller) => {
+                let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
+                Some(Line {
+                    hero: true,
+                    head: format!("{} {}", paint(STRONG, format!("{controller} reconciles")), paint(STRONG, request)),
+                    details: causes.iter().map(|cause| format!("because {cause}")).collect(),
+                    event: json!({"event": "reconcile", "controller": &**controller, "request": request.to_string(), "causes": causes}),
+                })
+            }
+            Observation::ReconcileFinished { controller, request, outcome, .. } => {
+                let (style, words) = match outcome {
+                    Outcome::Retry { error, attempt, after } => {
+                        (BAD, format!("failed (attempt {attempt}), again in {after:?}: {error}"))
+                    }
+                    Outcome::Terminal { error } => (BAD, format!("failed for good: {error}")),
+                    Outcome::Conflict { error, after } if is_hero(controller) => {
+                        (DIM, format!("met a conflict, again in {after:?}: {error}"))
+                    }
+                    _ => return None,
+                };
+                Some(Line {
+                    hero: is_hero(controller),
+                    head: format!("{controller} {request} {}", paint(style, &words)),
+                    details: Vec::new(),
+                    event: json!({"event": "outcome", "controller": &**controller, "request": request.to_string(), "outcome": words}),
+                })
+            }
+            Observation::Written { controller, verb, object, subresource, changes } => {
+                if object.kind == "Event" || object.kind == "Lease" {
+                    return None;
+                }
+                let who = controller.as_deref().unwrap_or("client");
+                let part = subresource.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+                let sign = match *verb {
+                    "create" => paint(GOOD, "+ created"),
+                    "delete" => paint(BAD, "- deleted"),
+                    _ => paint(CHANGE, "~ changed"),
+                };
+                Some(Line {
+                    hero: is_hero(who),
+                    head: format!("{} {sign} {object}{part}", paint(DIM, who)),
+                    details: changes.iter().map(ToString::to_string).collect(),
+                    event: json!({
+                        "event": "write", "controller": who, "verb": verb, "object": object.to_string(),
+                        "subresource": subresource, "changes": changes,
+                    }),
+                })
+            }
+            Observation::CacheDegraded { resource, reason } => Some(Line {
+                hero: true,
+                head: format!("{} {resource}: {reason}", paint(BAD, "cache degraded")),
+                details: Vec::new(),
+                event: json!({"event": "degraded", "resource": resource, "reason": reason}),
+            }),
+            _ => None,
+        }
+    }
+
+    fn text(&self, seconds: f64) -> String {
+        let mut text = format!("{} {}", paint(DIM, format!("{seconds:>9.3} s")), self.head);
+        for detail in &self.details {
+            text.push_str(&format!("\n{:12}{}", "", if self.hero { detail.clone() } else { paint(DIM, detail) }));
+        }
+        text
+    }
+
+    fn json(&self, seconds: f64) -> Value {
+        let mut event = self.event.clone();
+        event["seconds"] = json!(seconds);
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubewright::{FieldChange, ObjectRef, Request};
+    use std::time::Duration;
+
+    fn told(what: &Observation) -> Option<String> {
+        let line = Line::of(what, &["guestbook".to_string()].into())?;
+        Some(anstream::adapter::strip_str(&line.text(1.5)).to_string())
+    }
+
+    fn check(what: &Observation, expected: Option<&str>) {
+        assert_eq!(told(what).as_deref(), expected);
+    }
+
+    #[test]
+    fn writes_show_who_what_and_which_fields() {
+        let object = ObjectRef {
+            api_version: "webapp.my.domain/v1".into(),
+            kind: "Guestbook".into(),
+            namespace: Some("default".into()),
+            name: "hello".into(),
+        };
+        let write = |verb, kind: &str, changes| Observation::Written {
+            controller: Some("guestbook".into()),
+            verb,
+            object: ObjectRef { kind: kind.into(), ..object.clone() },
+            subresource: Some("status".into()),
+            changes,
+        };
+        let change = FieldChange { path: "status.readyReplicas".into(), before: Some(json!(0)), after: Some(json!(2)) };
+        check(
+            &write("patch", "Guestbook", vec![change]),
+            Some("    1.500 s guestbook ~ changed Guestbook default/hello status\n            status.readyReplicas 0 → 2"),
+        );
+        check(&write("create", "Event", Vec::new()), None);
+    }
+
+    #[test]
+    fn failures_are_told_for_every_controller_and_success_for_none() {
+        let finished = |outcome| Observation::ReconcileFinished {
+            controller: "deployment".into(),
+            request: Request::new(Some("default"), "hello"),
+            reconcile_id: 7,
+            outcome,
+            took: Duration::from_millis(2),
+        };
+        check(&finished(Outcome::Done), None);
+        check(
+            &finished(Outcome::Retry { error: "no luck".into(), attempt: 2, after: Duration::from_millis(10) }),
+            Some("    1.500 s deployment default/hello failed (attempt 2), again in 10ms: no luck"),
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! How the command speaks: text for people, one JSON object a line for machines; colours only on a terminal.
+//!
+//! Styles are written as ANSI codes into the text and `anstream` takes them out again where standard output is not a terminal, or
+//! `NO_COLOR` is set. A [`Failure`] says what was attempted, why it failed and what to do.
+
+use std::error::Error;
+use std::fmt::{self, Display};
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+/// Form of everything that a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What is dim: built-in controllers, details.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// What is strong: names of things that a person acts on.
+pub(crate) const STRONG: Style = Style::new().bold();
+/// What went well.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// What went wrong.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Changed values.
+pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
+
+/// `text` in `style`.
+pub(crate) fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+impl Format {
+    /// Prints what happened: `text` for people or `event` for machines.
+    ///
+    /// A closed pipe (`kubewright demo | head`) ends the process quietly, as it does for other commands.
+    pub(crate) fn say(self, text: &str, event: &Value) {
+        let mut out = anstream::stdout().lock();
+        let written = match self {
+            Format::Text => writeln!(out, "{text}"),
+            Format::Json => writeln!(out, "{event}"),
+        };
+        if written.and_then(|()| out.flush()).is_err() {
+            std::process::exit(141);
+        }
+    }
+
+    /// Prints a failure to standard error.
+    pub(crate) fn failure(self, failure: &Failure) {
+        let mut out = anstream::stderr().lock();
+        // Nobody is left to be told when standard error is gone too.
+        let _ = match self {
+            Format::Text => writeln!(out, "{} {failure}", paint(BAD, "error:")),
+            Format::Json => writeln!(out, "{}", failure.to_json()),
+        };
+    }
+}
+
+/// Why a command did not do what it promised.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    attempted: String,
+    reasons: Vec<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// `attempted`: what could not be done, such as `cannot write the kubeconfig /x`.
+    pub(crate) fn new(attempted: impl Into<String>) -> Failure {
+        Failure { attempted: attempted.into(), reasons: Vec::new(), hint: None }
+    }
+
+    /// The reason, with the chain of its sources.
+    pub(crate) fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
+        let why = why.into();
+        let mut next: Option<&dyn Error> = Some(&*why);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Many errors print their source themselves: do not say it twice.
+            if !self.reasons.last().is_some_and(|last| last.contains(&text)) {
+                self.reasons.push(text);
+            }
+            next = error.source();
+        }
+        self
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"event": "error", "error": self.attempted, "because": self.reasons, "hint": self.hint})
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.attempted)?;
+        for reason in &self.reasons {
+            write!(f, "\n  because: {reason}")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_why_and_what_to_do() {
+        let why = std::io::Error::other("disk full");
+        let failure = Failure::new("cannot write the kubeconfig ./k").because(why).hint("name another file with --kubeconfig");
+        assert_eq!(
+            failure.to_string(),
+            "cannot write the kubeconfig ./k\n  because: disk full\n  hint: name another file with --kubeconfig"
+        );
+        assert_eq!(failure.to_json()["because"][0], "disk full");
+    }
+}

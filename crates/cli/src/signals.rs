@@ -1,0 +1,28 @@
+//! SIGINT and SIGTERM: the first asks for a clean stop, the second ends the process at once.
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::output::Failure;
+
+/// Waits for the first SIGINT or SIGTERM, registered now: none that comes after this call returns is lost.
+///
+/// # Errors
+/// When the system refuses the handlers.
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+    let cannot = |why: std::io::Error| Failure::new("cannot listen for SIGINT and SIGTERM").because(why);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            std::process::exit(130);
+        });
+    })
+}

@@ -1,0 +1,73 @@
+//! Real kubectl against `kubewright cluster`: what a person at a terminal sees, as snapshots.
+//!
+//! Each file of `tests/kubectl` is a script of commands; its transcript is compared with `tests/snapshots`. What differs from run to run
+//! (ages, uids, versions, addresses, generated suffixes) is replaced before. The tests run when kubectl is on the PATH and say so when it
+//! is not.
+
+mod support;
+
+use support::{RunningCluster, kubectl_is_there, record};
+
+/// What is different in every run, and what stands for it. Order matters: longer shapes first.
+const VARYING: &[(&str, &str)] = &[
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[uid]"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
+    (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000", "[date]"),
+    (r#"resourceVersion: "\d+""#, r#"resourceVersion: "[rv]""#),
+    (r#""resourceVersion": ?"\d+""#, r#""resourceVersion": "[rv]""#),
+    (r"127\.0\.0\.1:\d+", "[server]"),
+    (r"\b10\.\d+\.\d+\.\d+\b", "[ip]"),
+    (r"\b(web|hello|api)-[a-z0-9]{8,10}-[a-z0-9]{5}\b", "$1-[hash]-[suffix]"),
+    (r"\b(web|hello|api)-[a-z0-9]{8,10}\b", "$1-[hash]"),
+    (r"pod-template-hash([=:]) ?[a-z0-9]{8,10}", "pod-template-hash$1[hash]"),
+    (r"gen-[a-z0-9]{5}", "gen-[suffix]"),
+    (r"(?m)(\s)(\d+m)?\d+s( *)$", "$1[age]"),
+    (r"edit-\d+\.yaml", "edit-[n].yaml"),
+    // Column widths follow the lengths of what was replaced.
+    (r"[ \t]{2,}", "  "),
+];
+
+fn check(name: &str, script: &str, controllers: &str) {
+    if !kubectl_is_there() {
+        return;
+    }
+    let cluster = RunningCluster::start(&["--controllers", controllers]);
+    let transcript = record(script, cluster.folder.path(), &cluster.kubeconfig());
+    let mut settings = insta::Settings::clone_current();
+    for (varying, stands) in VARYING {
+        settings.add_filter(varying, *stands);
+    }
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, transcript));
+}
+
+#[test]
+fn api_resources_and_explain() {
+    check("api-resources-and-explain", include_str!("kubectl/api-resources-and-explain.sh"), "none");
+}
+
+#[test]
+fn get_in_all_formats() {
+    check("get-in-all-formats", include_str!("kubectl/get-in-all-formats.sh"), "none");
+}
+
+#[test]
+fn apply_create_edit_patch() {
+    check("apply-create-edit-patch", include_str!("kubectl/apply-create-edit-patch.sh"), "none");
+}
+
+#[test]
+fn custom_resources() {
+    check("custom-resources", include_str!("kubectl/custom-resources.sh"), "none");
+}
+
+#[test]
+fn workloads_that_run() {
+    check("workloads-that-run", include_str!("kubectl/workloads-that-run.sh"), "all");
+}
+
+#[test]
+fn what_goes_wrong() {
+    check("what-goes-wrong", include_str!("kubectl/what-goes-wrong.sh"), "none");
+}

@@ -1,0 +1,129 @@
+//! What the tests of the command share: a running `kubewright cluster`, and a terminal that records what a person would see.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program under test.
+pub const KUBEWRIGHT: &str = env!("CARGO_BIN_EXE_kubewright");
+
+/// A `kubewright cluster` with a folder of its own; it is stopped when dropped.
+pub struct RunningCluster {
+    pub process: Child,
+    pub folder: tempfile::TempDir,
+    pub ready_line: String,
+}
+
+impl RunningCluster {
+    /// Starts it and waits for its line.
+    pub fn start(arguments: &[&str]) -> RunningCluster {
+        let cluster = RunningCluster::start_json(arguments);
+        assert!(cluster.ready_line.contains(" ready in "), "not a ready line: {:?}", cluster.ready_line);
+        cluster
+    }
+
+    /// Starts it and waits for its line, whatever its form.
+    pub fn start_json(arguments: &[&str]) -> RunningCluster {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut process = Command::new(KUBEWRIGHT)
+            .arg("cluster")
+            .args(["--kubeconfig", "kubeconfig"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut ready_line = String::new();
+        let stdout = process.stdout.take().expect("standard output is piped");
+        BufReader::new(stdout).read_line(&mut ready_line).expect("the program prints a line");
+        RunningCluster { process, folder, ready_line }
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+}
+
+impl Drop for RunningCluster {
+    fn drop(&mut self) {
+        // It may have been stopped by the test already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whether kubectl can be used; says so when it cannot, and fails where it is insisted on.
+pub fn kubectl_is_there() -> bool {
+    let there = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    assert!(
+        std::env::var_os("KUBEWRIGHT_REQUIRE_KUBECTL").is_none(),
+        "kubectl is not on the PATH, and KUBEWRIGHT_REQUIRE_KUBECTL insists on it"
+    );
+    eprintln!("skipped: kubectl is not on the PATH");
+    false
+}
+
+/// Runs the commands of a script, one a line, and records what a person sees: standard output, `! ` standard error, `? ` exit status.
+///
+/// Lines that begin with `#` are kept as headings; a line that ends with `\` goes on in the next one; `@until TEXT` before a command
+/// repeats it until its output contains the text (20 s at most).
+pub fn record(script: &str, folder: &Path, kubeconfig: &Path) -> String {
+    let mut transcript = String::new();
+    let mut until: Option<String> = None;
+    let joined = script.replace("\\\n", "\u{1}");
+    for line in joined.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if line.starts_with('#') {
+            transcript.push_str(&format!("\n{line}\n"));
+        } else if let Some(text) = line.strip_prefix("@until ") {
+            until = Some(text.to_string());
+        } else {
+            let command = line.replace('\u{1}', "\\\n");
+            transcript.push_str(&format!("$ {command}\n"));
+            transcript.push_str(&run(&command, until.take().as_deref(), folder, kubeconfig));
+        }
+    }
+    transcript
+}
+
+fn run(command: &str, until: Option<&str>, folder: &Path, kubeconfig: &Path) -> String {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let output = Command::new("bash")
+            .args(["-o", "pipefail", "-c", command])
+            .current_dir(folder)
+            .env("KUBECONFIG", kubeconfig)
+            .env("HOME", folder)
+            .env("TZ", "UTC")
+            .env_remove("EDITOR")
+            .env_remove("KUBE_EDITOR")
+            .stdin(Stdio::null())
+            .output()
+            .expect("bash runs");
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reached = until.is_none_or(|text| out.contains(text) || err.contains(text));
+        if reached || Instant::now() > end {
+            let mut seen = out;
+            if !seen.is_empty() && !seen.ends_with('\n') {
+                seen.push('\n');
+            }
+            for line in err.lines() {
+                seen.push_str(&format!("! {line}\n"));
+            }
+            if !reached {
+                seen.push_str(&format!("(never said {:?})\n", until.unwrap_or_default()));
+            }
+            match output.status.code() {
+                Some(0) => {}
+                code => seen.push_str(&format!("? {}\n", code.unwrap_or(-1))),
+            }
+            return seen;
+        }
+    }
+}
