@@ -9,9 +9,13 @@ mod generate;
 mod protobuf;
 
 const HELP: &str = "usage: cargo xtask generate --definitions FILE
+       cargo xtask generate-protobuf --source DIRECTORY
 
   generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
              FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
+
+  generate-protobuf   write crates/schema/data/kubernetes-1.36.protobuf
+             DIRECTORY: k8s.io of a Go module cache, with api, apimachinery, apiextensions-apiserver and kube-aggregator 0.36.3
 ";
 
 fn main() -> ExitCode {

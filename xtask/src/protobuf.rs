@@ -51,12 +51,16 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let packages = packages(&options)?;
     let text = table(&packages)?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no workspace above it")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .ok_or("xtask has no workspace above it")?;
     let file = root.join(OUTPUT);
     if options.check {
         return match read(&file)? == text {
             true => Ok(()),
-            false => Err(format!("{OUTPUT} is not current: run `cargo xtask generate-protobuf` without --check")),
+            false => Err(format!(
+                "{OUTPUT} is not current: run `cargo xtask generate-protobuf` without --check"
+            )),
         };
     }
     fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
@@ -76,7 +80,12 @@ impl Options {
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--source" => source = args.next().map(PathBuf::from),
-                "--version" => version = args.next().ok_or("generate-protobuf: --version without a value")?.clone(),
+                "--version" => {
+                    version = args
+                        .next()
+                        .ok_or("generate-protobuf: --version without a value")?
+                        .clone()
+                }
                 "--check" => check = true,
                 other => return Err(format!("generate-protobuf: unknown argument {other:?}\n{usage}")),
             }
@@ -138,12 +147,17 @@ fn packages(options: &Options) -> Result<Vec<Package>, String> {
         paths.extend(stable.map(|version| format!("api/{group}/{version}")));
     }
     paths.sort();
-    paths.iter().map(|path| package(options, path).map_err(|why| format!("{path}: {why}"))).collect()
+    paths
+        .iter()
+        .map(|path| package(options, path).map_err(|why| format!("{path}: {why}")))
+        .collect()
 }
 
 /// `v1` and `v2`, not `v1beta1`, not `testdata`.
 fn is_stable(version: &str) -> bool {
-    version.strip_prefix('v').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    version
+        .strip_prefix('v')
+        .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn folders(parent: &Path) -> Result<Vec<String>, String> {
@@ -176,9 +190,16 @@ fn api_version(path: &str, folder: &Path) -> Result<String, String> {
         return Ok("-".to_owned());
     }
     let register = read(&folder.join("register.go"))?;
-    let line = register.lines().find(|line| line.contains("GroupName = \"")).ok_or("no GroupName in register.go")?;
+    let line = register
+        .lines()
+        .find(|line| line.contains("GroupName = \""))
+        .ok_or("no GroupName in register.go")?;
     let group = line.split('"').nth(1).ok_or("GroupName is not a string")?;
-    Ok(if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") })
+    Ok(if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    })
 }
 
 /// The messages of a `generated.proto`.
@@ -190,7 +211,10 @@ fn messages(text: &str) -> Result<BTreeMap<String, Vec<Field>>, String> {
             continue;
         };
         let body = lines.by_ref().take_while(|line| *line != "}").map(str::trim);
-        let fields = body.filter(|line| !line.is_empty() && !line.starts_with("//")).map(field).collect::<Result<_, _>>();
+        let fields = body
+            .filter(|line| !line.is_empty() && !line.starts_with("//"))
+            .map(field)
+            .collect::<Result<_, _>>();
         found.insert(name.to_owned(), fields.map_err(|why| format!("{name}: {why}"))?);
     }
     Ok(found)
@@ -199,13 +223,19 @@ fn messages(text: &str) -> Result<BTreeMap<String, Vec<Field>>, String> {
 /// Reads `repeated .k8s.io.api.core.v1.Container containers = 2;` or `map<string, bytes> data = 2;`.
 fn field(line: &str) -> Result<Field, String> {
     let odd = || format!("not understood: {line}");
-    let (declaration, tag) = line.strip_suffix(';').and_then(|line| line.rsplit_once(" = ")).ok_or_else(odd)?;
+    let (declaration, tag) = line
+        .strip_suffix(';')
+        .and_then(|line| line.rsplit_once(" = "))
+        .ok_or_else(odd)?;
     let (type_, _name) = declaration.rsplit_once(' ').ok_or_else(odd)?;
     let (shape, type_) = if let Some(type_) = type_.strip_prefix("optional ") {
         ("", type_)
     } else if let Some(type_) = type_.strip_prefix("repeated ") {
         ("[]", type_)
-    } else if let Some(type_) = type_.strip_prefix("map<string, ").and_then(|type_| type_.strip_suffix('>')) {
+    } else if let Some(type_) = type_
+        .strip_prefix("map<string, ")
+        .and_then(|type_| type_.strip_suffix('>'))
+    {
         ("{}", type_)
     } else {
         return Err(odd());
@@ -214,7 +244,11 @@ fn field(line: &str) -> Result<Field, String> {
         Some(rest) => format!("io.k8s.{}", rest.replace('_', "-")),
         None => type_.to_owned(),
     };
-    Ok(Field { tag: tag.parse().map_err(|_| odd())?, shape, type_ })
+    Ok(Field {
+        tag: tag.parse().map_err(|_| odd())?,
+        shape,
+        type_,
+    })
 }
 
 /// The types of a Go package, out of all its files that are written by hand.
@@ -223,8 +257,15 @@ fn go_types(folder: &Path) -> Result<BTreeMap<String, GoType>, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.ends_with(".go") && !name.ends_with("_test.go") && !name.starts_with("zz_") && !name.starts_with("generated") {
+        let name = file
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if name.ends_with(".go")
+            && !name.ends_with("_test.go")
+            && !name.starts_with("zz_")
+            && !name.starts_with("generated")
+        {
             go_file(&read(&file)?, &mut found).map_err(|why| format!("{}: {why}", file.display()))?;
         }
     }
@@ -254,8 +295,12 @@ fn go_struct<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Result<BTreeMap<u
         if line.starts_with("//") {
             continue;
         }
-        let Some((declaration, tags)) = line.split_once('`') else { continue };
-        let Some(protobuf) = tag_of(tags, "protobuf").filter(|tag| *tag != "-") else { continue };
+        let Some((declaration, tags)) = line.split_once('`') else {
+            continue;
+        };
+        let Some(protobuf) = tag_of(tags, "protobuf").filter(|tag| *tag != "-") else {
+            continue;
+        };
         let number = protobuf.split(',').nth(1).and_then(|number| number.parse().ok());
         let number = number.ok_or_else(|| format!("no tag: {line}"))?;
         let json = tag_of(tags, "json").unwrap_or("-");
@@ -265,7 +310,13 @@ fn go_struct<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Result<BTreeMap<u
             return Err(format!("no JSON name: {line}"));
         }
         let type_ = declaration.split_whitespace().last().unwrap_or("");
-        fields.insert(number, GoField { json: name, pointer: type_.starts_with('*') });
+        fields.insert(
+            number,
+            GoField {
+                json: name,
+                pointer: type_.starts_with('*'),
+            },
+        );
     }
     Ok(fields)
 }
@@ -293,7 +344,13 @@ fn table(packages: &[Package]) -> Result<String, String> {
                 lines.push(line);
                 names.push(full(name));
                 let messages = fields.iter().filter(|field| !SCALARS.contains(&field.type_.as_str()));
-                used.extend(messages.map(|field| if field.type_.contains('.') { field.type_.clone() } else { full(&field.type_) }));
+                used.extend(messages.map(|field| {
+                    if field.type_.contains('.') {
+                        field.type_.clone()
+                    } else {
+                        full(&field.type_)
+                    }
+                }));
             }
         }
         if !lines.is_empty() {
@@ -312,7 +369,11 @@ fn line(package: &Package, name: &str, fields: &[Field]) -> Result<Option<String
         Some(GoType::Struct(go)) => go,
         Some(GoType::Strings) => {
             let strings = matches!(fields, [field] if field.tag == 1 && field.type_ == "string" && field.shape == "[]");
-            return if strings { Ok(Some(format!("{name} 1:.:[]string"))) } else { Err("not a list of strings".to_owned()) };
+            return if strings {
+                Ok(Some(format!("{name} 1:.:[]string")))
+            } else {
+                Err("not a list of strings".to_owned())
+            };
         }
         Some(GoType::Other) => return Ok(None),
         None => return Err("there is no Go type of this name".to_owned()),
@@ -324,7 +385,9 @@ fn line(package: &Package, name: &str, fields: &[Field]) -> Result<Option<String
     sorted.sort_by_key(|field| field.tag);
     let mut line = name.to_owned();
     for Field { tag, shape, type_ } in sorted {
-        let GoField { json, pointer } = go.get(tag).ok_or_else(|| format!("tag {tag} is in the message alone"))?;
+        let GoField { json, pointer } = go
+            .get(tag)
+            .ok_or_else(|| format!("tag {tag} is in the message alone"))?;
         if json == "-" {
             return Err(format!("tag {tag} has no JSON form"));
         }
@@ -341,13 +404,26 @@ mod tests {
     #[test]
     fn fields_of_messages() {
         let check = |line: &str, tag: u32, shape: &'static str, type_: &str| {
-            assert_eq!(field(line), Ok(Field { tag, shape, type_: type_.to_owned() }), "{line}");
+            assert_eq!(
+                field(line),
+                Ok(Field {
+                    tag,
+                    shape,
+                    type_: type_.to_owned()
+                }),
+                "{line}"
+            );
         };
         check("optional string a = 3;", 3, "", "string");
         check("repeated int32 a = 1;", 1, "[]", "int32");
         check("map<string, bytes> a = 2;", 2, "{}", "bytes");
         check("optional Pod a = 24;", 24, "", "Pod");
-        check("map<string, .k8s.io.x_y.v1.Quantity> a = 9;", 9, "{}", "io.k8s.x-y.v1.Quantity");
+        check(
+            "map<string, .k8s.io.x_y.v1.Quantity> a = 9;",
+            9,
+            "{}",
+            "io.k8s.x-y.v1.Quantity",
+        );
         assert!(field("oneof a {").is_err());
     }
 
@@ -357,8 +433,13 @@ mod tests {
                     \tC `json:\",inline\" protobuf:\"bytes,1,opt,name=c\"`\n}\n\ntype D []string\n";
         let mut found = BTreeMap::new();
         go_file(text, &mut found).expect("well-formed");
-        let GoType::Struct(fields) = &found["A"] else { panic!("a struct") };
-        let flat: Vec<(u32, &str, bool)> = fields.iter().map(|(tag, field)| (*tag, field.json.as_str(), field.pointer)).collect();
+        let GoType::Struct(fields) = &found["A"] else {
+            panic!("a struct")
+        };
+        let flat: Vec<(u32, &str, bool)> = fields
+            .iter()
+            .map(|(tag, field)| (*tag, field.json.as_str(), field.pointer))
+            .collect();
         assert_eq!(flat, [(1, "", false), (2, "b", true)]);
         assert!(matches!(found["D"], GoType::Strings));
     }

@@ -91,7 +91,11 @@ impl NamespaceLifecycle {
         let resource = &attributes.resource;
         let namespaces = resource.group.is_empty() && resource.plural == "namespaces";
         if attributes.operation == Operation::Delete && namespaces && IMMORTAL.contains(&attributes.name.as_str()) {
-            return Err(Status::forbidden(resource, &attributes.name, "this namespace may not be deleted"));
+            return Err(Status::forbidden(
+                resource,
+                &attributes.name,
+                "this namespace may not be deleted",
+            ));
         }
         if namespaces || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
             return Ok(());

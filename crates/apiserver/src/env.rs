@@ -85,7 +85,10 @@ pub(crate) mod fake {
         pub(crate) fn new() -> std::sync::Arc<FakeEnv> {
             std::sync::Arc::new(FakeEnv {
                 seed: AtomicU64::new(7),
-                now: Mutex::new(Clock { since_start: Duration::ZERO, sleepers: Vec::new() }),
+                now: Mutex::new(Clock {
+                    since_start: Duration::ZERO,
+                    sleepers: Vec::new(),
+                }),
             })
         }
 
@@ -117,7 +120,12 @@ pub(crate) mod fake {
 
         fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
             let env = self.0.clone();
-            let until = env.now.lock().expect("no test panics while it holds the clock").since_start + duration;
+            let until = env
+                .now
+                .lock()
+                .expect("no test panics while it holds the clock")
+                .since_start
+                + duration;
             Box::pin(std::future::poll_fn(move |cx| {
                 let mut clock = env.now.lock().expect("no test panics while it holds the clock");
                 if clock.since_start >= until {
@@ -157,6 +165,9 @@ mod tests {
         let env = Shared(FakeEnv::new());
         let suffix = name_suffix(&env, 10);
         assert_eq!(suffix.len(), 10);
-        assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{suffix}");
+        assert!(
+            suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)),
+            "{suffix}"
+        );
     }
 }

@@ -21,7 +21,11 @@ const RANDOM_SUFFIX: usize = 5;
 
 /// A string of the metadata; empty when absent.
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or("")
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or("")
 }
 
 /// `metadata.name`.
@@ -41,17 +45,27 @@ pub fn uid(object: &Value) -> &str {
 
 /// `metadata.labels`, or null.
 pub fn labels(object: &Value) -> &Value {
-    object.get("metadata").and_then(|metadata| metadata.get("labels")).unwrap_or(&Value::Null)
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("labels"))
+        .unwrap_or(&Value::Null)
 }
 
 /// `metadata.generation`; 0 when absent.
 pub fn generation(object: &Value) -> i64 {
-    object.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
 /// Whether `metadata.deletionTimestamp` is set.
 pub fn is_terminating(object: &Value) -> bool {
-    object.get("metadata").and_then(|metadata| metadata.get("deletionTimestamp")).is_some_and(|time| !time.is_null())
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("deletionTimestamp"))
+        .is_some_and(|time| !time.is_null())
 }
 
 /// `metadata.deletionGracePeriodSeconds`.
@@ -61,7 +75,10 @@ pub fn grace_period(object: &Value) -> Option<i64> {
 
 /// `metadata.finalizers`.
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
+    let list = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers"))
+        .and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
@@ -91,7 +108,13 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 /// Drops what only the server may set, before admission sees a new object.
 pub(crate) fn wipe_system_fields(object: &mut Value) {
     let metadata = metadata_mut(object);
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
         metadata.remove(field);
     }
 }
@@ -171,16 +194,29 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
     let generate = text(object, "generateName");
     if !generate.is_empty() {
         // A prefix may end with a dash: the suffix follows.
-        let prefix = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
+        let prefix = generate
+            .strip_suffix('-')
+            .map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
         for message in name_of(&prefix) {
-            errors.push(FieldError::invalid(at.key("generateName").to_string(), json!(generate), message));
+            errors.push(FieldError::invalid(
+                at.key("generateName").to_string(),
+                json!(generate),
+                message,
+            ));
         }
     }
     if name(object).is_empty() {
-        errors.push(FieldError::required(at.key("name").to_string(), "name or generateName is required"));
+        errors.push(FieldError::required(
+            at.key("name").to_string(),
+            "name or generateName is required",
+        ));
     } else {
         for message in name_of(name(object)) {
-            errors.push(FieldError::invalid(at.key("name").to_string(), json!(name(object)), message));
+            errors.push(FieldError::invalid(
+                at.key("name").to_string(),
+                json!(name(object)),
+                message,
+            ));
         }
     }
     if resource.namespaced {
@@ -188,13 +224,21 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
             errors.push(FieldError::required(at.key("namespace").to_string(), ""));
         } else {
             for message in names::dns1123_label(namespace(object)) {
-                errors.push(FieldError::invalid(at.key("namespace").to_string(), json!(namespace(object)), message));
+                errors.push(FieldError::invalid(
+                    at.key("namespace").to_string(),
+                    json!(namespace(object)),
+                    message,
+                ));
             }
         }
     }
     if generation(object) < 0 {
         let message = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(at.key("generation").to_string(), json!(generation(object)), message));
+        errors.push(FieldError::invalid(
+            at.key("generation").to_string(),
+            json!(generation(object)),
+            message,
+        ));
     }
     errors.extend(validate_common(object));
     errors
@@ -205,29 +249,53 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
     let at = FieldPath::root().key("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let mut errors = Vec::new();
-    errors.extend(names::labels(metadata.get("labels").unwrap_or(&Value::Null), &at.key("labels")));
-    errors.extend(names::annotations(metadata.get("annotations").unwrap_or(&Value::Null), &at.key("annotations")));
-    errors.extend(validate_owners(metadata.get("ownerReferences").unwrap_or(&Value::Null), &at.key("ownerReferences")));
+    errors.extend(names::labels(
+        metadata.get("labels").unwrap_or(&Value::Null),
+        &at.key("labels"),
+    ));
+    errors.extend(names::annotations(
+        metadata.get("annotations").unwrap_or(&Value::Null),
+        &at.key("annotations"),
+    ));
+    errors.extend(validate_owners(
+        metadata.get("ownerReferences").unwrap_or(&Value::Null),
+        &at.key("ownerReferences"),
+    ));
     let list = finalizers(object);
     for finalizer in &list {
         errors.extend(names::finalizer_name(finalizer, &at.key("finalizers")));
     }
     if list.contains(&ORPHAN) && list.contains(&FOREGROUND_DELETION) {
         let message = format!("finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set");
-        errors.push(FieldError::invalid(at.key("finalizers").to_string(), json!(list), message));
+        errors.push(FieldError::invalid(
+            at.key("finalizers").to_string(),
+            json!(list),
+            message,
+        ));
     }
     errors
 }
 
 fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
-    let Some(list) = owners.as_array() else { return Vec::new() };
+    let Some(list) = owners.as_array() else {
+        return Vec::new();
+    };
     let mut errors = Vec::new();
     let mut controller: Option<&str> = None;
     for owner in list {
         let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or("");
-        for (name, message) in [("apiVersion", "version must not be empty"), ("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")] {
+        for (name, message) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
             if field(name).is_empty() {
-                errors.push(FieldError::invalid(at.key(name).to_string(), json!(field(name)), message));
+                errors.push(FieldError::invalid(
+                    at.key(name).to_string(),
+                    json!(field(name)),
+                    message,
+                ));
             }
         }
         if field("apiVersion") == "v1" && field("kind") == "Event" {
@@ -264,7 +332,12 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
     let old_metadata = old.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let metadata = metadata_mut(new);
     metadata.remove("selfLink");
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         if metadata.get(field).is_none_or(|value| value.is_null() || value == "") {
             match old_metadata.get(field) {
                 Some(value) => metadata.insert(field.to_owned(), value.clone()),
@@ -298,7 +371,10 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_common(new);
     if is_terminating(old) {
         let known = finalizers(old);
-        let added: Vec<&str> = finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
+        let added: Vec<&str> = finalizers(new)
+            .into_iter()
+            .filter(|finalizer| !known.contains(finalizer))
+            .collect();
         if !added.is_empty() {
             let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
             let message = format!(
@@ -308,10 +384,27 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
         }
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let of = |object: &Value| object.get("metadata").and_then(|metadata| metadata.get(field)).cloned().unwrap_or(Value::Null);
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        let of = |object: &Value| {
+            object
+                .get("metadata")
+                .and_then(|metadata| metadata.get(field))
+                .cloned()
+                .unwrap_or(Value::Null)
+        };
         if of(new) != of(old) {
-            errors.push(FieldError::invalid(at.key(field).to_string(), of(new), "field is immutable"));
+            errors.push(FieldError::invalid(
+                at.key(field).to_string(),
+                of(new),
+                "field is immutable",
+            ));
         }
     }
     errors

@@ -6,7 +6,7 @@
 //!
 //! Documents are made on first use and kept as text with their snapshot; the index needs the hashes, so it makes them all.
 //!
-//! Not here: OpenAPI v2 (nothing that is tested needs it), the deprecated `/watch/` paths (which are served all the same).
+//! Not here: OpenAPI v2 (nothing that is tested needs it), protobuf among the media types (it is not served).
 
 mod paths;
 mod schemas;
@@ -245,7 +245,10 @@ mod tests {
                 "/apis/apps/v1/namespaces/{namespace}/deployments",
                 "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
                 "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
-                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status"
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status",
+                "/apis/apps/v1/watch/deployments",
+                "/apis/apps/v1/watch/namespaces/{namespace}/deployments",
+                "/apis/apps/v1/watch/namespaces/{namespace}/deployments/{name}"
             ]
         );
         assert!(body["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"]["properties"]["spec"].is_object());
@@ -292,7 +295,6 @@ mod tests {
         assert_eq!(
             paths,
             [
-                "/apis/ex.io/v1/",
                 "/apis/ex.io/v1/foos",
                 "/apis/ex.io/v1/namespaces/{namespace}/foos",
                 "/apis/ex.io/v1/namespaces/{namespace}/foos/{name}",

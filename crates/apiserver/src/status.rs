@@ -18,7 +18,7 @@ pub struct Status {
     /// Text for people.
     pub message: String,
     /// What it is about.
-    pub details: Option<Details>,
+    pub details: Option<Box<Details>>,
     /// `metadata.continue`: the token with which an expired list may go on.
     pub continue_token: Option<String>,
     /// Whether it reports success (`status: Success`).
@@ -57,7 +57,11 @@ pub struct Cause {
 
 impl From<&FieldError> for Cause {
     fn from(error: &FieldError) -> Cause {
-        Cause { reason: error.cause_reason().to_owned(), message: error.body(), field: error.field.clone() }
+        Cause {
+            reason: error.cause_reason().to_owned(),
+            message: error.body(),
+            field: error.field.clone(),
+        }
     }
 }
 
@@ -81,18 +85,23 @@ fn about(resource: &Resource, name: &str) -> Details {
 impl Status {
     /// A failure with a code, a reason and a message.
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), ..Status::default() }
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            ..Status::default()
+        }
     }
 
     /// The same with empty `details: {}`, where upstream sends them so.
     pub fn with_empty_details(mut self) -> Status {
-        self.details = Some(Details::default());
+        self.details = Some(Box::default());
         self
     }
 
     /// The same with details.
     pub fn with_details(mut self, details: Details) -> Status {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
@@ -109,7 +118,11 @@ impl Status {
 
     /// 404 for a namespace.
     pub fn namespace_not_found(name: &str) -> Status {
-        let details = Details { name: name.to_owned(), kind: "namespaces".to_owned(), ..Details::default() };
+        let details = Details {
+            name: name.to_owned(),
+            kind: "namespaces".to_owned(),
+            ..Details::default()
+        };
         Status::failure(404, "NotFound", format!("namespaces \"{name}\" not found")).with_details(details)
     }
 
@@ -133,7 +146,10 @@ impl Status {
 
     /// 409 Conflict: `Operation cannot be fulfilled on …`.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Status {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.group_resource());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            resource.group_resource()
+        );
         Status::failure(409, "Conflict", message).with_details(about(resource, name))
     }
 
@@ -155,7 +171,11 @@ impl Status {
 
     /// 422 Invalid, with a cause for each field. `group` and `kind` are those of the object or of the options.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
-        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         let mut distinct: Vec<FieldError> = Vec::new();
         for error in errors {
             if !distinct.contains(error) {
@@ -201,7 +221,11 @@ impl Status {
 
     /// 413 for a body over the limit.
     pub fn body_too_large(limit: usize) -> Status {
-        Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+        Status::failure(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
     }
 
     /// 504 for a version that this server has not reached.
@@ -220,13 +244,24 @@ impl Status {
 
     /// Success of a delete: what was deleted, no code.
     pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Status {
-        let details = Details { uid: uid.to_owned(), ..about(resource, name) };
-        Status { success: true, details: Some(details), ..Status::default() }
+        let details = Details {
+            uid: uid.to_owned(),
+            ..about(resource, name)
+        };
+        Status {
+            success: true,
+            details: Some(Box::new(details)),
+            ..Status::default()
+        }
     }
 
     /// Success of a subresource that has no object to show (201).
     pub fn created() -> Status {
-        Status { success: true, code: 201, ..Status::default() }
+        Status {
+            success: true,
+            code: 201,
+            ..Status::default()
+        }
     }
 
     /// The HTTP code of the response; a success without a code is 200.
@@ -239,9 +274,15 @@ impl Status {
         let mut object = Map::new();
         object.insert("kind".to_owned(), json!("Status"));
         object.insert("apiVersion".to_owned(), json!("v1"));
-        let metadata = self.continue_token.as_ref().map_or_else(|| json!({}), |token| json!({ "continue": token }));
+        let metadata = self
+            .continue_token
+            .as_ref()
+            .map_or_else(|| json!({}), |token| json!({ "continue": token }));
         object.insert("metadata".to_owned(), metadata);
-        object.insert("status".to_owned(), json!(if self.success { "Success" } else { "Failure" }));
+        object.insert(
+            "status".to_owned(),
+            json!(if self.success { "Success" } else { "Failure" }),
+        );
         let mut put = |key: &str, text: &str| {
             if !text.is_empty() {
                 object.insert(key.to_owned(), json!(text));
@@ -262,7 +303,12 @@ impl Status {
 impl Details {
     fn to_value(&self) -> Value {
         let mut object = Map::new();
-        for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+        for (key, text) in [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ] {
             if !text.is_empty() {
                 object.insert(key.to_owned(), json!(text));
             }
@@ -280,7 +326,11 @@ impl Details {
 impl Cause {
     fn to_value(&self) -> Value {
         let mut object = Map::new();
-        for (key, text) in [("reason", &self.reason), ("message", &self.message), ("field", &self.field)] {
+        for (key, text) in [
+            ("reason", &self.reason),
+            ("message", &self.message),
+            ("field", &self.field),
+        ] {
             if !text.is_empty() {
                 object.insert(key.to_owned(), json!(text));
             }
@@ -303,7 +353,10 @@ mod tests {
         );
         let path = Status::no_such_path().to_value();
         assert_eq!(path["details"], json!({}));
-        assert_eq!(Status::created().to_value(), json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
+        assert_eq!(
+            Status::created().to_value(),
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+        );
     }
 
     #[test]

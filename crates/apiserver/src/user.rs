@@ -51,7 +51,11 @@ impl UserInfo {
         if !groups.iter().any(|group| group == SYSTEM_AUTHENTICATED) {
             groups.push(SYSTEM_AUTHENTICATED.to_owned());
         }
-        UserInfo { name: name.to_owned(), groups, ..UserInfo::default() }
+        UserInfo {
+            name: name.to_owned(),
+            groups,
+            ..UserInfo::default()
+        }
     }
 
     /// Whether the user is a member of `group`.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::env::{BoxFuture, Env};
 use crate::object;
 use crate::registry::Resource;
-use crate::server::respond::{full, prefix, write_object};
+use crate::server::respond::{full, prefix, table_of, write_object};
 use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use crate::table::{self, IncludeObject};
@@ -41,10 +41,18 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Reads both selectors; `name` comes from the path of an old-style watch of one object.
-    pub(crate) fn parse(resource: &Arc<Resource>, labels: &str, fields: &str, name: Option<&str>) -> Result<Selection, Status> {
+    pub(crate) fn parse(
+        resource: &Arc<Resource>,
+        labels: &str,
+        fields: &str,
+        name: Option<&str>,
+    ) -> Result<Selection, Status> {
         for text in [labels, fields] {
             if text.len() > MAX_SELECTOR {
-                return Err(Status::bad_request(format!("the selector is {} bytes long, the limit is {MAX_SELECTOR}", text.len())));
+                return Err(Status::bad_request(format!(
+                    "the selector is {} bytes long, the limit is {MAX_SELECTOR}",
+                    text.len()
+                )));
             }
         }
         let labels = match labels {
@@ -71,7 +79,11 @@ impl Selection {
         for requirement in fields.requirements() {
             let field = requirement.field.as_str();
             let known = ["metadata.name", "metadata.namespace"].contains(&field)
-                || self.resource.selectable_fields.iter().any(|selectable| selectable.label == field);
+                || self
+                    .resource
+                    .selectable_fields
+                    .iter()
+                    .any(|selectable| selectable.label == field);
             if !known {
                 return Err(Status::bad_request(unknown_field(&self.resource, field)));
             }
@@ -92,7 +104,11 @@ impl Selection {
         if self.name.as_deref().is_some_and(|name| name != object::name(object)) {
             return false;
         }
-        if self.labels.as_ref().is_some_and(|selector| !selector.matches(object::labels(object))) {
+        if self
+            .labels
+            .as_ref()
+            .is_some_and(|selector| !selector.matches(object::labels(object)))
+        {
             return false;
         }
         let Some(fields) = &self.fields else { return true };
@@ -109,7 +125,11 @@ impl Selection {
             "metadata.namespace" => return Some(object::namespace(object).to_owned()),
             _ => {}
         }
-        let selectable = self.resource.selectable_fields.iter().find(|selectable| selectable.label == field)?;
+        let selectable = self
+            .resource
+            .selectable_fields
+            .iter()
+            .find(|selectable| selectable.label == field)?;
         let value = selectable.pointers.iter().find_map(|pointer| object.pointer(pointer));
         Some(match value {
             None | Some(Value::Null) => String::new(),
@@ -184,13 +204,19 @@ impl Encoder {
                 partial["apiVersion"] = json!(version);
                 line(kind, &partial)
             }
-            Form::Table { version, include, headers } => {
-                let options = table::Options { include: *include, now: self.env.now(), headers: std::mem::take(headers) };
+            Form::Table {
+                version,
+                include,
+                headers,
+            } => {
+                let options = table::Options {
+                    include: *include,
+                    now: self.env.now(),
+                    headers: std::mem::take(headers),
+                };
                 let object = full(&self.resource, stored.value());
                 let metadata = json!({ "resourceVersion": stored.revision().to_string() });
-                let mut table = table::render(&self.resource, [&object], metadata, options);
-                table["apiVersion"] = json!(version);
-                line(kind, &table)
+                line(kind, &table_of(&self.resource, [&object], metadata, options, version))
             }
         }
     }
@@ -201,7 +227,11 @@ impl Encoder {
             && kind == change.kind()
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
-        if shared { change.line(|| self.plain(kind, &change.after)) } else { self.event(kind, &change.after) }
+        if shared {
+            change.line(|| self.plain(kind, &change.after))
+        } else {
+            self.event(kind, &change.after)
+        }
     }
 
     fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
@@ -210,7 +240,8 @@ impl Encoder {
             Form::Partial(version) => (version.to_owned(), "PartialObjectMetadata".to_owned()),
             Form::Table { version, .. } => (version.to_owned(), "Table".to_owned()),
         };
-        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
+        let mut object =
+            json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
@@ -223,13 +254,21 @@ impl Encoder {
 }
 
 /// A place among the watches that may be open at the same time; free again when it is dropped.
-pub(crate) struct Slot(pub(crate) Arc<AtomicUsize>);
+pub(crate) struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
     /// Takes one, if there is one.
     pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Slot> {
-        let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < max).then_some(count + 1));
+        let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < max).then_some(count + 1)
+        });
         taken.is_ok().then(|| Slot(open.clone()))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -305,7 +344,9 @@ impl WatchStream {
     /// The line for a change, if this watch sees it.
     fn seen(&mut self, change: &Change) -> Option<Bytes> {
         let selection = self.selection.as_ref()?;
-        let matched = |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|object| selection.matches(object.value()));
+        let matched = |object: &Option<Arc<StoredObject>>| {
+            object.as_ref().is_some_and(|object| selection.matches(object.value()))
+        };
         let was = matched(&change.before);
         let is = !change.deleted && selection.matches(change.after.value());
         self.marked = change.revision;
@@ -315,8 +356,14 @@ impl WatchStream {
             (true, true) => Some(self.encoder.change("MODIFIED", change)),
             (true, false) if change.deleted => Some(self.encoder.change("DELETED", change)),
             (true, false) => {
-                let before = change.before.as_ref().map_or(Value::Null, |before| before.value().clone());
-                Some(self.encoder.event("DELETED", &StoredObject::new(change.revision, before)))
+                let before = change
+                    .before
+                    .as_ref()
+                    .map_or(Value::Null, |before| before.value().clone());
+                Some(
+                    self.encoder
+                        .event("DELETED", &StoredObject::new(change.revision, before)),
+                )
             }
         }
     }
@@ -326,7 +373,12 @@ impl WatchStream {
         let (interval, timer) = self.bookmarks.as_mut()?;
         while timer.as_mut().poll(cx).is_ready() {
             *timer = self.encoder.env.sleep(*interval);
-            if let Some(revision) = self.changes.as_ref().and_then(|changes| changes.progress()).filter(|at| *at > self.marked) {
+            if let Some(revision) = self
+                .changes
+                .as_ref()
+                .and_then(|changes| changes.progress())
+                .filter(|at| *at > self.marked)
+            {
                 self.marked = revision;
                 return Some(self.encoder.bookmark(revision, false));
             }
@@ -357,7 +409,9 @@ impl Stream for WatchStream {
             return Poll::Ready(Some(line));
         }
         loop {
-            let Some(changes) = this.changes.as_mut() else { return Poll::Ready(None) };
+            let Some(changes) = this.changes.as_mut() else {
+                return Poll::Ready(None);
+            };
             if this.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
                 this.finish();
                 return Poll::Ready(None);
@@ -369,7 +423,9 @@ impl Stream for WatchStream {
                     }
                 }
                 Poll::Ready(Delivery::Overrun) => {
-                    let status = Status::expired("too old resource version: this watch was read too slowly and lost events; list again");
+                    let status = Status::expired(
+                        "too old resource version: this watch was read too slowly and lost events; list again",
+                    );
                     this.finish();
                     return Poll::Ready(Some(line("ERROR", &status.to_value())));
                 }
@@ -377,7 +433,11 @@ impl Stream for WatchStream {
                     this.finish();
                     return Poll::Ready(None);
                 }
-                Poll::Pending => return this.poll_bookmark(cx).map_or(Poll::Pending, |line| Poll::Ready(Some(line))),
+                Poll::Pending => {
+                    return this
+                        .poll_bookmark(cx)
+                        .map_or(Poll::Pending, |line| Poll::Ready(Some(line)));
+                }
             }
         }
     }

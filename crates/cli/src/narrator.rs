@@ -4,11 +4,12 @@
 //! a task of its own turns it into lines. When nobody reads fast enough observations are counted and the gap is told, because a
 //! terminal must never slow a controller down. What is told for one observation is a function of it ([`Line::of`]).
 //!
-//! The operator is told in full. Built-in controllers are told dimly and only when they write: they are the scenery.
+//! The operator is told in full. Built-in controllers are told dimly, in one line, and only when they write outside the namespaces of the
+//! system: they are the scenery. Steps of the command itself go the same way ([`Narrator::tell`]), so that everything stands in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use kubewright::{Observation, Observer, Outcome};
@@ -20,16 +21,23 @@ use crate::output::{BAD, CHANGE, DIM, Format, GOOD, STRONG, paint};
 /// Observations that may wait to be printed.
 const WAITING: usize = 4096;
 
+/// Something to be told.
+enum News {
+    Happened(Instant, Observation),
+    Told(String, Value),
+}
+
 /// The observer half: give it to the cluster and to the operator.
-#[derive(Clone)]
 pub(crate) struct Narrator {
-    queue: mpsc::Sender<(Instant, Observation)>,
+    queue: mpsc::Sender<News>,
     missed: Arc<AtomicU64>,
+    /// Observations are told between [`Narrator::begin`] and [`Narrator::end`]; starting and stopping is nobody's story.
+    telling: AtomicBool,
 }
 
 /// The printing half.
 pub(crate) struct Narration {
-    queue: mpsc::Receiver<(Instant, Observation)>,
+    queue: mpsc::Receiver<News>,
     missed: Arc<AtomicU64>,
     started: Instant,
     heroes: BTreeSet<String>,
@@ -40,12 +48,34 @@ pub(crate) struct Narration {
 pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Format) -> (Narrator, Narration) {
     let (send, queue) = mpsc::channel(WAITING);
     let missed = Arc::new(AtomicU64::new(0));
-    (Narrator { queue: send, missed: missed.clone() }, Narration { queue, missed, started, heroes, output })
+    let narrator = Narrator { queue: send, missed: missed.clone(), telling: AtomicBool::new(false) };
+    (narrator, Narration { queue, missed, started, heroes, output })
+}
+
+impl Narrator {
+    /// From now on observations are told.
+    pub(crate) fn begin(&self) {
+        self.telling.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on observations are not told any more.
+    pub(crate) fn end(&self) {
+        self.telling.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells a step of the command itself, after everything that was observed before.
+    pub(crate) async fn tell(&self, text: String, event: Value) {
+        // A printer that is gone has nobody to print for.
+        let _ = self.queue.send(News::Told(text, event)).await;
+    }
 }
 
 impl Observer for Narrator {
     fn observe(&self, what: &Observation) {
-        if self.queue.try_send((Instant::now(), what.clone())).is_err() {
+        if !self.telling.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.queue.try_send(News::Happened(Instant::now(), what.clone())).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -54,15 +84,20 @@ impl Observer for Narrator {
 impl Narration {
     /// Prints until every narrator is gone.
     pub(crate) async fn run(mut self) {
-        while let Some((when, what)) = self.queue.recv().await {
+        while let Some(news) = self.queue.recv().await {
             let missed = self.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
                 let text = format!("({missed} things happened faster than they could be printed)");
                 self.output.say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
             }
-            let seconds = when.duration_since(self.started).as_secs_f64();
-            if let Some(line) = Line::of(&what, &self.heroes) {
-                self.output.say(&line.text(seconds), &line.json(seconds));
+            match news {
+                News::Told(text, event) => self.output.say(&text, &event),
+                News::Happened(when, what) => {
+                    let seconds = when.duration_since(self.started).as_secs_f64();
+                    if let Some(line) = Line::of(&what, &self.heroes) {
+                        self.output.say(&line.text(seconds), &line.json(seconds));
+                    }
+                }
             }
         }
     }
@@ -109,7 +144,13 @@ impl Line {
                 })
             }
             Observation::Written { controller, verb, object, subresource, changes } => {
-                if object.kind == "Event" || object.kind == "Lease" {
+                let of_the_system =
+                    |namespace: &str| namespace.starts_with("kube-") || object.name == "kube-root-ca.crt";
+                if object.kind == "Event"
+                    || object.kind == "Lease"
+                    || object.kind == "Node"
+                    || object.namespace.as_deref().is_some_and(of_the_system)
+                {
                     return None;
                 }
                 let who = controller.as_deref().unwrap_or("client");
@@ -141,8 +182,16 @@ impl Line {
 
     fn text(&self, seconds: f64) -> String {
         let mut text = format!("{} {}", paint(DIM, format!("{seconds:>9.3} s")), self.head);
-        for detail in &self.details {
-            text.push_str(&format!("\n{:12}{}", "", if self.hero { detail.clone() } else { paint(DIM, detail) }));
+        if self.hero {
+            for detail in &self.details {
+                text.push_str(&format!("\n{:12}{detail}", ""));
+            }
+        } else if let Some(first) = self.details.first() {
+            let more = match self.details.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            text.push_str(&paint(DIM, format!(": {first}{more}")));
         }
         text
     }
@@ -190,6 +239,27 @@ mod tests {
             Some("    1.500 s guestbook ~ changed Guestbook default/hello status\n            status.readyReplicas 0 → 2"),
         );
         check(&write("create", "Event", Vec::new()), None);
+    }
+
+    #[test]
+    fn the_scenery_is_told_in_one_line() {
+        let write = |namespace: &str| Observation::Written {
+            controller: Some("replicaset-controller".into()),
+            verb: "patch",
+            object: ObjectRef {
+                api_version: "apps/v1".into(),
+                kind: "ReplicaSet".into(),
+                namespace: Some(namespace.into()),
+                name: "web".into(),
+            },
+            subresource: Some("status".into()),
+            changes: ["a", "b", "c"]
+                .map(|path| FieldChange { path: path.into(), before: Some(json!(0)), after: Some(json!(2)) })
+                .into(),
+        };
+        let line = "    1.500 s replicaset-controller ~ changed ReplicaSet default/web status: a 0 → 2 and 2 more";
+        check(&write("default"), Some(line));
+        check(&write("kube-system"), None);
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl Front {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
+        if let Some(escape) = broken_escape(parts.uri.path()) {
+            return self.respond(bad_request(&format!(
+                "the path of the request holds the invalid escape {escape:?}"
+            )));
+        }
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
@@ -147,12 +152,26 @@ where
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
+/// The first percent sign of a path that is not followed by two hexadecimal digits, with what follows it.
+fn broken_escape(path: &str) -> Option<String> {
+    let bytes = path.as_bytes();
+    let broken = |at: &usize| {
+        bytes[*at] == b'%'
+            && !bytes
+                .get(at + 1..at + 3)
+                .is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+    };
+    let at = (0..bytes.len()).find(broken)?;
+    let end = bytes.len().min(at + 3);
+    Some(String::from_utf8_lossy(&bytes[at..end]).into_owned())
+}
+
+fn bad_request(message: &str) -> Response<Body> {
+    status(StatusCode::BAD_REQUEST, "BadRequest", message)
+}
+
 fn broken_body(error: &dyn std::fmt::Display) -> Response<Body> {
-    status(
-        StatusCode::BAD_REQUEST,
-        "BadRequest",
-        &format!("the request body could not be read: {error}"),
-    )
+    bad_request(&format!("the request body could not be read: {error}"))
 }
 
 fn late_body(timeout: Duration) -> Response<Body> {
@@ -259,5 +278,43 @@ impl http_body::Body for ResponseBody {
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             ResponseBody::Watch { .. } => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_checked() {
+        let check =
+            |path: &str, expected: Option<&str>| assert_eq!(broken_escape(path).as_deref(), expected, "{path:?}");
+        check("/api/v1", None);
+        check("/a%2Fb%c3%a4", None);
+        check("/a%zz", Some("%zz"));
+        check("/a%2Fb%2", Some("%2"));
+        check("/%", Some("%"));
+        check("/%1%20", Some("%1%"));
+    }
+
+    /// What [`collect`] makes of a body that comes in pieces of these sizes.
+    async fn check(sizes: &[usize], expected: Option<usize>) {
+        let pieces = sizes
+            .iter()
+            .map(|size| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(vec![b'x'; *size]))));
+        let mut body = http_body_util::StreamBody::new(futures::stream::iter(pieces));
+        let Ok(collected) = collect(&mut body).await;
+        assert_eq!(collected.as_ref().map(Bytes::len), expected, "{sizes:?}");
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_up_to_the_limit() {
+        check(&[], Some(0)).await;
+        check(&[7], Some(7)).await;
+        check(&[0, 7, 0, 8], Some(15)).await;
+        check(&[MAX_BODY], Some(MAX_BODY)).await;
+        check(&[MAX_BODY, 1], None).await;
+        check(&[1, MAX_BODY - 2, 1], Some(MAX_BODY)).await;
+        check(&[MAX_BODY + 1], None).await;
     }
 }

@@ -270,7 +270,7 @@ fn cases() -> Vec<Case> {
             "",
             400,
             "BadRequest",
-            "",
+            "invalid escape \"%zz\"",
         ),
     ]
 }

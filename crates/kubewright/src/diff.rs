@@ -77,7 +77,7 @@ struct Collector {
 
 impl Collector {
     fn compare(&mut self, path: &str, before: Option<&Value>, after: Option<&Value>) {
-        if before == after || BOOKKEEPING.contains(&path) {
+        if before == after || is_bookkeeping(path) {
             return;
         }
         match (before, after) {
@@ -86,6 +86,13 @@ impl Collector {
                 for key in keys {
                     self.compare(&child(path, key), old.get(key), new.get(key));
                 }
+            }
+            (Some(Value::Array(old)), Some(Value::Array(new))) if key_of(old, new).is_some() => {
+                self.compare_keyed(path, key_of(old, new).unwrap_or_default(), old, new);
+            }
+            // A first list of conditions is told condition by condition.
+            (None, Some(Value::Array(new))) if key_of(&[], new) == Some("type") => {
+                self.compare_keyed(path, "type", &[], new);
             }
             (Some(Value::Array(old)), Some(Value::Array(new))) => {
                 for index in 0..old.len().max(new.len()) {
@@ -107,6 +114,23 @@ impl Collector {
         }
     }
 
+    /// Compares lists of which the items have names: `status.conditions[Ready].status`, whatever their order.
+    fn compare_keyed(&mut self, path: &str, key: &str, old: &[Value], new: &[Value]) {
+        let find = |items: &'_ [Value], name: &str| items.iter().find(|item| item[key] == name).cloned();
+        let names = old.iter().chain(new).filter_map(|item| item[key].as_str());
+        let names: std::collections::BTreeSet<&str> = names.collect();
+        for name in names {
+            let (mut before, mut after) = (find(old, name), find(new, name));
+            if key == "type" {
+                // The type is in the path already.
+                for side in [&mut before, &mut after] {
+                    side.as_mut().and_then(Value::as_object_mut).map(|fields| fields.remove(key));
+                }
+            }
+            self.compare(&format!("{path}[{name}]"), before.as_ref(), after.as_ref());
+        }
+    }
+
     fn push(&mut self, path: &str, before: Option<&Value>, after: Option<&Value>) {
         self.total += 1;
         if self.changes.len() < MAX_CHANGES {
@@ -125,6 +149,34 @@ const BOOKKEEPING: &[&str] = &[
     "metadata.generation",
     "metadata.managedFields",
 ];
+
+/// Fields of conditions that go with the change of another field.
+const OF_CONDITIONS: &[&str] = &[
+    "lastHeartbeatTime",
+    "lastProbeTime",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "observedGeneration",
+];
+
+fn is_bookkeeping(path: &str) -> bool {
+    let of_condition = || {
+        let (parent, field) = path.rsplit_once('.').unwrap_or(("", path));
+        parent.contains("conditions[") && OF_CONDITIONS.contains(&field)
+    };
+    BOOKKEEPING.contains(&path) || of_condition()
+}
+
+/// The field by which the items of two lists are told apart: `type` of conditions, `name` of containers.
+fn key_of(old: &[Value], new: &[Value]) -> Option<&'static str> {
+    let names_all = |key: &str, items: &[Value]| {
+        let names: Vec<&str> = items.iter().filter_map(|item| item[key].as_str()).collect();
+        let distinct: std::collections::BTreeSet<&&str> = names.iter().collect();
+        names.len() == items.len() && distinct.len() == items.len()
+    };
+    let has_items = !old.is_empty() || !new.is_empty();
+    ["type", "name"].into_iter().find(|key| has_items && names_all(key, old) && names_all(key, new))
+}
 
 fn child(path: &str, key: &str) -> String {
     let plain = key
@@ -173,6 +225,22 @@ mod tests {
             &[],
         );
         check(json!({"a": {"b": true}}), json!({}), &["a.b removed (was true)"]);
+        let condition = |type_: &str, status: &str, time: u8| json!({"type": type_, "status": status, "lastTransitionTime": time});
+        check(
+            json!({"status": {"conditions": [condition("A", "True", 1), condition("B", "False", 1)]}}),
+            json!({"status": {"conditions": [condition("B", "True", 2), condition("A", "True", 2)]}}),
+            &["status.conditions[B].status \"False\" → \"True\""],
+        );
+        check(
+            json!({"status": {}}),
+            json!({"status": {"conditions": [condition("Ready", "False", 1)]}}),
+            &["status.conditions[Ready].status set to \"False\""],
+        );
+        check(
+            json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}),
+            json!({"containers": [{"name": "b"}, {"name": "a", "image": "2"}]}),
+            &["containers[a].image \"1\" → \"2\""],
+        );
     }
 
     #[test]

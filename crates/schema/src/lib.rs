@@ -11,6 +11,7 @@ pub mod labels;
 pub mod names;
 pub mod patch;
 pub mod path;
+pub mod protobuf;
 pub mod quantity;
 // schemas
 pub mod catalog;

@@ -23,7 +23,7 @@ mod wire;
 use serde_json::{Map, Value};
 
 use self::object::Decoder;
-use self::wire::{Reader, Wire};
+use self::wire::Reader;
 
 /// The first four bytes of every body: `k8s` and a zero.
 pub const PREFIX: &[u8; 4] = b"k8s\0";
@@ -154,7 +154,11 @@ pub struct Decoded {
 pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
     let envelope = Envelope::read(body)?;
     let value = envelope.decode()?;
-    Ok(Decoded { api_version: envelope.api_version, kind: envelope.kind, value })
+    Ok(Decoded {
+        api_version: envelope.api_version,
+        kind: envelope.kind,
+        value,
+    })
 }
 
 /// The outside of a body (`runtime.Unknown`): of what kind the object is, and the bytes of it, not yet looked at.
@@ -182,7 +186,11 @@ impl<'a> Envelope<'a> {
         if data.is_empty() {
             return Err(ProtobufError::EmptyBody);
         }
-        let mut envelope = Self { api_version: String::new(), kind: String::new(), raw: &[] };
+        let mut envelope = Self {
+            api_version: String::new(),
+            kind: String::new(),
+            raw: &[],
+        };
         let mut reader = Reader::new(data, "Unknown");
         while let Some((tag, wire)) = reader.field()? {
             match tag {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kubewright::kube::api::{DeleteParams, PostParams};
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Api, CustomResource};
-use kubewright::{Action, Context, Controller, Operator, Reconciler};
+use kubewright::{Action, Client, Context, Controller, Operator, Reconciler, Stop};
 use kubewright_testing::{Cluster, Controllers, Error, Result, TestCluster};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ struct EchoStatus {
     word: String,
 }
 
-/// Says in the status what the spec says; panics or fails when told to.
+/// Says in the status what the spec says.
 struct EchoReconciler;
 
 impl Reconciler for EchoReconciler {
@@ -143,6 +143,23 @@ async fn a_wait_that_fails_shows_what_was_there() -> Result<()> {
         error.contains("; it is:\n{") && error.contains("\"name\": \"a\""),
         "{error}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_for_a_dead_operator_is_short() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let fails = async |_: Client, _: Stop| Err(kubewright::Error::terminal("out of ink"));
+    let operator = cluster.run(Operator::new("printer").runnable("press", fails)).await?;
+    let waited = cluster
+        .wait_for(Some("default"), "a", "exists", |_: &ConfigMap| true)
+        .await;
+    let error = waited.expect_err("nobody creates it").to_string();
+    assert!(
+        error.starts_with("the operator printer ended: ") && error.contains("out of ink"),
+        "{error}"
+    );
+    assert!(matches!(operator.stop().await, Err(Error::OperatorEnded { .. })));
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! are. `kubewright demo` runs this operator, `src/main.rs` runs it against any cluster, and `tests/` runs it on a cluster per test:
 //! all three take it from [`operator`].
 
-use kubewright::{Controller, Operator};
+use kubewright::{Controller, Operator, predicate};
 
 pub mod controller;
 pub mod v1;
@@ -22,5 +22,11 @@ pub const SAMPLE: &str = include_str!("../config/samples/webapp_v1_guestbook.yam
 pub fn operator() -> Operator {
     Operator::new("guestbook")
         .crd::<Guestbook>()
-        .controller(Controller::of(GuestbookReconciler).owns::<Deployment>().owns::<Service>())
+        .controller(
+            Controller::of(GuestbookReconciler)
+                // Its own status writes are no reason to look again.
+                .with_predicate::<Guestbook>(predicate::generation_changed)
+                .owns::<Deployment>()
+                .owns::<Service>(),
+        )
 }

@@ -172,16 +172,20 @@ pub(super) fn version(snapshot: &Snapshot, group: &str, version: &str, schemas: 
         format!("/apis/{group}/{version}")
     };
     let mut paths = Map::new();
-    let list = schemas.reference(&format!("{META}.APIResourceList"));
-    paths.insert(
-        format!("{base}/"),
-        json!({"get": {
-            "tags": [format!("{}_{version}", camel(group, false))],
-            "description": "get available resources",
-            "operationId": format!("get{}{}APIResources", camel(group, true), capital(version)),
-            "responses": responses(&[("200", "OK")], &list, BUILTIN_TYPES),
-        }}),
-    );
+    // The extensions server documents its kinds only.
+    let builtin = snapshot.version_rows(group, version).any(|row| row.custom.is_none());
+    if builtin {
+        let list = schemas.reference(&format!("{META}.APIResourceList"));
+        paths.insert(
+            format!("{base}/"),
+            json!({"get": {
+                "tags": [format!("{}_{version}", camel(group, false))],
+                "description": "get available resources",
+                "operationId": format!("get{}{}APIResources", camel(group, true), capital(version)),
+                "responses": responses(&[("200", "OK")], &list, BUILTIN_TYPES),
+            }}),
+        );
+    }
     for row in snapshot.version_rows(group, version) {
         kind(row, &base, &mut paths, schemas);
     }
@@ -255,12 +259,74 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
     item.insert("delete".to_owned(), delete);
     item.insert("parameters".to_owned(), common.clone().into());
     paths.insert(item_path.clone(), Value::Object(item));
+    if row.custom.is_none() {
+        watches(&names, base, paths, &common, schemas);
+    }
     for subresource in &row.subresources {
         if let Some((name, mut operations)) = self::subresource(&names, subresource, &object, schemas) {
             operations.insert("parameters".to_owned(), common.clone().into());
             paths.insert(format!("{item_path}/{name}"), Value::Object(operations));
         }
     }
+}
+
+/// The old paths of watches, which built-in kinds still have. `common` are the parameters of a path to one object.
+fn watches(names: &Names<'_>, base: &str, paths: &mut Map<String, Value>, common: &[Value], schemas: &mut Schemas) {
+    let row = names.row;
+    let event = schemas.reference(&format!("{META}.WatchEvent"));
+    let mut add = |path: String, id: String, action: &str, words: &str, given: &[Value]| {
+        let description = format!(
+            "{words}{}. deprecated: use the 'watch' parameter with a list operation instead.",
+            row.kind
+        );
+        let mut get = names.operation(
+            "watch",
+            "",
+            action,
+            &description,
+            &[],
+            responses(&[("200", "OK")], &event, WATCH_TYPES),
+        );
+        get["operationId"] = id.into();
+        let parameters: Vec<Value> = LIST
+            .iter()
+            .map(|name| parameter(name))
+            .chain(given.iter().cloned())
+            .collect();
+        paths.insert(path, json!({"get": get, "parameters": parameters}));
+    };
+    let (list, one) = (
+        "watch individual changes to a list of ",
+        "watch changes to an object of kind ",
+    );
+    let collection = if row.namespaced {
+        let id = format!("watch{}{}ListForAllNamespaces", names.prefix, row.kind);
+        add(
+            format!("{base}/watch/{}", row.plural),
+            id,
+            "watchlist",
+            list,
+            &[parameter("pretty")],
+        );
+        format!("{base}/watch/namespaces/{{namespace}}/{}", row.plural)
+    } else {
+        format!("{base}/watch/{}", row.plural)
+    };
+    let (prefix, noun) = (&names.prefix, &names.noun);
+    add(
+        collection.clone(),
+        format!("watch{prefix}{noun}List"),
+        "watchlist",
+        list,
+        common.get(1..).unwrap_or_default(),
+    );
+    add(
+        format!("{collection}/{{name}}"),
+        format!("watch{prefix}{noun}"),
+        "watch",
+        one,
+        common,
+    );
 }
 
 fn body_types(row: &Resource) -> &'static [&'static str] {

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-pub(crate) use hash::hash;
+pub(crate) use hash::{hash, short as short_hash};
 pub use resource::*;
 
 /// The kinds that are served now.

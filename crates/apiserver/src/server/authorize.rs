@@ -57,10 +57,17 @@ impl Authorizer for MastersOnly {
 
 /// The 403 of a refusal.
 pub(crate) fn refused(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {
-    let tail = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let tail = if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    };
     let name = &user.name;
     if attributes.resource.is_empty() {
-        let message = format!("forbidden: User \"{name}\" cannot {} path \"{}\"{tail}", attributes.verb, attributes.path);
+        let message = format!(
+            "forbidden: User \"{name}\" cannot {} path \"{}\"{tail}",
+            attributes.verb, attributes.path
+        );
         return Status::failure(403, "Forbidden", message).with_empty_details();
     }
     let resource = match attributes.subresource.as_str() {
@@ -68,16 +75,25 @@ pub(crate) fn refused(user: &UserInfo, attributes: &Attributes, reason: &str) ->
         subresource => format!("{}/{subresource}", attributes.resource),
     };
     let group = &attributes.group;
-    let qualified = if group.is_empty() { attributes.resource.clone() } else { format!("{}.{group}", attributes.resource) };
-    let object = if attributes.name.is_empty() { qualified } else { format!("{qualified} \"{}\"", attributes.name) };
+    let qualified = if group.is_empty() {
+        attributes.resource.clone()
+    } else {
+        format!("{}.{group}", attributes.resource)
+    };
+    let object = if attributes.name.is_empty() {
+        qualified
+    } else {
+        format!("{qualified} \"{}\"", attributes.name)
+    };
     let scope = if attributes.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
         format!("in the namespace \"{}\"", attributes.namespace)
     };
     let verb = &attributes.verb;
-    let message =
-        format!("{object} is forbidden: User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}{tail}");
+    let message = format!(
+        "{object} is forbidden: User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}{tail}"
+    );
     Status::failure(403, "Forbidden", message).with_details(Details {
         name: attributes.name.clone(),
         group: group.clone(),
@@ -94,10 +110,24 @@ mod tests {
     fn who_may_what() {
         #[track_caller]
         fn check(user: &UserInfo, path: &str, resource: &str, allowed: bool) {
-            let attributes = Attributes { verb: "get".to_owned(), path: path.to_owned(), resource: resource.to_owned(), ..Attributes::default() };
-            assert_eq!(MastersOnly.authorize(user, &attributes).is_ok(), allowed, "{} {path}", user.name);
+            let attributes = Attributes {
+                verb: "get".to_owned(),
+                path: path.to_owned(),
+                resource: resource.to_owned(),
+                ..Attributes::default()
+            };
+            assert_eq!(
+                MastersOnly.authorize(user, &attributes).is_ok(),
+                allowed,
+                "{} {path}",
+                user.name
+            );
         }
-        let (admin, anonymous, jane) = (UserInfo::admin(), UserInfo::anonymous(), UserInfo::authenticated("jane", []));
+        let (admin, anonymous, jane) = (
+            UserInfo::admin(),
+            UserInfo::anonymous(),
+            UserInfo::authenticated("jane", []),
+        );
         check(&admin, "/api/v1/pods", "pods", true);
         for user in [&anonymous, &jane] {
             check(user, "/healthz", "", true);

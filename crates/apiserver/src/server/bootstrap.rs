@@ -13,23 +13,39 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
 pub(super) fn fill(server: &Inner) {
     for namespace in NAMESPACES {
-        create(server, "namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+        create(
+            server,
+            "namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        );
     }
     create(server, "services", services::kubernetes_service());
 }
 
 fn create(server: &Inner, plural: &str, object: Value) {
     let Some(resource) = server.registry.lookup("", "v1", plural) else {
-        tracing::error!(plural, "the resource table has no such kind, so the cluster starts without it");
+        tracing::error!(
+            plural,
+            "the resource table has no such kind, so the cluster starts without it"
+        );
         return;
     };
     let user = UserInfo::admin();
-    let mut writer = Writer { server, resource, user: &user, dry_run: false, warnings: Vec::new() };
+    let mut writer = Writer {
+        server,
+        resource,
+        user: &user,
+        dry_run: false,
+        warnings: Vec::new(),
+    };
     // Nothing waits here: no webhook exists yet.
     match writer.create(object).now_or_never() {
         Some(Ok(_)) => {}
         Some(Err(status)) if status.reason == "AlreadyExists" => {}
         Some(Err(status)) => tracing::error!(plural, %status, "an object that every cluster has could not be created"),
-        None => tracing::error!(plural, "the creation of an object that every cluster has waits for something"),
+        None => tracing::error!(
+            plural,
+            "the creation of an object that every cluster has waits for something"
+        ),
     }
 }

@@ -40,11 +40,16 @@ impl Inner {
         context: &StrategyContext<'_>,
         errors: &mut Vec<FieldError>,
     ) -> Claim {
-        let Some(allocate) = resource.strategy.allocate else { return Claim::default() };
+        let Some(allocate) = resource.strategy.allocate else {
+            return Claim::default();
+        };
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = self.storage.list(&resource.store, &ListRequest::default());
         let items = listed.map(|listed| listed.items).unwrap_or_default();
-        let claimed = claims.iter().filter(|((store, _), _)| *store == *resource.store).map(|(_, object)| object);
+        let claimed = claims
+            .iter()
+            .filter(|((store, _), _)| *store == *resource.store)
+            .map(|(_, object)| object);
         let mut taken = items.iter().map(|(_, item)| item.value()).chain(claimed);
         errors.extend(allocate(object, old, &mut taken, context));
         if context.dry_run {
@@ -53,6 +58,8 @@ impl Inner {
         let number = claims.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
         let key = (resource.store.to_string(), number);
         claims.insert(key.clone(), object.clone());
-        Claim { held: Some((self.claims.clone(), key)) }
+        Claim {
+            held: Some((self.claims.clone(), key)),
+        }
     }
 }

@@ -15,8 +15,14 @@ impl Call<'_> {
         self.refuse_while_definition_ends("create")?;
         let format = negotiate::input(self.headers)?;
         let resource = self.resource.clone();
-        let mut object =
-            decode::object(self.body, format, &resource, &self.kinds, options.field_validation, &mut self.warnings)?;
+        let mut object = decode::object(
+            self.body,
+            format,
+            &resource,
+            &self.kinds,
+            options.field_validation,
+            &mut self.warnings,
+        )?;
         self.fit_namespace(&mut object)?;
         let mut writer = self.writer(options.dry_run);
         let written = writer.create(object).await;
@@ -38,7 +44,9 @@ impl Call<'_> {
                 Ok(())
             }
             same if same == wanted => Ok(()),
-            _ => Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request")),
+            _ => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
         }
     }
 

@@ -5,21 +5,25 @@
 
 use std::fmt::Write as _;
 
+use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{SchemaRef, catalog, decode, structural};
 use serde_json::{Value, json};
 
-use super::negotiate::Format;
+use super::negotiate::Input;
 use super::options::FieldValidation;
 use crate::registry::{Resource, Snapshot};
 use crate::status::Status;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Reads a body as JSON or YAML. `must_be`: the kind for the error's text.
-pub(crate) fn parse(body: &[u8], format: Format, must_be: &str) -> Result<decode::Decoded, Status> {
+/// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
+pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode::Decoded, Status> {
     let parsed = match format {
-        Format::Json => decode::json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
-        Format::Yaml => decode::yaml(body).map_err(|error| yaml_error(&error.to_string())),
+        Input::Protobuf => return protobuf(body, must_be),
+        Input::Json => {
+            decode::json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
+        }
+        Input::Yaml => decode::yaml(body).map_err(|error| yaml_error(&error.to_string())),
     };
     let mut decoded = parsed.map_err(|why| unrecognized(must_be, &why, body))?;
     match decoded.value {
@@ -34,8 +38,28 @@ pub(crate) fn parse(body: &[u8], format: Format, must_be: &str) -> Result<decode
     Ok(decoded)
 }
 
+/// Reads a body as protobuf, which can have no field twice.
+fn protobuf(body: &[u8], must_be: &str) -> Result<decode::Decoded, Status> {
+    let mut envelope = Envelope::read(body).map_err(|error| unrecognized(must_be, &error.to_string(), body))?;
+    if envelope.kind.is_empty() {
+        must_be.clone_into(&mut envelope.kind);
+    }
+    let value = envelope.decode().map_err(|error| {
+        let unknown = matches!(error, ProtobufError::UnknownKind { .. });
+        let scheme = if unknown { " in scheme \"kubewright\"" } else { "" };
+        let version = envelope.api_version.rsplit('/').next().unwrap_or("");
+        let kind = &envelope.kind;
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {must_be}: {error}{scheme}"))
+    })?;
+    Ok(decode::Decoded { value, duplicates: Vec::new() })
+}
+
 fn yaml_error(text: &str) -> String {
-    if text.starts_with("yaml: ") { text.to_owned() } else { format!("yaml: {text}") }
+    if text.starts_with("yaml: ") {
+        text.to_owned()
+    } else {
+        format!("yaml: {text}")
+    }
 }
 
 fn cannot_be(what: &str) -> String {
@@ -45,7 +69,10 @@ fn cannot_be(what: &str) -> String {
 }
 
 fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {
-    Status::bad_request(format!("the object provided is unrecognized (must be of type {must_be}): {why} ({})", summary(body)))
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {must_be}): {why} ({})",
+        summary(body)
+    ))
 }
 
 /// The beginning of a body: as text if it looks like JSON, else in hex.
@@ -102,7 +129,9 @@ fn wrong_kind(api_version: &str, kind: &str, resource: &Resource, kinds: &Snapsh
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
     };
-    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
+    ))
 }
 
 /// What decoding found that is not an error by itself.
@@ -146,7 +175,10 @@ pub(crate) fn fit(
     duplicates: Vec<String>,
     body: Option<&[u8]>,
 ) -> Result<Findings, String> {
-    let mut findings = Findings { texts: duplicates, yaml_duplicates: 0 };
+    let mut findings = Findings {
+        texts: duplicates,
+        yaml_duplicates: 0,
+    };
     let unknown = if resource.custom.is_some() {
         if let (Some(metadata), Some(schema)) = (object.get("metadata"), catalog::definition(OBJECT_META)) {
             check_metadata(metadata, &schema, resource)?;
@@ -161,7 +193,9 @@ pub(crate) fn fit(
         structural::go_normalize(object, &resource.schema);
         unknown
     };
-    findings.texts.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
+    findings
+        .texts
+        .extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
     Ok(findings)
 }
 
@@ -175,20 +209,26 @@ fn check_metadata(metadata: &Value, schema: &SchemaRef, resource: &Resource) -> 
 /// The whole way for the body of a POST or PUT.
 pub(crate) fn object(
     body: &[u8],
-    format: Format,
+    format: Input,
     resource: &Resource,
     kinds: &Snapshot,
     how: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
+    if format == Input::Protobuf && resource.custom.is_some() {
+        return Err(Status::unsupported_media_type("application/json, application/yaml"));
+    }
     let decoded = parse(body, format, &resource.kind)?;
     let mut object = decoded.value;
     check_kind(&mut object, resource, kinds)?;
     let refuse = |why: String| {
         let kind = &resource.kind;
-        Status::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", resource.version))
+        Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+            resource.version
+        ))
     };
-    let json = (format == Format::Json).then_some(body);
+    let json = (format == Input::Json).then_some(body);
     let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
     let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;
     findings.yaml_duplicates = yaml_duplicates;
@@ -212,7 +252,11 @@ mod tests {
     #[test]
     fn only_objects_are_objects() {
         for (body, want) in [("{}", true), ("null", true), ("[]", false), ("3", false), ("", false)] {
-            assert_eq!(parse(body.as_bytes(), Format::Json, "ConfigMap").is_ok(), want, "{body}");
+            assert_eq!(
+                parse(body.as_bytes(), Input::Json, "ConfigMap").is_ok(),
+                want,
+                "{body}"
+            );
         }
     }
 }

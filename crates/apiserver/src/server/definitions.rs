@@ -36,7 +36,10 @@ impl Inner {
             self.settle_definitions();
         } else if let Some(custom) = &resource.custom {
             // The last object of a definition on its way out lets it go.
-            let ending = self.storage.get(STORE, &custom.crd_name).is_some_and(|crd| object::is_terminating(crd.value()));
+            let ending = self
+                .storage
+                .get(STORE, &custom.crd_name)
+                .is_some_and(|crd| object::is_terminating(crd.value()));
             if ending {
                 self.end_definitions();
             }
@@ -45,7 +48,9 @@ impl Inner {
 
     fn stored_definitions(&self) -> Vec<Arc<StoredObject>> {
         let listed = self.storage.list(STORE, &ListRequest::default());
-        listed.map(|listed| listed.items.into_iter().map(|(_, object)| object).collect()).unwrap_or_default()
+        listed
+            .map(|listed| listed.items.into_iter().map(|(_, object)| object).collect())
+            .unwrap_or_default()
     }
 
     /// Accepts names, establishes, and serves what is established.
@@ -56,7 +61,10 @@ impl Inner {
             let mut beaten = false;
             for changed in crd::settle(stored.iter().map(|object| object.value()), self.env.now()) {
                 let name = object::name(&changed).to_owned();
-                let revision = stored.iter().find(|object| object::name(object.value()) == name).map_or(0, |object| object.revision());
+                let revision = stored
+                    .iter()
+                    .find(|object| object::name(object.value()) == name)
+                    .map_or(0, |object| object.revision());
                 let result = self.storage.update(STORE, &name, revision, changed);
                 beaten |= matches!(result, Err(StorageError::Conflict { .. } | StorageError::NotFound(_)));
             }
@@ -81,26 +89,44 @@ impl Inner {
 
     /// Deletes all objects of a definition; whether none is left.
     fn delete_objects(&self, definition: &serde_json::Value) -> bool {
-        let text = |pointer: &str| definition.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or("");
+        let text = |pointer: &str| {
+            definition
+                .pointer(pointer)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or("")
+        };
         let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
         let store = format!("{plural}.{group}");
         let kinds = self.registry.snapshot();
-        let resource = kinds.resources().iter().find(|resource| resource.store == store && resource.custom.is_some()).cloned();
+        let resource = kinds
+            .resources()
+            .iter()
+            .find(|resource| resource.store == store && resource.custom.is_some())
+            .cloned();
         let Some(resource) = resource else {
             // A definition that was never established has no objects.
             return true;
         };
-        let Ok(listed) = self.storage.list(&store, &ListRequest::default()) else { return false };
+        let Ok(listed) = self.storage.list(&store, &ListRequest::default()) else {
+            return false;
+        };
         let user = UserInfo::admin();
         for (_, item) in &listed.items {
             if object::is_terminating(item.value()) {
                 continue;
             }
-            let mut writer =
-                Writer { server: self, resource: resource.clone(), user: &user, dry_run: false, warnings: Vec::new() };
+            let mut writer = Writer {
+                server: self,
+                resource: resource.clone(),
+                user: &user,
+                dry_run: false,
+                warnings: Vec::new(),
+            };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }
-        self.storage.list(&store, &ListRequest::default()).is_ok_and(|listed| listed.items.is_empty())
+        self.storage
+            .list(&store, &ListRequest::default())
+            .is_ok_and(|listed| listed.items.is_empty())
     }
 
     /// Takes the cleanup finalizer away, and the definition when nothing else holds it.
@@ -108,8 +134,11 @@ impl Inner {
         let name = object::name(definition.value()).to_owned();
         while let Some(present) = self.storage.get(STORE, &name) {
             let mut next = present.value().clone();
-            let left: Vec<String> =
-                object::finalizers(&next).into_iter().filter(|finalizer| *finalizer != crd::CLEANUP_FINALIZER).map(str::to_owned).collect();
+            let left: Vec<String> = object::finalizers(&next)
+                .into_iter()
+                .filter(|finalizer| *finalizer != crd::CLEANUP_FINALIZER)
+                .map(str::to_owned)
+                .collect();
             let done = if left.is_empty() {
                 self.storage.delete(STORE, &name, present.revision()).map(drop)
             } else {
@@ -127,12 +156,21 @@ impl Inner {
 impl Call<'_> {
     /// No new objects of a kind whose definition is being deleted.
     pub(crate) fn refuse_while_definition_ends(&self, verb: &str) -> Result<(), Status> {
-        let Some(custom) = &self.resource.custom else { return Ok(()) };
-        let ending = self.server.storage.get(STORE, &custom.crd_name).is_some_and(|crd| object::is_terminating(crd.value()));
+        let Some(custom) = &self.resource.custom else {
+            return Ok(());
+        };
+        let ending = self
+            .server
+            .storage
+            .get(STORE, &custom.crd_name)
+            .is_some_and(|crd| object::is_terminating(crd.value()));
         if !ending {
             return Ok(());
         }
         let message = format!("{verb} not allowed while custom resource definition is terminating");
-        Err(Status { message, ..Status::method_not_allowed() })
+        Err(Status {
+            message,
+            ..Status::method_not_allowed()
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kubewright_schema::decode as schema_decode;
 use serde_json::{Value, json};
 
-use super::negotiate::{self, Format};
+use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, List, Reply, full};
 use super::write::{Writer, to_stored};
@@ -68,7 +68,9 @@ impl Call<'_> {
         }
         for item in &items {
             let mut writer = self.writer(options.dry_run);
-            let result = writer.delete(object::namespace(item.value()), object::name(item.value()), &options).await;
+            let result = writer
+                .delete(object::namespace(item.value()), object::name(item.value()), &options)
+                .await;
             self.warnings.append(&mut writer.warnings);
             match result {
                 Ok(_) => {}
@@ -77,8 +79,22 @@ impl Call<'_> {
                 Err(status) => return Err(status),
             }
         }
-        let list = List { resource_version: listed.0.to_string(), continue_token: String::new(), remaining: None, items };
+        let list = List {
+            resource_version: listed.0.to_string(),
+            continue_token: String::new(),
+            remaining: None,
+            items,
+        };
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
+    }
+
+    fn protobuf_delete_options(&self) -> Result<DeleteOptions, Status> {
+        let body = super::decode::parse(self.body, Input::Protobuf, "DeleteOptions")?.value;
+        if body["kind"] != "DeleteOptions" {
+            let why = format!("no kind {} is registered for version {} in scheme \"kubewright\"", body["kind"], body["apiVersion"]);
+            return Err(Status::bad_request(why));
+        }
+        DeleteOptions::from_value(&body)
     }
 
     /// The options out of the body, or out of the query when there is no body.
@@ -87,12 +103,16 @@ impl Call<'_> {
             return DeleteOptions::from_query(self.query);
         }
         let parsed = match negotiate::input(self.headers)? {
-            Format::Json => schema_decode::json(self.body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
-            Format::Yaml => schema_decode::yaml(self.body).map_err(|error| error.to_string()),
+            Input::Json => schema_decode::json(self.body)
+                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+            Input::Yaml => schema_decode::yaml(self.body).map_err(|error| error.to_string()),
+            Input::Protobuf => return self.protobuf_delete_options(),
         };
         let body = parsed.map_err(Status::bad_request)?.value;
         if !body.is_object() && !body.is_null() {
-            return Err(Status::bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object"));
+            return Err(Status::bad_request(
+                "couldn't get version/kind; json parse error: DeleteOptions must be an object",
+            ));
         }
         let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
         let kind = text("kind");
@@ -108,7 +128,12 @@ impl Call<'_> {
 
 impl Writer<'_> {
     /// Deletes the object, or marks it; tries again when somebody else was faster.
-    pub(crate) async fn delete(&mut self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
+    pub(crate) async fn delete(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
         let resource = self.resource.clone();
         let key = super::write::key(namespace, name);
         loop {
@@ -168,10 +193,15 @@ impl Writer<'_> {
         }
         let grace = self.grace(&mut marked, &old, options);
         if grace == Grace::Pending {
-            let waits = if self.dry_run { Deleted::WouldWait(old) } else { Deleted::Waits(present.clone()) };
+            let waits = if self.dry_run {
+                Deleted::WouldWait(old)
+            } else {
+                Deleted::Waits(present.clone())
+            };
             return Ok((waits, After::Nothing));
         }
-        if self.dependents(&mut marked, options) && resource.strategy.orphan_by_default && options.propagation.is_none() {
+        if self.dependents(&mut marked, options) && resource.strategy.orphan_by_default && options.propagation.is_none()
+        {
             self.warnings.push(ORPHAN_WARNING.to_owned());
         }
         let held = !object::finalizers(&marked).is_empty();
@@ -186,7 +216,9 @@ impl Writer<'_> {
         }
         // A kind with a grace period shows its end as a change of its own before it goes.
         let last = if matches!(grace, Grace::Seconds(_)) {
-            self.server.storage.update(&resource.store, key, present.revision(), to_stored(&resource, marked))?
+            self.server
+                .storage
+                .update(&resource.store, key, present.revision(), to_stored(&resource, marked))?
         } else {
             present.clone()
         };
@@ -194,14 +226,26 @@ impl Writer<'_> {
         Ok((Deleted::Gone(full(&resource, gone.value())), After::Delete(gone)))
     }
 
-    fn store_mark(&self, key: &str, present: &Arc<StoredObject>, marked: Value) -> Result<(Deleted, After), StorageError> {
+    fn store_mark(
+        &self,
+        key: &str,
+        present: &Arc<StoredObject>,
+        marked: Value,
+    ) -> Result<(Deleted, After), StorageError> {
         let resource = &self.resource;
         if self.dry_run {
             return Ok((Deleted::WouldWait(marked), After::Nothing));
         }
-        let stored = self.server.storage.update(&resource.store, key, present.revision(), to_stored(resource, marked))?;
+        let stored =
+            self.server
+                .storage
+                .update(&resource.store, key, present.revision(), to_stored(resource, marked))?;
         let changed = stored.revision() != present.revision();
-        let after = if changed { After::Write(stored.clone()) } else { After::Nothing };
+        let after = if changed {
+            After::Write(stored.clone())
+        } else {
+            After::Nothing
+        };
         Ok((Deleted::Waits(stored), after))
     }
 
@@ -242,21 +286,35 @@ impl Writer<'_> {
 
     /// What the grace period says; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
     fn grace(&self, marked: &mut Value, old: &Value, options: &DeleteOptions) -> Grace {
-        let Some(default) = (self.resource.strategy.grace_period)(old) else { return Grace::None };
-        let asked = options.grace_period.map(|seconds| if seconds < 0 { 1 } else { seconds });
+        let Some(default) = (self.resource.strategy.grace_period)(old) else {
+            return Grace::None;
+        };
+        let asked = options
+            .grace_period
+            .map(|seconds| if seconds < 0 { 1 } else { seconds });
         if object::is_terminating(old) {
             let present = object::grace_period(old).unwrap_or(0);
             let Some(shorter) = asked.filter(|seconds| *seconds < present) else {
-                return if present == 0 && object::finalizers(old).is_empty() { Grace::Seconds(0) } else { Grace::Pending };
+                return if present == 0 && object::finalizers(old).is_empty() {
+                    Grace::Seconds(0)
+                } else {
+                    Grace::Pending
+                };
             };
-            let end = object::text(old, "deletionTimestamp").parse::<jiff::Timestamp>().unwrap_or_else(|_| self.server.env.now());
+            let end = object::text(old, "deletionTimestamp")
+                .parse::<jiff::Timestamp>()
+                .unwrap_or_else(|_| self.server.env.now());
             let moved = end + jiff::SignedDuration::from_secs(shorter - present);
             set_grace(marked, moved, shorter);
             return Grace::Seconds(shorter);
         }
         let seconds = if default == 0 { 0 } else { asked.unwrap_or(default) };
         let generation = object::generation(marked);
-        set_grace(marked, self.server.env.now() + jiff::SignedDuration::from_secs(seconds.min(MAX_GRACE)), seconds);
+        set_grace(
+            marked,
+            self.server.env.now() + jiff::SignedDuration::from_secs(seconds.min(MAX_GRACE)),
+            seconds,
+        );
         if generation > 0 {
             object::metadata_mut(marked).insert("generation".to_owned(), json!(generation + 1));
         }
@@ -277,8 +335,11 @@ impl Writer<'_> {
             (None, Some(propagation)) => propagation == Propagation::Foreground,
             (None, None) => has(FOREGROUND_DELETION),
         };
-        let mut next: Vec<String> =
-            present.iter().filter(|finalizer| ![ORPHAN, FOREGROUND_DELETION].contains(finalizer)).map(|finalizer| (*finalizer).to_owned()).collect();
+        let mut next: Vec<String> = present
+            .iter()
+            .filter(|finalizer| ![ORPHAN, FOREGROUND_DELETION].contains(finalizer))
+            .map(|finalizer| (*finalizer).to_owned())
+            .collect();
         if orphan {
             next.push(ORPHAN.to_owned());
         }
@@ -319,7 +380,10 @@ fn is_namespace(resource: &Resource) -> bool {
 }
 
 fn holds_content(namespace: &Value) -> bool {
-    namespace.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+    namespace
+        .pointer("/spec/finalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|list| !list.is_empty())
 }
 
 /// uid and resourceVersion that the client insists on.
@@ -355,7 +419,11 @@ fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &D
 /// A conflict that names the kind where others name the resource.
 fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Status {
     let kind = &resource.kind;
-    let qualified = if resource.group.is_empty() { kind.to_string() } else { format!("{kind}.{}", resource.group) };
+    let qualified = if resource.group.is_empty() {
+        kind.to_string()
+    } else {
+        format!("{kind}.{}", resource.group)
+    };
     let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
     Status::failure(409, "Conflict", message).with_details(Details {
         name: name.to_owned(),

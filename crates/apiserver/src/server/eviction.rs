@@ -21,7 +21,9 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&eviction);
         if wanted != name {
-            return Err(Status::bad_request(format!("name in URL does not match name in Eviction object: {name}, {wanted}")));
+            return Err(Status::bad_request(format!(
+                "name in URL does not match name in Eviction object: {name}, {wanted}"
+            )));
         }
         let mut delete = match eviction.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
@@ -30,7 +32,8 @@ impl Call<'_> {
         delete.dry_run |= options.dry_run;
         let pod = self.get_stored().await?;
         if !may_always_go(pod.value()) {
-            self.charge_budget(&namespace, &name, pod.value(), delete.dry_run).await?;
+            self.charge_budget(&namespace, &name, pod.value(), delete.dry_run)
+                .await?;
         }
         let mut writer = self.writer(delete.dry_run);
         writer.delete(&namespace, &name, &delete).await?;
@@ -39,9 +42,18 @@ impl Call<'_> {
 
     /// Takes one disruption off the budget that covers the pod, if one does.
     async fn charge_budget(&self, namespace: &str, name: &str, pod: &Value, dry_run: bool) -> Result<(), Status> {
-        let Some(resource) = self.kinds.lookup("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-        let request = ListRequest { prefix: format!("{namespace}/"), ..ListRequest::default() };
-        let listed = self.server.storage.list(&resource.store, &request).map_err(|error| Status::untyped(error.to_string()))?;
+        let Some(resource) = self.kinds.lookup("policy", "v1", "poddisruptionbudgets") else {
+            return Ok(());
+        };
+        let request = ListRequest {
+            prefix: format!("{namespace}/"),
+            ..ListRequest::default()
+        };
+        let listed = self
+            .server
+            .storage
+            .list(&resource.store, &request)
+            .map_err(|error| Status::untyped(error.to_string()))?;
         let covering: Vec<String> = listed
             .items
             .iter()
@@ -52,7 +64,8 @@ impl Call<'_> {
             [] => return Ok(()),
             [one] => one.clone(),
             _ => {
-                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                let message =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 return Err(Status::failure(500, "InternalError", message));
             }
         };
@@ -61,9 +74,18 @@ impl Call<'_> {
             return Ok(());
         }
         let now = crate::env::rfc3339(self.server.env.now());
-        let mut writer =
-            Writer { server: self.server, resource: resource.clone(), user: self.user, dry_run: false, warnings: Vec::new() };
-        writer.update(namespace, &budget, Part::Raw, |old, _| charged(&resource, old, name, &now)).await?;
+        let mut writer = Writer {
+            server: self.server,
+            resource: resource.clone(),
+            user: self.user,
+            dry_run: false,
+            warnings: Vec::new(),
+        };
+        writer
+            .update(namespace, &budget, Part::Raw, |old, _| {
+                charged(&resource, old, name, &now)
+            })
+            .await?;
         Ok(())
     }
 }
@@ -85,7 +107,10 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
     let name = object::name(budget);
     let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     if number("/status/observedGeneration") < object::generation(budget) {
-        return Err(too_many(format!("The disruption budget {name} is still being processed by the server."), 10));
+        return Err(too_many(
+            format!("The disruption budget {name} is still being processed by the server."),
+            10,
+        ));
     }
     let allowed = number("/status/disruptionsAllowed");
     if allowed < 0 {
@@ -109,7 +134,11 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
 }
 
 fn too_many(why: String, retry_after_seconds: u32) -> Status {
-    let cause = Cause { reason: "DisruptionBudget".to_owned(), message: why, field: String::new() };
+    let cause = Cause {
+        reason: "DisruptionBudget".to_owned(),
+        message: why,
+        field: String::new(),
+    };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     Status::failure(429, "TooManyRequests", message).with_details(Details {
         causes: vec![cause],

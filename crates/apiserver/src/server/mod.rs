@@ -11,8 +11,8 @@ mod authorize;
 mod bootstrap;
 mod claims;
 mod create;
-mod definitions;
 mod decode;
+mod definitions;
 mod delete;
 mod eviction;
 pub(crate) mod negotiate;
@@ -127,7 +127,12 @@ impl ApiServer {
     }
 
     /// The same on a storage and an authorizer of the caller's.
-    pub fn with(env: Arc<dyn Env>, config: Config, storage: Arc<dyn Storage>, authorizer: Arc<dyn Authorizer>) -> ApiServer {
+    pub fn with(
+        env: Arc<dyn Env>,
+        config: Config,
+        storage: Arc<dyn Storage>,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> ApiServer {
         let inner = Inner {
             env,
             config,
@@ -148,7 +153,10 @@ impl ApiServer {
     pub async fn handle(&self, request: Request<Bytes>, user: UserInfo) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let head = parts.method == Method::HEAD;
-        let mut response = self.inner.answer(&parts.method, &parts.uri, &parts.headers, &body, &user).await;
+        let mut response = self
+            .inner
+            .answer(&parts.method, &parts.uri, &parts.headers, &body, &user)
+            .await;
         if head {
             *response.body_mut() = Body::Full(Bytes::new());
         }
@@ -179,10 +187,22 @@ impl ApiServer {
 impl Inner {
     /// A failure before anything is negotiated.
     fn fail(&self, status: &Status) -> Response<Body> {
-        Responder { output: Output::JSON, query: &Query::default(), now: self.env.now() }.fail(status)
+        Responder {
+            output: Output::JSON,
+            query: &Query::default(),
+            now: self.env.now(),
+        }
+        .fail(status)
     }
 
-    async fn answer(&self, method: &Method, uri: &http::Uri, headers: &HeaderMap, body: &Bytes, user: &UserInfo) -> Response<Body> {
+    async fn answer(
+        &self,
+        method: &Method,
+        uri: &http::Uri,
+        headers: &HeaderMap,
+        body: &Bytes,
+        user: &UserInfo,
+    ) -> Response<Body> {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
@@ -191,14 +211,19 @@ impl Inner {
             Err(status) => return self.fail(&status),
         };
         match route::parse(uri.path()) {
-            Path::Resource(path) => self.answer_resource(method, uri, path, headers, &query, body, user).await,
+            Path::Resource(path) => {
+                self.answer_resource(method, uri, path, headers, &query, body, user)
+                    .await
+            }
             Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
         }
     }
 
     /// Whether the user may; the error is the 403.
     fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
-        self.authorizer.authorize(user, attributes).map_err(|reason| authorize::refused(user, attributes, &reason))
+        self.authorizer
+            .authorize(user, attributes)
+            .map_err(|reason| authorize::refused(user, attributes, &reason))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart once")]
@@ -238,10 +263,29 @@ impl Inner {
             Ok(output) => output,
             Err(status) => return self.fail(&status),
         };
-        let responder = Responder { output, query, now: self.env.now() };
-        let mut call =
-            Call { server: self, kinds, resource, path, query, headers, body, user, output, warnings: Vec::new() };
-        if let Some(warning) = call.resource.custom.as_ref().and_then(|custom| custom.deprecation_warning.clone()) {
+        let responder = Responder {
+            output,
+            query,
+            now: self.env.now(),
+        };
+        let mut call = Call {
+            server: self,
+            kinds,
+            resource,
+            path,
+            query,
+            headers,
+            body,
+            user,
+            output,
+            warnings: Vec::new(),
+        };
+        if let Some(warning) = call
+            .resource
+            .custom
+            .as_ref()
+            .and_then(|custom| custom.deprecation_warning.clone())
+        {
             call.warnings.push(warning);
         }
         match call.run(verb).await {
@@ -258,7 +302,12 @@ impl Inner {
 
     /// What a path of nothing answers: no Status, as upstream.
     fn not_found_text(&self, query: &Query) -> Response<Body> {
-        Responder { output: Output::JSON, query, now: self.env.now() }.respond(Reply::text(404, "404 page not found\n"))
+        Responder {
+            output: Output::JSON,
+            query,
+            now: self.env.now(),
+        }
+        .respond(Reply::text(404, "404 page not found\n"))
     }
 }
 
@@ -270,7 +319,10 @@ enum Missing {
 fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing> {
     let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
         // In a group that only definitions serve, what none of them serves is no path at all.
-        let built_in = kinds.resources().iter().any(|row| row.custom.is_none() && row.group == path.group);
+        let built_in = kinds
+            .resources()
+            .iter()
+            .any(|row| row.custom.is_none() && row.group == path.group);
         return Err(if built_in { Missing::Resource } else { Missing::Group });
     };
     let is_namespace = path.group.is_empty() && path.plural == "namespaces";
@@ -309,7 +361,11 @@ impl Call<'_> {
 
     /// Namespace of the path; empty for cluster-scoped kinds.
     pub(crate) fn namespace(&self) -> &str {
-        if self.resource.namespaced { self.path.namespace.as_deref().unwrap_or("") } else { "" }
+        if self.resource.namespaced {
+            self.path.namespace.as_deref().unwrap_or("")
+        } else {
+            ""
+        }
     }
 
     /// Name in the path, or empty.

@@ -26,6 +26,15 @@ impl Format {
     }
 }
 
+/// How the bytes of a body are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Json,
+    Yaml,
+    /// Of built-in kinds only.
+    Protobuf,
+}
+
 /// What objects are to be turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transform {
@@ -48,7 +57,11 @@ pub(crate) struct Output {
 
 impl Output {
     /// Plain JSON, for errors before the negotiation and for nothing else.
-    pub(crate) const JSON: Output = Output { format: Format::Json, transform: Transform::None, pretty: false };
+    pub(crate) const JSON: Output = Output {
+        format: Format::Json,
+        transform: Transform::None,
+        pretty: false,
+    };
 }
 
 struct Clause<'a> {
@@ -61,7 +74,11 @@ impl<'a> Clause<'a> {
     fn parse(text: &'a str) -> Clause<'a> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().unwrap_or("");
-        let mut clause = Clause { media, parameters: Vec::new(), quality: 1.0 };
+        let mut clause = Clause {
+            media,
+            parameters: Vec::new(),
+            quality: 1.0,
+        };
         for (name, value) in parts.filter_map(|part| part.split_once('=')) {
             if name.trim() == "q" {
                 clause.quality = value.trim().parse().unwrap_or(0.0);
@@ -73,7 +90,10 @@ impl<'a> Clause<'a> {
     }
 
     fn parameter(&self, name: &str) -> &str {
-        self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        self.parameters
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map_or("", |(_, value)| value)
     }
 
     /// The transformation that is asked for; `None` when it is not known.
@@ -119,7 +139,11 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
         };
         known = true;
         if let Some(transform) = clause.transform() {
-            return Ok(Output { format, transform, pretty });
+            return Ok(Output {
+                format,
+                transform,
+                pretty,
+            });
         }
     }
     // Protobuf answers are not made here; a client that takes nothing else must not be told that they are.
@@ -140,29 +164,45 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
 
 /// The `Accept` header, several ones joined.
 pub(crate) fn accept(headers: &HeaderMap) -> String {
-    let values: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let values: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     values.join(",")
 }
 
 /// Browsers and command lines get indented answers, as upstream does it.
 fn is_a_person(headers: &HeaderMap) -> bool {
-    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|prefix| agent.starts_with(prefix))
 }
 
 /// The media type of a body without its parameters; JSON when absent.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
-    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
     let media = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    if media.is_empty() { "application/json".to_owned() } else { media }
+    if media.is_empty() {
+        "application/json".to_owned()
+    } else {
+        media
+    }
 }
 
 /// The format of the body of a POST, PUT or DELETE.
-pub(crate) fn input(headers: &HeaderMap) -> Result<Format, Status> {
+pub(crate) fn input(headers: &HeaderMap) -> Result<Input, Status> {
     match content_type(headers).as_str() {
-        "application/json" => Ok(Format::Json),
-        "application/yaml" => Ok(Format::Yaml),
-        PROTOBUF => Err(Status::unsupported_media_type("application/json, application/yaml")),
+        "application/json" => Ok(Input::Json),
+        "application/yaml" => Ok(Input::Yaml),
+        PROTOBUF => Ok(Input::Protobuf),
         _ => Err(Status::unsupported_media_type(ACCEPTED)),
     }
 }
@@ -192,15 +232,25 @@ mod tests {
         check("application/yaml;q=0.5,application/json;q=0.9", json);
         check("application/yaml", Ok((Format::Yaml, Transform::None)));
         let table = Ok((Format::Json, Transform::Table("meta.k8s.io/v1")));
-        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", table);
-        check("application/json;as=PartialObjectMetadata;v=v9;g=meta.k8s.io,application/json", json);
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+            table,
+        );
+        check(
+            "application/json;as=PartialObjectMetadata;v=v9;g=meta.k8s.io,application/json",
+            json,
+        );
         check(
             "application/json;as=PartialObjectMetadata;v=v9;g=meta.k8s.io",
-            Err("only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"),
+            Err(
+                "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ),
         );
         check(
             "application/*",
-            Err("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"),
+            Err(
+                "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ),
         );
         check(
             "application/vnd.kubernetes.protobuf",
@@ -211,8 +261,14 @@ mod tests {
     #[test]
     fn bodies() {
         let mut headers = HeaderMap::new();
-        assert_eq!(input(&headers).expect("JSON is the default"), Format::Json);
-        for (text, code) in [("application/json; charset=utf-8", 0), ("application/yaml", 0), ("text/plain", 415), ("nonsense", 415), (PROTOBUF, 415)] {
+        assert_eq!(input(&headers).expect("JSON is the default"), Input::Json);
+        for (text, code) in [
+            ("application/json; charset=utf-8", 0),
+            ("application/yaml", 0),
+            ("text/plain", 415),
+            ("nonsense", 415),
+            (PROTOBUF, 0),
+        ] {
             headers.insert(CONTENT_TYPE, text.parse().expect("a header"));
             assert_eq!(input(&headers).map_or_else(|status| status.code, |_| 0), code, "{text}");
         }

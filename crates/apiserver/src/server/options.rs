@@ -57,7 +57,10 @@ impl WriteOptions {
         let mut errors = Vec::new();
         check_field_manager(query.get("fieldManager"), &mut errors);
         if kind == "PatchOptions" && query.has("force") {
-            errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+            errors.push(FieldError::forbidden(
+                "force",
+                "may not be specified for non-apply patch",
+            ));
         }
         check_dry_run(query.all("dryRun"), &mut errors);
         let field_validation = match query.get("fieldValidation") {
@@ -65,12 +68,19 @@ impl WriteOptions {
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                errors.push(unsupported("fieldValidation", json!(other), &["", "Ignore", "Strict", "Warn"]));
+                errors.push(unsupported(
+                    "fieldValidation",
+                    json!(other),
+                    &["", "Ignore", "Strict", "Warn"],
+                ));
                 FieldValidation::Warn
             }
         };
         if errors.is_empty() {
-            Ok(WriteOptions { dry_run: query.has("dryRun"), field_validation })
+            Ok(WriteOptions {
+                dry_run: query.has("dryRun"),
+                field_validation,
+            })
         } else {
             Err(Status::invalid_options(kind, &errors))
         }
@@ -104,7 +114,12 @@ impl DeleteOptions {
         let dry_run: Vec<String> = body
             .get("dryRun")
             .and_then(Value::as_array)
-            .map(|values| values.iter().map(|value| value.as_str().unwrap_or("").to_owned()).collect())
+            .map(|values| {
+                values
+                    .iter()
+                    .map(|value| value.as_str().unwrap_or("").to_owned())
+                    .collect()
+            })
             .unwrap_or_default();
         DeleteOptions {
             grace_period: body.get("gracePeriodSeconds").and_then(Value::as_i64),
@@ -139,13 +154,21 @@ impl DeleteOptions {
             Some("Foreground") => Some(Propagation::Foreground),
             Some("Orphan") => Some(Propagation::Orphan),
             Some(other) => {
-                errors.push(unsupported("propagationPolicy", json!(other), &["Foreground", "Background", "Orphan", "nil"]));
+                errors.push(unsupported(
+                    "propagationPolicy",
+                    json!(other),
+                    &["Foreground", "Background", "Orphan", "nil"],
+                ));
                 None
             }
         };
         check_dry_run(dry_run, &mut errors);
         self.dry_run = !dry_run.is_empty();
-        if errors.is_empty() { Ok(self) } else { Err(Status::invalid_options("DeleteOptions", &errors)) }
+        if errors.is_empty() {
+            Ok(self)
+        } else {
+            Err(Status::invalid_options("DeleteOptions", &errors))
+        }
     }
 }
 
@@ -165,33 +188,47 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
     let mut errors = Vec::new();
     let initial_events = query.optional_flag("sendInitialEvents");
     if watch {
-        if let Some(initial_events) = initial_events {
-            if wanted != "NotOlderThan" && wanted.is_empty() {
+        if initial_events.is_some() {
+            if wanted.is_empty() {
                 let what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
                 errors.push(FieldError::forbidden(FIELD, what));
             } else if wanted != "NotOlderThan" {
                 errors.push(unsupported(FIELD, json!(wanted), &["NotOlderThan"]));
             }
-            let _ = initial_events;
         } else if !wanted.is_empty() {
-            errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            errors.push(FieldError::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
     } else {
         if initial_events.is_some() {
-            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            errors.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
         }
         if !wanted.is_empty() {
             if version.is_empty() {
-                errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+                errors.push(FieldError::forbidden(
+                    FIELD,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
             }
             if !query.get("continue").is_empty() {
-                errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    FIELD,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
             if !["Exact", "NotOlderThan"].contains(&wanted) {
                 errors.push(unsupported(FIELD, json!(wanted), &["Exact", "NotOlderThan", ""]));
             }
             if wanted == "Exact" && version == "0" {
-                errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+                errors.push(FieldError::forbidden(
+                    FIELD,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
             }
         }
     }
@@ -233,9 +270,18 @@ mod tests {
     #[test]
     fn write_options() {
         let of = |text: &str| WriteOptions::parse(&query(text), "CreateOptions");
-        check(of("dryRun=All&dryRun=All&fieldValidation=Strict&fieldManager=kubectl"), "");
-        check(of("dryRun=Foo"), "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"");
-        check(of("dryRun="), "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\"");
+        check(
+            of("dryRun=All&dryRun=All&fieldValidation=Strict&fieldManager=kubectl"),
+            "",
+        );
+        check(
+            of("dryRun=Foo"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"",
+        );
+        check(
+            of("dryRun="),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\"",
+        );
         check(
             of("fieldValidation=Foo"),
             "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Foo\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
@@ -248,7 +294,10 @@ mod tests {
 
     #[test]
     fn delete_options() {
-        check(DeleteOptions::from_query(&query("propagationPolicy=Orphan&gracePeriodSeconds=5")), "");
+        check(
+            DeleteOptions::from_query(&query("propagationPolicy=Orphan&gracePeriodSeconds=5")),
+            "",
+        );
         check(
             DeleteOptions::from_query(&query("propagationPolicy=Foo")),
             "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Foo\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
@@ -265,12 +314,40 @@ mod tests {
         let watch = |text: &str| version_match(&query(text), true);
         let invalid = |what: &str| format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
         check(list("resourceVersion=5&resourceVersionMatch=Exact"), "");
-        check(list("resourceVersionMatch=Exact"), &invalid("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"));
-        check(list("resourceVersionMatch=Exact&resourceVersion=0"), &invalid("resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
-        check(list("resourceVersionMatch=Foo&resourceVersion=5"), &invalid("resourceVersionMatch: Unsupported value: \"Foo\": supported values: \"Exact\", \"NotOlderThan\", \"\""));
-        check(list("sendInitialEvents=true"), &invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
+        check(
+            list("resourceVersionMatch=Exact"),
+            &invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ),
+        );
+        check(
+            list("resourceVersionMatch=Exact&resourceVersion=0"),
+            &invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ),
+        );
+        check(
+            list("resourceVersionMatch=Foo&resourceVersion=5"),
+            &invalid(
+                "resourceVersionMatch: Unsupported value: \"Foo\": supported values: \"Exact\", \"NotOlderThan\", \"\"",
+            ),
+        );
+        check(
+            list("sendInitialEvents=true"),
+            &invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+        );
         check(watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), "");
-        check(watch("sendInitialEvents=true"), &invalid("resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
-        check(watch("resourceVersionMatch=NotOlderThan"), &invalid("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        check(
+            watch("sendInitialEvents=true"),
+            &invalid(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+        );
+        check(
+            watch("resourceVersionMatch=NotOlderThan"),
+            &invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+        );
     }
 }

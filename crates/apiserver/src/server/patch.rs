@@ -81,10 +81,14 @@ impl Call<'_> {
                      merge patch, a JSON patch or an update instead (kubectl apply without --server-side)",
                 ));
             }
-            _ => return Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()),
+            _ => {
+                return Err(
+                    Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
+                );
+            }
         };
-        let decoded =
-            schema_decode::json(self.body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        let decoded = schema_decode::json(self.body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         let what = match &decoded.value {
             Value::Null => "null",
             Value::Bool(_) => "bool",
@@ -114,11 +118,15 @@ impl Call<'_> {
                     PatchType::Json => operation_findings(&decoded.value, decoded.duplicates),
                     PatchType::Merge | PatchType::Strategic => decoded.duplicates,
                 };
-                Ok(Patch { kind, document: decoded.value, findings })
+                Ok(Patch {
+                    kind,
+                    document: decoded.value,
+                    findings,
+                })
             }
-            Some(wanted) => {
-                Err(Status::bad_request(format!("error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}")))
-            }
+            Some(wanted) => Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}"
+            ))),
         }
     }
 }
@@ -159,13 +167,18 @@ impl Patch {
         }
         decode::check_kind(new, resource, kinds).map_err(|status| refuse(status.message))?;
         let findings = decode::fit(new, resource, self.findings.clone(), None).map_err(refuse)?;
-        findings.apply(how, warnings).map_err(|why| undecodable(&document, &why))
+        findings
+            .apply(how, warnings)
+            .map_err(|why| undecodable(&document, &why))
     }
 }
 
 /// What is odd about the operations of a JSON patch themselves.
 fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String> {
-    let mut findings: Vec<String> = duplicates.into_iter().map(|text| format!("json patch {text}")).collect();
+    let mut findings: Vec<String> = duplicates
+        .into_iter()
+        .map(|text| format!("json patch {text}"))
+        .collect();
     for (index, operation) in operations.as_array().into_iter().flatten().enumerate() {
         let fields = operation.as_object().into_iter().flat_map(|operation| operation.keys());
         let unknown = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
@@ -189,15 +202,25 @@ fn undecodable(document: &Value, why: &str) -> Status {
     }
     let error = FieldError::invalid("patch", Value::String(text), why);
     let message = format!(" \"\" is invalid: {error}");
-    Status::failure(422, "Invalid", message).with_details(Details { causes: vec![Cause::from(&error)], ..Details::default() })
+    Status::failure(422, "Invalid", message).with_details(Details {
+        causes: vec![Cause::from(&error)],
+        ..Details::default()
+    })
 }
 
 fn json_patch_error(error: &JsonPatchError) -> Status {
     match error {
-        JsonPatchError::TooMany(_) => {
-            Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
-        }
+        JsonPatchError::TooMany(_) => Status::failure(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {error}"),
+        ),
         JsonPatchError::NotAList(_) => Status::bad_request(format!("error decoding patch: {error}")),
-        _ => Status::failure(422, "Invalid", "the server rejected our request due to an error in our request").with_empty_details(),
+        _ => Status::failure(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .with_empty_details(),
     }
 }

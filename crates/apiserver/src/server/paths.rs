@@ -18,10 +18,25 @@ use crate::{Body, UserInfo, discovery, openapi};
 const HEALTH_CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 
 impl Inner {
-    pub(super) fn answer_path(&self, method: &Method, uri: &http::Uri, headers: &HeaderMap, query: &Query, user: &UserInfo) -> Response<Body> {
+    pub(super) fn answer_path(
+        &self,
+        method: &Method,
+        uri: &http::Uri,
+        headers: &HeaderMap,
+        query: &Query,
+        user: &UserInfo,
+    ) -> Response<Body> {
         let path = decode(uri.path(), false);
-        let verb = if *method == Method::HEAD { "get".to_owned() } else { method.as_str().to_ascii_lowercase() };
-        let attributes = Attributes { verb, path: path.clone(), ..Attributes::default() };
+        let verb = if *method == Method::HEAD {
+            "get".to_owned()
+        } else {
+            method.as_str().to_ascii_lowercase()
+        };
+        let attributes = Attributes {
+            verb,
+            path: path.clone(),
+            ..Attributes::default()
+        };
         if let Err(status) = self.authorize(user, &attributes) {
             return self.fail(&status);
         }
@@ -46,17 +61,37 @@ impl Inner {
 
     fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
         let pretty = query.flag("pretty");
-        Responder { output: Output { pretty, ..Output::JSON }, query, now: self.env.now() }.respond(reply)
+        Responder {
+            output: Output { pretty, ..Output::JSON },
+            query,
+            now: self.env.now(),
+        }
+        .respond(reply)
     }
 
     fn index(&self) -> Value {
-        let mut paths: Vec<String> = ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned).to_vec();
+        let mut paths: Vec<String> = [
+            "/api",
+            "/apis",
+            "/healthz",
+            "/livez",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         for group in self.registry.snapshot().groups() {
             if group.name.is_empty() {
                 paths.extend(group.versions.iter().map(|version| format!("/api/{version}")));
             } else {
                 paths.push(format!("/apis/{}", group.name));
-                paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{version}", group.name)));
+                paths.extend(
+                    group
+                        .versions
+                        .iter()
+                        .map(|version| format!("/apis/{}/{version}", group.name)),
+                );
             }
         }
         paths.sort();
@@ -67,7 +102,9 @@ impl Inner {
         let text = self.config.version.trim_start_matches('v');
         let mut numbers = text.split('.');
         let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
-        let minimum = minor.parse::<u32>().map_or_else(|_| minor.to_owned(), |minor| minor.saturating_sub(1).to_string());
+        let minimum = minor
+            .parse::<u32>()
+            .map_or_else(|_| minor.to_owned(), |minor| minor.saturating_sub(1).to_string());
         json!({
             "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
             "minCompatibilityMajor": major, "minCompatibilityMinor": minimum,
@@ -100,28 +137,46 @@ impl Inner {
                 ["", "apis", group, _] => snapshot.has_group(group),
                 _ => false,
             };
-            return if known { self.fail(&Status::no_such_path()) } else { self.not_found_text(query) };
+            return if known {
+                self.fail(&Status::no_such_path())
+            } else {
+                self.not_found_text(query)
+            };
         };
         if let Some(aggregated) = answer.aggregated {
             let mut reply = if matches_etag(headers, &aggregated.etag) {
                 Reply::new(304, Content::Text(aggregated.content_type, Bytes::new()))
             } else {
-                Reply::new(200, Content::Text(aggregated.content_type, Bytes::from(answer.body.to_string())))
+                Reply::new(
+                    200,
+                    Content::Text(aggregated.content_type, Bytes::from(answer.body.to_string())),
+                )
             };
             reply.headers = vec![(ETAG, aggregated.etag), (VARY, "Accept".to_owned())];
             return self.respond(query, reply);
         }
         match negotiate::output(headers, query, false) {
             // A document is no object: a transformation that the client would take is not made.
-            Ok(output) => Responder { output, query, now: self.env.now() }.respond(Reply::new(200, Content::Plain((*answer.body).clone()))),
+            Ok(output) => Responder {
+                output,
+                query,
+                now: self.env.now(),
+            }
+            .respond(Reply::new(200, Content::Plain((*answer.body).clone()))),
             Err(status) => self.fail(&status),
         }
     }
 
     fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
-        let document = if path.is_empty() { Some(openapi::index(&snapshot)) } else { openapi::document(&snapshot, path) };
-        let Some(document) = document else { return self.not_found_text(query) };
+        let document = if path.is_empty() {
+            Some(openapi::index(&snapshot))
+        } else {
+            openapi::document(&snapshot, path)
+        };
+        let Some(document) = document else {
+            return self.not_found_text(query);
+        };
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {
             let mut reply = Reply::new(301, Content::Text("application/json", Bytes::new()));
@@ -148,7 +203,14 @@ impl Inner {
 }
 
 fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
-    headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').map(str::trim).any(|tag| tag == etag || tag == "*" || tag.strip_prefix("W/") == Some(etag))
-    })
+    headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| {
+            value
+                .split(',')
+                .map(str::trim)
+                .any(|tag| tag == etag || tag == "*" || tag.strip_prefix("W/") == Some(etag))
+        })
 }

@@ -23,7 +23,11 @@ impl Query {
         let mut query = Query::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            query.parameters.entry(decode(name, true)).or_default().push(decode(value, true));
+            query
+                .parameters
+                .entry(decode(name, true))
+                .or_default()
+                .push(decode(value, true));
         }
         Ok(query)
     }
@@ -101,7 +105,8 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded() {
-        let query = Query::parse("labelSelector=a%3Db%2Cc+in+(d)&watch&dryRun=All&dryRun=Foo&x=%zz").expect("a short query");
+        let query =
+            Query::parse("labelSelector=a%3Db%2Cc+in+(d)&watch&dryRun=All&dryRun=Foo&x=%zz").expect("a short query");
         assert_eq!(query.get("labelSelector"), "a=b,c in (d)");
         assert!(query.flag("watch") && query.has("watch") && !query.flag("pretty"));
         assert_eq!(query.all("dryRun"), ["All", "Foo"]);
@@ -113,20 +118,34 @@ mod tests {
         let query = Query::parse("limit=many&big=99999999999999999999&ok=-1&empty=").expect("a short query");
         let message = |name| query.number(name).expect_err("no number").message;
         assert_eq!(message("limit"), "strconv.ParseInt: parsing \"many\": invalid syntax");
-        assert_eq!(message("big"), "strconv.ParseInt: parsing \"99999999999999999999\": value out of range");
+        assert_eq!(
+            message("big"),
+            "strconv.ParseInt: parsing \"99999999999999999999\": value out of range"
+        );
         assert_eq!(query.number("ok").expect("a number"), Some(-1));
         assert_eq!(query.number("empty").expect("nothing"), None);
     }
 
     #[test]
     fn booleans_are_true_unless_they_say_no() {
-        for (text, want) in [("watch=true", true), ("watch=1", true), ("watch=maybe", true), ("watch=", true), ("watch=0", false), ("watch=False", false), ("", false)] {
+        for (text, want) in [
+            ("watch=true", true),
+            ("watch=1", true),
+            ("watch=maybe", true),
+            ("watch=", true),
+            ("watch=0", false),
+            ("watch=False", false),
+            ("", false),
+        ] {
             assert_eq!(Query::parse(text).expect("a short query").flag("watch"), want, "{text}");
         }
     }
 
     #[test]
     fn an_endless_query_is_refused() {
-        assert_eq!(Query::parse(&"x".repeat(MAX_QUERY + 1)).expect_err("too long").code, 414);
+        assert_eq!(
+            Query::parse(&"x".repeat(MAX_QUERY + 1)).expect_err("too long").code,
+            414
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! GET: one object, a list, a watch.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,7 +12,7 @@ use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, List, Reply};
 use super::{Call, Inner};
 use crate::body::WatchBody;
-use crate::status::Status;
+use crate::status::{Details, Status};
 use crate::storage::{ListRequest, StorageError, StoredObject};
 use crate::table;
 use crate::watch::{Encoder, Form, Selection, Slot, WatchStream};
@@ -45,20 +44,34 @@ impl Continue {
     }
 
     fn decode(token: &str, prefix: &str) -> Result<Continue, Status> {
-        let invalid = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+        let invalid =
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .map_err(|error| invalid(&error.to_string()))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
         if value.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
             return Err(invalid("server does not recognize this encoded version"));
         }
         let revision = match value.get("rv").and_then(Value::as_i64) {
-            None | Some(0) => return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
+            None | Some(0) => {
+                return Err(invalid(
+                    "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+                ));
+            }
             Some(revision) => u64::try_from(revision).ok(),
         };
         let start = value.get("start").and_then(Value::as_str).unwrap_or("");
-        let relative = start.strip_prefix('/').filter(|relative| !relative.is_empty() && !relative.contains(".."));
-        let Some(relative) = relative else { return Err(invalid("encoded start key invalid")) };
-        Ok(Continue { revision, after: format!("{prefix}{}", relative.trim_end_matches('\u{0}')) })
+        let relative = start
+            .strip_prefix('/')
+            .filter(|relative| !relative.is_empty() && !relative.contains(".."));
+        let Some(relative) = relative else {
+            return Err(invalid("encoded start key invalid"));
+        };
+        Ok(Continue {
+            revision,
+            after: format!("{prefix}{}", relative.trim_end_matches('\u{0}')),
+        })
     }
 }
 
@@ -91,13 +104,25 @@ impl Call<'_> {
                 .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {version:?}: {why}")))?;
             self.server.wait_for(version).await?;
         }
-        self.server.storage.get(&self.resource.store, &self.key()).ok_or_else(|| Status::not_found(&self.resource, self.name()))
+        self.server
+            .storage
+            .get(&self.resource.store, &self.key())
+            .ok_or_else(|| Status::not_found(&self.resource, self.name()))
     }
 
     /// What the selectors of the query choose.
     pub(crate) fn selection(&self) -> Result<Selection, Status> {
-        let name = if self.path.legacy_watch { self.path.name.as_deref() } else { None };
-        Selection::parse(&self.resource, self.query.get("labelSelector"), self.query.get("fieldSelector"), name)
+        let name = if self.path.legacy_watch {
+            self.path.name.as_deref()
+        } else {
+            None
+        };
+        Selection::parse(
+            &self.resource,
+            self.query.get("labelSelector"),
+            self.query.get("fieldSelector"),
+            name,
+        )
     }
 
     /// The keys that the path covers: those of a namespace, or all.
@@ -110,9 +135,21 @@ impl Call<'_> {
 
     /// What the selection chooses now.
     pub(crate) fn present(&self, selection: &Selection) -> Result<(u64, Vec<Arc<StoredObject>>), Status> {
-        let request = ListRequest { prefix: self.prefix(), ..ListRequest::default() };
-        let listed = self.server.storage.list(&self.resource.store, &request).map_err(|error| Status::untyped(error.to_string()))?;
-        let items = listed.items.into_iter().map(|(_, item)| item).filter(|item| selection.matches(item.value())).collect();
+        let request = ListRequest {
+            prefix: self.prefix(),
+            ..ListRequest::default()
+        };
+        let listed = self
+            .server
+            .storage
+            .list(&self.resource.store, &request)
+            .map_err(|error| Status::untyped(error.to_string()))?;
+        let items = listed
+            .items
+            .into_iter()
+            .map(|(_, item)| item)
+            .filter(|item| selection.matches(item.value()))
+            .collect();
         Ok((listed.revision, items))
     }
 
@@ -120,23 +157,38 @@ impl Call<'_> {
         let matching = version_match(self.query, false)?;
         let selection = self.selection()?;
         self.query.number("timeoutSeconds")?;
-        let limit = self.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let limit = self
+            .query
+            .number("limit")?
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0);
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
-        let request = ListRequest { prefix: prefix.clone(), after: after.clone(), at };
+        let request = ListRequest {
+            prefix: prefix.clone(),
+            after: after.clone(),
+            at,
+        };
         let listed = match self.server.storage.list(&self.resource.store, &request) {
             Ok(listed) => listed,
-            Err(StorageError::Compacted { asked, oldest }) => return Err(expired(after.as_deref(), &prefix, asked, oldest)),
+            Err(StorageError::Compacted { asked, oldest }) => {
+                return Err(expired(after.as_deref(), &prefix, asked, oldest));
+            }
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
         };
-        let mut matching = listed.items.into_iter().filter(|(_, item)| selection.matches(item.value()));
+        let mut matching = listed
+            .items
+            .into_iter()
+            .filter(|(_, item)| selection.matches(item.value()));
         let page: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
         let remaining = matching.count();
         let last = page.last().map(|(key, _)| key.clone()).filter(|_| remaining > 0);
         let list = List {
             resource_version: listed.revision.to_string(),
-            continue_token: last.map_or_else(String::new, |last| Continue::encode(Some(listed.revision), &prefix, &last)),
+            continue_token: last.map_or_else(String::new, |last| {
+                Continue::encode(Some(listed.revision), &prefix, &last)
+            }),
             // With a selector upstream does not know how many are left, and clients know that it may be absent.
             remaining: (remaining > 0 && selection.is_everything()).then_some(remaining),
             items: page.into_iter().map(|(_, item)| item).collect(),
@@ -154,7 +206,9 @@ impl Call<'_> {
         let (version, token) = (self.query.get("resourceVersion"), self.query.get("continue"));
         if !token.is_empty() {
             if !version.is_empty() && version != "0" {
-                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(Status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
             }
             let from = Continue::decode(token, prefix)?;
             return Ok((from.revision, Some(from.after), limit));
@@ -163,7 +217,9 @@ impl Call<'_> {
             return Ok((None, None, limit));
         }
         let wanted = parse_version(version).map_err(|why| {
-            Status::bad_request(format!("invalid resource version: resourceVersion: Invalid value: {version:?}: {why}"))
+            Status::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: {version:?}: {why}"
+            ))
         })?;
         self.server.wait_for(wanted).await?;
         Ok(match (wanted, matching) {
@@ -185,7 +241,11 @@ impl Call<'_> {
             text => parse_version(text)
                 .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {text:?}: {why}")))?,
         };
-        let seconds = self.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let seconds = self
+            .query
+            .number("timeoutSeconds")?
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0);
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial_events = self.query.optional_flag("sendInitialEvents");
@@ -196,26 +256,49 @@ impl Call<'_> {
         if initial_events == Some(true) {
             self.server.wait_for(wanted).await?;
         }
-        let encoder = Encoder { resource: self.resource.clone(), form, env: self.server.env.clone() };
+        let encoder = Encoder {
+            resource: self.resource.clone(),
+            form,
+            env: self.server.env.clone(),
+        };
         let mut stream = if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
             let end = bookmarks && (initial_events == Some(true) || version.is_empty());
-            let initial = listed.items.into_iter().map(|(_, item)| item).filter(|item| selection.matches(item.value())).collect();
+            let initial = listed
+                .items
+                .into_iter()
+                .map(|(_, item)| item)
+                .filter(|item| selection.matches(item.value()))
+                .collect();
             WatchStream::new(encoder, selection, changes).with_initial(initial, end.then_some(listed.revision))
         } else {
-            let after = if wanted == 0 { self.server.storage.revision() } else { wanted };
+            let after = if wanted == 0 {
+                self.server.storage.revision()
+            } else {
+                wanted
+            };
             match self.server.storage.watch(store, &prefix, after) {
                 Ok(changes) => WatchStream::new(encoder, selection, changes),
                 Err(error) => {
-                    let oldest = if let StorageError::Compacted { oldest, .. } = error { oldest } else { after };
-                    WatchStream::expired(encoder, &Status::expired(format!("too old resource version: {after} ({oldest})")))
+                    let oldest = if let StorageError::Compacted { oldest, .. } = error {
+                        oldest
+                    } else {
+                        after
+                    };
+                    WatchStream::expired(
+                        encoder,
+                        &Status::expired(format!("too old resource version: {after} ({oldest})")),
+                    )
                 }
             }
         };
         if bookmarks {
             stream = stream.with_bookmarks(self.server.config.bookmark_interval);
         }
-        Ok(Reply::new(200, Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), slot)))))
+        Ok(Reply::new(
+            200,
+            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), slot))),
+        ))
     }
 
     /// The form of watch events.
@@ -230,34 +313,38 @@ impl Call<'_> {
             // A watch shows single objects, so the list form means the same here.
             Transform::Partial(version) | Transform::PartialList(version) => Form::Partial(version),
             Transform::Table(version) => {
-                let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
-                Form::Table { version, include, headers: true }
+                let include =
+                    table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
+                Form::Table {
+                    version,
+                    include,
+                    headers: true,
+                }
             }
         })
     }
 }
 
 fn too_many_watches() -> Status {
-    let mut status = Status::failure(429, "TooManyRequests", "too many watches are open on this server; close some and try again");
-    status.details = Some(crate::status::Details { retry_after_seconds: 1, ..Default::default() });
-    status
+    let details = Details {
+        retry_after_seconds: 1,
+        ..Details::default()
+    };
+    let message = "too many watches are open on this server; close some and try again";
+    Status::failure(429, "TooManyRequests", message).with_details(details)
 }
 
 /// The 410 of a list whose revision is no longer known; with a token that goes on with what is there now.
 fn expired(after: Option<&str>, prefix: &str, asked: u64, oldest: u64) -> Status {
     match after {
-        None => Status::expired(format!("The resourceVersion for the provided list is too old: {asked} ({oldest})")),
+        None => Status::expired(format!(
+            "The resourceVersion for the provided list is too old: {asked} ({oldest})"
+        )),
         Some(after) => {
             let mut status = Status::expired(INCONSISTENT);
             status.continue_token = Some(Continue::encode(None, prefix, after));
             status
         }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -280,7 +367,11 @@ mod tests {
     #[test]
     fn broken_tokens_are_refused() {
         for token in ["zzz", "e30", "", "eyJ2IjoieCJ9"] {
-            assert_eq!(Continue::decode(token, "").err().map(|status| status.code), Some(400), "{token}");
+            assert_eq!(
+                Continue::decode(token, "").err().map(|status| status.code),
+                Some(400),
+                "{token}"
+            );
         }
     }
 }

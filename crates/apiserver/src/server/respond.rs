@@ -54,7 +54,12 @@ pub(crate) struct List {
 
 impl Reply {
     pub(crate) fn new(code: u16, content: Content) -> Reply {
-        Reply { code, content, warnings: Vec::new(), headers: Vec::new() }
+        Reply {
+            code,
+            content,
+            warnings: Vec::new(),
+            headers: Vec::new(),
+        }
     }
 
     pub(crate) fn status(status: &Status) -> Reply {
@@ -62,7 +67,10 @@ impl Reply {
     }
 
     pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
-        Reply::new(code, Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())))
+        Reply::new(
+            code,
+            Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())),
+        )
     }
 }
 
@@ -96,7 +104,11 @@ pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
 
 /// `{"kind":…,"apiVersion":…,` as the beginning of an object of this kind.
 pub(crate) fn prefix(resource: &Resource) -> String {
-    format!("{{\"kind\":{},\"apiVersion\":{},", json!(resource.kind), json!(resource.api_version()))
+    format!(
+        "{{\"kind\":{},\"apiVersion\":{},",
+        json!(resource.kind),
+        json!(resource.api_version())
+    )
 }
 
 /// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
@@ -128,12 +140,21 @@ pub(crate) struct Responder<'a> {
 impl Responder<'_> {
     /// The response.
     pub(crate) fn respond(&self, reply: Reply) -> Response<Body> {
-        let Reply { code, content, warnings, headers } = reply;
+        let Reply {
+            code,
+            content,
+            warnings,
+            headers,
+        } = reply;
         let mut response = match self.encode(content) {
             Ok((content_type, body)) => plain(code, &content_type, body),
             Err(status) => {
                 let value = status.to_value();
-                plain(status.http_code(), self.output.format.content_type(), Body::Full(self.encode_value(&value)))
+                plain(
+                    status.http_code(),
+                    self.output.format.content_type(),
+                    Body::Full(self.encode_value(&value)),
+                )
             }
         };
         for (name, value) in headers {
@@ -149,7 +170,12 @@ impl Responder<'_> {
     pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
         let mut reply = Reply::status(status);
         reply.warnings.clone_from(&status.warnings);
-        if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+        if let Some(seconds) = status
+            .details
+            .as_ref()
+            .map(|details| details.retry_after_seconds)
+            .filter(|seconds| *seconds > 0)
+        {
             reply.headers.push((RETRY_AFTER, seconds.to_string()));
         }
         self.respond(reply)
@@ -215,13 +241,23 @@ impl Responder<'_> {
                 let items: Vec<Value> = list
                     .items
                     .iter()
-                    .map(|item| if resource.custom.is_some() { full(resource, item.value()) } else { bare(resource, item.value()) })
+                    .map(|item| {
+                        if resource.custom.is_some() {
+                            full(resource, item.value())
+                        } else {
+                            bare(resource, item.value())
+                        }
+                    })
                     .collect();
-                Ok(json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items}))
+                Ok(
+                    json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items}),
+                )
             }
             Transform::PartialList(version) => {
                 let items: Vec<Value> = objects().map(|object| table::partial(&object)).collect();
-                Ok(json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items}))
+                Ok(
+                    json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items}),
+                )
             }
             Transform::Partial(_) => Err(not_a("PartialObjectMetadata", "a list", resource)),
             Transform::Table(version) => {
@@ -241,16 +277,45 @@ impl Responder<'_> {
         headers: bool,
     ) -> Result<Value, Status> {
         let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
-        let options = table::Options { include, now: self.now, headers };
-        let mut table = table::render(resource, objects, metadata, options);
-        table["apiVersion"] = json!(version);
-        Ok(table)
+        let options = table::Options {
+            include,
+            now: self.now,
+            headers,
+        };
+        Ok(table_of(resource, objects, metadata, options, version))
     }
+}
+
+/// A Table in this version of `meta.k8s.io`, which its rows' metadata have as well.
+pub(crate) fn table_of<'a>(
+    resource: &Resource,
+    objects: impl IntoIterator<Item = &'a Value>,
+    metadata: Value,
+    options: table::Options,
+    version: &str,
+) -> Value {
+    let mut table = table::render(resource, objects, metadata, options);
+    table["apiVersion"] = json!(version);
+    if options.include == table::IncludeObject::Metadata && version != "meta.k8s.io/v1" {
+        for row in table
+            .get_mut("rows")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if let Some(object) = row.get_mut("object").and_then(Value::as_object_mut) {
+                object.insert("apiVersion".to_owned(), json!(version));
+            }
+        }
+    }
+    table
 }
 
 /// A stored object in the served version, without `apiVersion` and `kind`.
 fn bare(resource: &Resource, stored: &Value) -> Value {
-    let Some(conversion) = resource.conversion else { return stored.clone() };
+    let Some(conversion) = resource.conversion else {
+        return stored.clone();
+    };
     let mut object = (conversion.from_stored)(stored.clone());
     if let Some(map) = object.as_object_mut() {
         map.remove("apiVersion");
@@ -260,7 +325,11 @@ fn bare(resource: &Resource, stored: &Value) -> Value {
 }
 
 fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
-    let kind = if what == "a list" { &resource.list_kind } else { &resource.kind };
+    let kind = if what == "a list" {
+        &resource.list_kind
+    } else {
+        &resource.kind
+    };
     let message = format!("you requested {asked}, but the requested object is {what} ({kind})");
     Status::failure(406, "NotAcceptable", message)
 }
@@ -268,7 +337,11 @@ fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
 fn encode_list(resource: &Resource, list: &List) -> Bytes {
     let custom = resource.custom.is_some();
     let item_prefix = if custom { prefix(resource) } else { String::new() };
-    let size: usize = list.items.iter().map(|item| item.encoded().len() + item_prefix.len() + 1).sum();
+    let size: usize = list
+        .items
+        .iter()
+        .map(|item| item.encoded().len() + item_prefix.len() + 1)
+        .sum();
     let mut out = Vec::with_capacity(size + 256);
     out.extend_from_slice(
         format!(
@@ -310,7 +383,11 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
             continue;
         }
         seen.push(warning);
-        let text = if total > MAX_WARNINGS { cut(warning, MAX_WARNING) } else { warning };
+        let text = if total > MAX_WARNINGS {
+            cut(warning, MAX_WARNING)
+        } else {
+            warning
+        };
         written += text.len();
         if written > MAX_WARNINGS {
             return;
@@ -318,7 +395,13 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         let quoted: String = text
             .chars()
             .filter(|c| !c.is_control())
-            .flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] })
+            .flat_map(|c| {
+                if matches!(c, '"' | '\\') {
+                    vec!['\\', c]
+                } else {
+                    vec![c]
+                }
+            })
             .collect();
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             response.headers_mut().append(WARNING, value);

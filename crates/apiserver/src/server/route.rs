@@ -35,7 +35,11 @@ pub(crate) struct ResourcePath {
 
 /// Splits a path. An empty segment in the middle makes it a path of nothing that exists.
 pub(crate) fn parse(path: &str) -> Path {
-    let mut segments: Vec<String> = path.trim_start_matches('/').split('/').map(|segment| decode(segment, false)).collect();
+    let mut segments: Vec<String> = path
+        .trim_start_matches('/')
+        .split('/')
+        .map(|segment| decode(segment, false))
+        .collect();
     if segments.last().is_some_and(String::is_empty) {
         segments.pop();
     }
@@ -49,7 +53,11 @@ pub(crate) fn parse(path: &str) -> Path {
 }
 
 fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePath {
-    let mut path = ResourcePath { group, version, ..ResourcePath::default() };
+    let mut path = ResourcePath {
+        group,
+        version,
+        ..ResourcePath::default()
+    };
     if rest.len() > 1 && rest[0] == "watch" {
         path.legacy_watch = true;
         rest.remove(0);
@@ -122,10 +130,18 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, want: [&str; 6]) {
-        let Path::Resource(got) = parse(path) else { panic!("{path} is no resource path") };
+        let Path::Resource(got) = parse(path) else {
+            panic!("{path} is no resource path")
+        };
         let text = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
-        let parts =
-            [got.group.clone(), got.version.clone(), text(&got.namespace), got.plural.clone(), text(&got.name), text(&got.subresource)];
+        let parts = [
+            got.group.clone(),
+            got.version.clone(),
+            text(&got.namespace),
+            got.plural.clone(),
+            text(&got.name),
+            text(&got.subresource),
+        ];
         assert_eq!(parts, want, "{path}");
     }
 
@@ -133,19 +149,45 @@ mod tests {
     fn resource_paths() {
         check("/api/v1/pods", ["", "v1", "-", "pods", "-", "-"]);
         check("/api/v1/namespaces/a/pods/", ["", "v1", "a", "pods", "-", "-"]);
-        check("/api/v1/namespaces/a/pods/p/status", ["", "v1", "a", "pods", "p", "status"]);
+        check(
+            "/api/v1/namespaces/a/pods/p/status",
+            ["", "v1", "a", "pods", "p", "status"],
+        );
         check("/api/v1/namespaces", ["", "v1", "-", "namespaces", "-", "-"]);
         check("/api/v1/namespaces/a", ["", "v1", "a", "namespaces", "a", "-"]);
-        check("/api/v1/namespaces/a/finalize", ["", "v1", "a", "namespaces", "a", "finalize"]);
-        check("/apis/apps/v1/namespaces/a/deployments/d", ["apps", "v1", "a", "deployments", "d", "-"]);
-        check("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aadmin", ["rbac.authorization.k8s.io", "v1", "-", "clusterroles", "system:admin", "-"]);
+        check(
+            "/api/v1/namespaces/a/finalize",
+            ["", "v1", "a", "namespaces", "a", "finalize"],
+        );
+        check(
+            "/apis/apps/v1/namespaces/a/deployments/d",
+            ["apps", "v1", "a", "deployments", "d", "-"],
+        );
+        check(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Aadmin",
+            [
+                "rbac.authorization.k8s.io",
+                "v1",
+                "-",
+                "clusterroles",
+                "system:admin",
+                "-",
+            ],
+        );
         check("/api/v1/watch/namespaces/a/pods/p", ["", "v1", "a", "pods", "p", "-"]);
         check("/api/v1//configmaps", ["", "v1", "-", "", "configmaps", "-"]);
     }
 
     #[test]
     fn other_paths() {
-        for (path, want) in [("/api", Path::Discovery), ("/api/v1/", Path::Discovery), ("/apis/apps", Path::Discovery), ("/healthz", Path::Other), ("/", Path::Other), ("/API/v1", Path::Other)] {
+        for (path, want) in [
+            ("/api", Path::Discovery),
+            ("/api/v1/", Path::Discovery),
+            ("/apis/apps", Path::Discovery),
+            ("/healthz", Path::Other),
+            ("/", Path::Other),
+            ("/API/v1", Path::Other),
+        ] {
             assert_eq!(parse(path), want, "{path}");
         }
     }

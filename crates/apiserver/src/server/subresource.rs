@@ -19,7 +19,12 @@ use crate::status::{Details, Status};
 impl Call<'_> {
     pub(crate) async fn run_subresource(&mut self, verb: Verb) -> Result<Reply, Status> {
         let wanted = self.path.subresource.clone().unwrap_or_default();
-        let found = self.resource.subresources.iter().find(|subresource| name_of(subresource) == wanted).cloned();
+        let found = self
+            .resource
+            .subresources
+            .iter()
+            .find(|subresource| name_of(subresource) == wanted)
+            .cloned();
         match (found, verb) {
             (None, _) => Err(Status::no_such_path()),
             (Some(Subresource::Status), Verb::Get) => self.get().await,
@@ -27,7 +32,10 @@ impl Call<'_> {
             (Some(Subresource::Status), Verb::Patch) => self.patch_part(Part::Status).await,
             (Some(Subresource::Scale(paths)), Verb::Get) => {
                 let stored = self.get_stored().await?;
-                Ok(Reply::new(200, Content::Plain(scale_of(&full(&self.resource, stored.value()), &paths)?)))
+                Ok(Reply::new(
+                    200,
+                    Content::Plain(scale_of(&full(&self.resource, stored.value()), &paths)?),
+                ))
             }
             (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
             (Some(Subresource::Scale(paths)), Verb::Patch) => self.patch_scale(&paths).await,
@@ -55,7 +63,8 @@ impl Call<'_> {
     async fn patch_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let patch = self.read_patch()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        self.write_scale(paths, options.dry_run, |scale| patch.apply_plain(scale)).await
+        self.write_scale(paths, options.dry_run, |scale| patch.apply_plain(scale))
+            .await
     }
 
     /// Writes `spec.replicas` of a Scale into the object.
@@ -105,7 +114,9 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&binding);
         if !wanted.is_empty() && wanted != name {
-            return Err(Status::bad_request(format!("name in URL does not match name in Binding object: {name}, {wanted}")));
+            return Err(Status::bad_request(format!(
+                "name in URL does not match name in Binding object: {name}, {wanted}"
+            )));
         }
         let node = bound_node(&binding).map_err(Status::untyped)?;
         let uid = object::uid(&binding).to_owned();
@@ -113,18 +124,27 @@ impl Call<'_> {
         let mut writer = self.writer(options.dry_run);
         let conflict = |why: String| {
             let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
-            let details = Details { name: name.clone(), kind: "pods/binding".to_owned(), ..Details::default() };
+            let details = Details {
+                name: name.clone(),
+                kind: "pods/binding".to_owned(),
+                ..Details::default()
+            };
             Status::failure(409, "Conflict", message).with_details(details)
         };
         writer
             .update(&namespace, &name, Part::Raw, |old, _| {
                 let present = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
                 if !uid.is_empty() && uid != object::uid(old) {
-                    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(old));
+                    let why = format!(
+                        "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                        object::uid(old)
+                    );
                     return Err(Status::conflict(&resource, &name, &why));
                 }
                 if object::is_terminating(old) {
-                    return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+                    return Err(conflict(format!(
+                        "pod {name} is being deleted, cannot be assigned to a host"
+                    )));
                 }
                 if !present.is_empty() {
                     return Err(conflict(format!("pod {name} is already assigned to node {present:?}")));
@@ -156,7 +176,9 @@ fn check_scale_kind(scale: &Value) -> Result<(), Status> {
         return Ok(());
     }
     let (kind, version) = (text("kind"), text("apiVersion"));
-    Err(Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a Scale of autoscaling/v1")))
+    Err(Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a Scale of autoscaling/v1"
+    )))
 }
 
 /// A dotted path with a leading dot, as a JSON pointer.
@@ -186,7 +208,10 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     }
     let number = |path: &str| object.pointer(&pointer(path)).and_then(Value::as_i64);
     let Some(replicas) = number(&paths.spec_replicas) else {
-        let message = format!("Internal error occurred: the spec replicas field {:?} does not exist", paths.spec_replicas);
+        let message = format!(
+            "Internal error occurred: the spec replicas field {:?} does not exist",
+            paths.spec_replicas
+        );
         return Err(Status::failure(500, "InternalError", message));
     };
     let mut spec = Map::new();
@@ -194,13 +219,22 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
         spec.insert("replicas".to_owned(), json!(replicas));
     }
     let mut status = Map::new();
-    status.insert("replicas".to_owned(), json!(number(&paths.status_replicas).unwrap_or(0)));
+    status.insert(
+        "replicas".to_owned(),
+        json!(number(&paths.status_replicas).unwrap_or(0)),
+    );
     let selector = match paths.selector.as_ref().and_then(|path| object.pointer(&pointer(path))) {
         Some(Value::String(text)) => text.clone(),
         Some(selector @ Value::Object(_)) => {
-            Selector::from_label_selector(selector, &FieldPath::root().key("selector")).map(|selector| selector.to_string()).map_err(
-                |errors| Status::failure(500, "InternalError", format!("Internal error occurred: {}", aggregate(&errors))),
-            )?
+            Selector::from_label_selector(selector, &FieldPath::root().key("selector"))
+                .map(|selector| selector.to_string())
+                .map_err(|errors| {
+                    Status::failure(
+                        500,
+                        "InternalError",
+                        format!("Internal error occurred: {}", aggregate(&errors)),
+                    )
+                })?
         }
         _ => String::new(),
     };
@@ -216,17 +250,30 @@ fn bound_node(binding: &Value) -> Result<String, String> {
     let mut errors = Vec::new();
     let kind = text("/target/kind");
     if !kind.is_empty() && kind != "Node" {
-        errors.push(FieldError::not_supported("target.kind", json!(kind), &["Node", "<empty>"]));
+        errors.push(FieldError::not_supported(
+            "target.kind",
+            json!(kind),
+            &["Node", "<empty>"],
+        ));
     }
     if text("/target/name").is_empty() {
         errors.push(FieldError::required("target.name", ""));
     }
-    if errors.is_empty() { Ok(text("/target/name").to_owned()) } else { Err(aggregate(&errors)) }
+    if errors.is_empty() {
+        Ok(text("/target/name").to_owned())
+    } else {
+        Err(aggregate(&errors))
+    }
 }
 
 fn copy_annotations(binding: &Value, pod: &mut Value) {
     for field in ["annotations", "labels"] {
-        let Some(given) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
+        let Some(given) = binding
+            .pointer(&format!("/metadata/{field}"))
+            .and_then(Value::as_object)
+        else {
+            continue;
+        };
         let target = object::metadata_mut(pod).entry(field).or_insert_with(|| json!({}));
         if let Some(target) = target.as_object_mut() {
             target.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream as _};
 use http::Request;
@@ -33,7 +35,10 @@ impl World {
 
     fn with(config: Config) -> World {
         let env = FakeEnv::new();
-        World { api: ApiServer::new(Arc::new(Shared(env.clone())), config), env }
+        World {
+            api: ApiServer::new(Arc::new(Shared(env.clone())), config),
+            env,
+        }
     }
 
     fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
@@ -43,7 +48,11 @@ impl World {
             request = request.header(*name, *value);
         }
         let request = request.body(body.into()).expect("a request");
-        let response = self.api.handle(request, user).now_or_never().expect("nothing waits in these tests");
+        let response = self
+            .api
+            .handle(request, user)
+            .now_or_never()
+            .expect("nothing waits in these tests");
         let (parts, body) = response.into_parts();
         let (body, watch) = match body {
             Body::Full(bytes) => {
@@ -52,12 +61,25 @@ impl World {
             }
             Body::Watch(watch) => (Value::Null, Some(watch)),
         };
-        Answer { code: parts.status.as_u16(), headers: parts.headers, body, watch }
+        Answer {
+            code: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+            watch,
+        }
     }
 
     fn call(&self, line: &str, body: &Value) -> Answer {
-        let kind = if line.starts_with("PATCH") { "application/merge-patch+json" } else { "application/json" };
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let kind = if line.starts_with("PATCH") {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         self.send(line, &[("content-type", kind)], body, UserInfo::admin())
     }
 
@@ -99,8 +121,16 @@ impl Watch {
                     assert!(line.starts_with(b"{\"type\":\"") && line.ends_with(b"}\n"), "{line:?}");
                     let event: Value = serde_json::from_slice(&line).expect("a line of JSON");
                     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
-                    let what = if event["type"] == "ERROR" { event["object"]["code"].to_string() } else { text("/object/metadata/name") };
-                    seen.push(format!("{} {what} {}", text("/type"), text("/object/metadata/resourceVersion")));
+                    let what = if event["type"] == "ERROR" {
+                        event["object"]["code"].to_string()
+                    } else {
+                        text("/object/metadata/name")
+                    };
+                    seen.push(format!(
+                        "{} {what} {}",
+                        text("/type"),
+                        text("/object/metadata/resourceVersion")
+                    ));
                 }
             }
         }
@@ -120,11 +150,18 @@ fn post_maps() -> String {
 #[test]
 fn a_new_cluster_has_its_namespaces_and_its_service() {
     let world = World::new();
-    let names: Vec<Value> =
-        world.get("/api/v1/namespaces").body["items"].as_array().expect("items").iter().map(|item| item["metadata"]["name"].clone()).collect();
+    let names: Vec<Value> = world.get("/api/v1/namespaces").body["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| item["metadata"]["name"].clone())
+        .collect();
     assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
     let service = world.get("/api/v1/namespaces/default/services/kubernetes");
-    assert_eq!((service.code, &service.body["spec"]["clusterIP"]), (200, &json!("10.0.0.1")));
+    assert_eq!(
+        (service.code, &service.body["spec"]["clusterIP"]),
+        (200, &json!("10.0.0.1"))
+    );
 }
 
 #[test]
@@ -132,7 +169,10 @@ fn a_life() {
     let world = World::new();
     let created = world.must(201, &post_maps(), &map("a"));
     assert_eq!(created["metadata"]["creationTimestamp"], "2026-09-21T14:13:20Z");
-    assert_eq!(created["metadata"]["resourceVersion"], world.api.resource_version().to_string());
+    assert_eq!(
+        created["metadata"]["resourceVersion"],
+        world.api.resource_version().to_string()
+    );
     let shown = world.get(&format!("{MAPS}/a"));
     assert_eq!(shown.body, created);
     assert_eq!(shown.headers["content-type"], "application/json");
@@ -140,14 +180,20 @@ fn a_life() {
     let mut next = created.clone();
     next["data"]["a"] = json!("2");
     let updated = world.must(200, &format!("PUT {MAPS}/a"), &next);
-    assert_ne!(updated["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    assert_ne!(
+        updated["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
     world.must(409, &format!("PUT {MAPS}/a"), &next);
     let same = world.must(200, &format!("PUT {MAPS}/a"), &updated);
     assert_eq!(same, updated, "a write of the same is no write");
     let patched = world.must(200, &format!("PATCH {MAPS}/a"), &json!({"data": {"a": null, "b": "3"}}));
     assert_eq!(patched["data"], json!({"b": "3"}));
     let status = world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null);
-    assert_eq!(status["details"], json!({"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]}));
+    assert_eq!(
+        status["details"],
+        json!({"name": "a", "kind": "configmaps", "uid": created["metadata"]["uid"]})
+    );
     assert_eq!(world.get(&format!("{MAPS}/a")).code, 404);
 }
 
@@ -159,32 +205,197 @@ fn refusals() {
     #[track_caller]
     fn check(world: &World, line: &str, body: &Value, code: u16, reason: &str, message: &str) {
         let answer = world.call(line, body);
-        let got = (answer.code, answer.body["reason"].as_str().unwrap_or(""), answer.body["message"].as_str().unwrap_or(""));
+        let got = (
+            answer.code,
+            answer.body["reason"].as_str().unwrap_or(""),
+            answer.body["message"].as_str().unwrap_or(""),
+        );
         assert_eq!(got, (code, reason, message), "{line}");
         assert_eq!(answer.body["kind"], "Status");
     }
     let post = &post_maps();
     let none = &Value::Null;
-    check(&world, post, &map("a"), 409, "AlreadyExists", "configmaps \"a\" already exists");
-    check(&world, "POST /api/v1/namespaces/none/configmaps", &map("b"), 404, "NotFound", "namespaces \"none\" not found");
-    check(&world, "GET /api/v1/namespaces/default/configmaps/b", none, 404, "NotFound", "configmaps \"b\" not found");
-    check(&world, "GET /api/v1/frobs", none, 404, "NotFound", "the server could not find the requested resource");
-    check(&world, "GET /api/v1/namespaces/default/configmaps/a/status", none, 404, "NotFound", "the server could not find the requested resource");
-    check(&world, "POST /api/v1/configmaps", &map("b"), 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
-    check(&world, "DELETE /api/v1/namespaces", none, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
-    check(&world, "DELETE /api/v1/namespaces/default", none, 403, "Forbidden", "namespaces \"default\" is forbidden: this namespace may not be deleted");
+    check(
+        &world,
+        post,
+        &map("a"),
+        409,
+        "AlreadyExists",
+        "configmaps \"a\" already exists",
+    );
+    check(
+        &world,
+        "POST /api/v1/namespaces/none/configmaps",
+        &map("b"),
+        404,
+        "NotFound",
+        "namespaces \"none\" not found",
+    );
+    check(
+        &world,
+        "GET /api/v1/namespaces/default/configmaps/b",
+        none,
+        404,
+        "NotFound",
+        "configmaps \"b\" not found",
+    );
+    check(
+        &world,
+        "GET /api/v1/frobs",
+        none,
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+    );
+    check(
+        &world,
+        "GET /api/v1/namespaces/default/configmaps/a/status",
+        none,
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+    );
+    check(
+        &world,
+        "POST /api/v1/configmaps",
+        &map("b"),
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    );
+    check(
+        &world,
+        "DELETE /api/v1/namespaces",
+        none,
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    );
+    check(
+        &world,
+        "DELETE /api/v1/namespaces/default",
+        none,
+        403,
+        "Forbidden",
+        "namespaces \"default\" is forbidden: this namespace may not be deleted",
+    );
     let mut versioned = map("b");
     versioned["metadata"]["resourceVersion"] = json!("5");
-    check(&world, post, &versioned, 500, "", "resourceVersion should not be set on objects to be created");
+    check(
+        &world,
+        post,
+        &versioned,
+        500,
+        "",
+        "resourceVersion should not be set on objects to be created",
+    );
     let mut elsewhere = map("b");
     elsewhere["metadata"]["namespace"] = json!("other");
-    check(&world, post, &elsewhere, 400, "BadRequest", "the namespace of the provided object does not match the namespace sent on the request");
-    check(&world, &format!("PUT {MAPS}/a"), &map("b"), 400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
-    check(&world, post, &json!({"metadata": {}}), 422, "Invalid", "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required");
-    check(&world, &format!("GET {MAPS}?limit=many"), none, 400, "BadRequest", "strconv.ParseInt: parsing \"many\": invalid syntax");
-    check(&world, &format!("GET {MAPS}?watch=1&resourceVersion=abc"), none, 500, "", "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax");
-    check(&world, &format!("GET {MAPS}?fieldSelector=spec.foo%3Dx"), none, 400, "BadRequest", "\"spec.foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
-    check(&world, &format!("FROB {MAPS}"), none, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+    check(
+        &world,
+        post,
+        &elsewhere,
+        400,
+        "BadRequest",
+        "the namespace of the provided object does not match the namespace sent on the request",
+    );
+    check(
+        &world,
+        &format!("PUT {MAPS}/a"),
+        &map("b"),
+        400,
+        "BadRequest",
+        "the name of the object (b) does not match the name on the URL (a)",
+    );
+    check(
+        &world,
+        post,
+        &json!({"metadata": {}}),
+        422,
+        "Invalid",
+        "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required",
+    );
+    check(
+        &world,
+        &format!("GET {MAPS}?limit=many"),
+        none,
+        400,
+        "BadRequest",
+        "strconv.ParseInt: parsing \"many\": invalid syntax",
+    );
+    check(
+        &world,
+        &format!("GET {MAPS}?watch=1&resourceVersion=abc"),
+        none,
+        500,
+        "",
+        "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax",
+    );
+    check(
+        &world,
+        &format!("GET {MAPS}?fieldSelector=spec.foo%3Dx"),
+        none,
+        400,
+        "BadRequest",
+        "\"spec.foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+    );
+    check(
+        &world,
+        &format!("FROB {MAPS}"),
+        none,
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    );
+}
+
+/// Bodies of Go clients, and what the answer shows: a message, or the value at a pointer.
+#[test]
+fn protobuf_bodies() {
+    let world = World::new();
+    #[track_caller]
+    fn check(world: &World, line: &str, base64: &str, code: u16, pointer: &str, want: Value) {
+        let body = STANDARD.decode(base64).expect("base64");
+        let answer = world.send(line, &[("content-type", "application/vnd.kubernetes.protobuf")], body, UserInfo::admin());
+        assert_eq!((answer.code, answer.body.pointer(pointer)), (code, Some(&want)), "{line}: {}", answer.body);
+        assert_eq!(answer.headers["content-type"], "application/json");
+    }
+    let config_map = "azhzAAoPCgJ2MRIJQ29uZmlnTWFwEkQKMAoBYRIAGgAiACoAMgA4AEIAWgYKAWwSATFiBgoBbhIBeHINZXhhbXBsZS5vcmcvZhIGCgFrEgF2GggKAWISAwABAhoAIgA=";
+    let post = &post_maps();
+    check(&world, post, config_map, 201, "/binaryData", json!({"b": "AAEC"}));
+    check(&world, post, config_map, 409, "/message", json!("configmaps \"a\" already exists"));
+    let without_finalizer = "azhzAAoPCgJ2MRIJQ29uZmlnTWFwEhsKEQoBYRIAGgAiACoAMgA4AEIAEgYKAWsSAXcaACIA";
+    check(&world, &format!("PUT {MAPS}/a"), without_finalizer, 200, "/data", json!({"k": "w"}));
+    let message = "ConfigMap in version \"v1\" cannot be handled as a Secret: converting (v1.ConfigMap) to (core.Secret): unknown conversion";
+    check(&world, "POST /api/v1/namespaces/default/secrets", config_map, 400, "/message", json!(message));
+
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = "azhzAAoVCgdhcHBzL3YxEgpEZXBsb3ltZW50EpQBChEKAWQSABoAIgAqADIAOABCABJxCAMSCgoICgNhcHASAWEaWQoaCgASABoAIgAqADIAOABCAFoICgNhcHASAWESOxIdCgFjEgRpbWcyKgBCAGoAcgCAAQCIAQCQAQCiAQAaADIAQgBKAFIAWABgAGgAggEAigEAmgEAwgEAIgIKACgAOAAaDAgAEAAYACAAKAA4ABoAIgA=";
+    let line = &format!("POST {deployments}?fieldManager=kubectl-create&fieldValidation=Strict");
+    check(&world, line, deployment, 201, "/spec/template/spec/containers/0/image", json!("img2"));
+    let scale = "azhzAAoXCg5hdXRvc2NhbGluZy92MRIFU2NhbGUSHQoRCgFkEgAaACIAKgAyADgAQgASAggFGgQIABIAGgAiAA==";
+    check(&world, &format!("PUT {deployments}/d/scale"), scale, 200, "/spec/replicas", json!(5));
+    let orphan = "azhzAAoTCgJ2MRINRGVsZXRlT3B0aW9ucxIIIgZPcnBoYW4aACIA";
+    check(&world, &format!("DELETE {deployments}/d"), orphan, 200, "/metadata/finalizers", json!(["orphan"]));
+
+    let lease = "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRImChEKAWwSABoAIgAqADIAOABCABIRCgJtZRAPIgkIpevcygYQ8C4aACIA";
+    let want = json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-02T03:04:05.000006Z"});
+    check(&world, "POST /apis/coordination.k8s.io/v1/namespaces/default/leases", lease, 201, "/spec", want);
+
+    let why = "the object provided is unrecognized (must be of type ConfigMap):";
+    let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+    check(&world, post, "", 400, "/message", json!(format!("{why} empty data (<empty>)")));
+    check(&world, post, "CgJ2MQ==", 400, "/message", json!(format!("{why} {prefix} (0a027631)")));
+    let json_text = STANDARD.encode(r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "j"}}"#);
+    let summary = r#"({"apiVersion": "v1", "kind": " ...)"#;
+    check(&world, post, &json_text, 400, "/message", json!(format!("{why} {prefix} {summary}")));
+    let widget = STANDARD.encode(b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Widget");
+    let message = "Widget in version \"v1\" cannot be handled as a ConfigMap: no kind \"Widget\" is registered for version \"v1\" in scheme \"kubewright\"";
+    check(&world, post, &widget, 400, "/message", json!(message));
+    let broken = STANDARD.encode(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x0a\x7f");
+    let message = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: unexpected EOF";
+    check(&world, post, &broken, 400, "/message", json!(message));
+    check(&world, &format!("PATCH {MAPS}/a"), config_map, 415, "/message", json!("415: Unsupported Media Type"));
 }
 
 #[test]
@@ -193,17 +404,64 @@ fn bodies_and_media_types() {
     let check = |content_type: &str, line: &str, body: Bytes, code: u16, part: &str| {
         let answer = world.send(line, &[("content-type", content_type)], body, UserInfo::admin());
         let message = answer.body["message"].as_str().unwrap_or("");
-        assert!(answer.code == code && message.contains(part), "{content_type}: {} {}", answer.code, answer.body);
+        assert!(
+            answer.code == code && message.contains(part),
+            "{content_type}: {} {}",
+            answer.code,
+            answer.body
+        );
     };
     let post = &post_maps();
-    check("application/json", post, "{bad".into(), 400, "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ");
+    check(
+        "application/json",
+        post,
+        "{bad".into(),
+        400,
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ",
+    );
     check("application/json", post, "".into(), 400, "(<empty>)");
-    check("text/plain", post, "{}".into(), 415, "application/vnd.kubernetes.protobuf");
-    check("application/vnd.kubernetes.protobuf", post, "k8s".into(), 415, "application/json, application/yaml");
-    check("application/json", post, vec![b' '; MAX_BODY + 1].into(), 413, "limit is 3145728");
-    check("application/apply-patch+yaml", &format!("PATCH {MAPS}/a?fieldManager=x"), "{}".into(), 501, "server-side apply is not served yet");
-    check("application/json", &format!("PATCH {MAPS}/a"), "{}".into(), 415, "415: Unsupported Media Type");
-    check("application/json-patch+json", &format!("PATCH {MAPS}/a"), "{}".into(), 400, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
+    check(
+        "text/plain",
+        post,
+        "{}".into(),
+        415,
+        "application/vnd.kubernetes.protobuf",
+    );
+    check(
+        "application/vnd.kubernetes.protobuf",
+        post,
+        "k8s".into(),
+        400,
+        "expected prefix [107 56 115 0] (6b3873)",
+    );
+    check(
+        "application/json",
+        post,
+        vec![b' '; MAX_BODY + 1].into(),
+        413,
+        "limit is 3145728",
+    );
+    check(
+        "application/apply-patch+yaml",
+        &format!("PATCH {MAPS}/a?fieldManager=x"),
+        "{}".into(),
+        501,
+        "server-side apply is not served yet",
+    );
+    check(
+        "application/json",
+        &format!("PATCH {MAPS}/a"),
+        "{}".into(),
+        415,
+        "415: Unsupported Media Type",
+    );
+    check(
+        "application/json-patch+json",
+        &format!("PATCH {MAPS}/a"),
+        "{}".into(),
+        400,
+        "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+    );
     check("application/json", post, "[".repeat(100_000).into(), 400, "");
 }
 
@@ -216,7 +474,10 @@ fn unknown_fields() {
     assert_eq!(answer.headers["warning"], "299 - \"unknown field \\\"foo\\\"\"");
     body["metadata"]["name"] = json!("b");
     let strict = world.must(400, &format!("{}?fieldValidation=Strict", post_maps()), &body);
-    assert_eq!(strict["message"], "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\"");
+    assert_eq!(
+        strict["message"],
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\""
+    );
     let silent = world.call(&format!("{}?fieldValidation=Ignore", post_maps()), &body);
     assert!(silent.code == 201 && silent.headers.get("warning").is_none());
 }
@@ -232,7 +493,10 @@ fn a_dry_run_stores_nothing() {
     world.must(201, &post_maps(), &map("a"));
     let before = world.api.resource_version();
     let patched = world.must(200, &format!("PATCH {MAPS}/a?dryRun=All"), &json!({"data": {"a": "9"}}));
-    assert_eq!((&patched["data"]["a"], &patched["metadata"]["resourceVersion"]), (&json!("9"), &json!(before.to_string())));
+    assert_eq!(
+        (&patched["data"]["a"], &patched["metadata"]["resourceVersion"]),
+        (&json!("9"), &json!(before.to_string()))
+    );
     world.must(200, &format!("DELETE {MAPS}/a?dryRun=All"), &Value::Null);
     assert_eq!(world.get(&format!("{MAPS}/a")).body["data"]["a"], "1");
     assert_eq!(world.api.resource_version(), before);
@@ -248,15 +512,38 @@ fn finalizers_hold() {
     let marked = world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null);
     assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-09-21T14:13:20Z");
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
-    assert_eq!(world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null), marked, "a second delete changes nothing");
-    let refused = world.must(422, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"finalizers": ["example.org/x", "example.org/y"]}}));
-    assert!(refused["message"].as_str().is_some_and(|text| text.contains("found new finalizers []string{\"example.org/y\"}")), "{refused}");
+    assert_eq!(
+        world.must(200, &format!("DELETE {MAPS}/a"), &Value::Null),
+        marked,
+        "a second delete changes nothing"
+    );
+    let refused = world.must(
+        422,
+        &format!("PATCH {MAPS}/a"),
+        &json!({"metadata": {"finalizers": ["example.org/x", "example.org/y"]}}),
+    );
+    assert!(
+        refused["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("found new finalizers []string{\"example.org/y\"}")),
+        "{refused}"
+    );
     let again = world.must(409, &post_maps(), &map("a"));
-    assert_eq!(again["message"], "object is being deleted: configmaps \"a\" already exists");
+    assert_eq!(
+        again["message"],
+        "object is being deleted: configmaps \"a\" already exists"
+    );
     let mut watch = world.watch("resourceVersion=1");
     watch.lines();
-    let gone = world.must(200, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"finalizers": null}}));
-    assert_eq!(gone["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"]);
+    let gone = world.must(
+        200,
+        &format!("PATCH {MAPS}/a"),
+        &json!({"metadata": {"finalizers": null}}),
+    );
+    assert_eq!(
+        gone["metadata"]["resourceVersion"],
+        marked["metadata"]["resourceVersion"]
+    );
     assert_eq!(world.get(&format!("{MAPS}/a")).code, 404);
     assert_eq!(watch.lines(), [format!("DELETED a {}", world.api.resource_version())]);
 }
@@ -265,7 +552,11 @@ fn finalizers_hold() {
 fn propagation_becomes_finalizers() {
     let world = World::new();
     for (name, body, want) in [
-        ("f", json!({"propagationPolicy": "Foreground"}), json!(["foregroundDeletion"])),
+        (
+            "f",
+            json!({"propagationPolicy": "Foreground"}),
+            json!(["foregroundDeletion"]),
+        ),
         ("o", json!({"propagationPolicy": "Orphan"}), json!(["orphan"])),
         ("d", json!({"orphanDependents": true}), json!(["orphan"])),
     ] {
@@ -273,19 +564,43 @@ fn propagation_becomes_finalizers() {
         let marked = world.must(200, &format!("DELETE {MAPS}/{name}"), &body);
         assert_eq!(marked["metadata"]["finalizers"], want, "{body}");
     }
-    let released = world.must(200, &format!("DELETE {MAPS}/f"), &json!({"propagationPolicy": "Background"}));
-    assert_eq!(released["kind"], "Status", "background deletion takes the foreground finalizer back");
+    let released = world.must(
+        200,
+        &format!("DELETE {MAPS}/f"),
+        &json!({"propagationPolicy": "Background"}),
+    );
+    assert_eq!(
+        released["kind"], "Status",
+        "background deletion takes the foreground finalizer back"
+    );
 }
 
 #[test]
 fn preconditions() {
     let world = World::new();
     let created = world.must(201, &post_maps(), &map("a"));
-    let refused = world.must(409, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"uid": "x"}}));
+    let refused = world.must(
+        409,
+        &format!("DELETE {MAPS}/a"),
+        &json!({"preconditions": {"uid": "x"}}),
+    );
     let text = refused["message"].as_str().expect("a message");
-    assert!(text.starts_with("Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (x) does not match"), "{text}");
-    world.must(409, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"resourceVersion": "1"}}));
-    world.must(200, &format!("DELETE {MAPS}/a"), &json!({"preconditions": {"uid": created["metadata"]["uid"]}}));
+    assert!(
+        text.starts_with(
+            "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (x) does not match"
+        ),
+        "{text}"
+    );
+    world.must(
+        409,
+        &format!("DELETE {MAPS}/a"),
+        &json!({"preconditions": {"resourceVersion": "1"}}),
+    );
+    world.must(
+        200,
+        &format!("DELETE {MAPS}/a"),
+        &json!({"preconditions": {"uid": created["metadata"]["uid"]}}),
+    );
 }
 
 #[test]
@@ -300,9 +615,15 @@ fn pods_get_time_to_stop() {
     assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(world.get(&format!("{pods}/free")).code, 404);
     let binding = json!({"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "n1"}});
-    assert_eq!(world.must(201, &format!("POST {pods}/bound/binding"), &binding)["status"], "Success");
+    assert_eq!(
+        world.must(201, &format!("POST {pods}/bound/binding"), &binding)["status"],
+        "Success"
+    );
     let twice = world.must(409, &format!("POST {pods}/bound/binding"), &binding);
-    assert_eq!(twice["message"], "Operation cannot be fulfilled on pods/binding \"bound\": pod bound is already assigned to node \"n1\"");
+    assert_eq!(
+        twice["message"],
+        "Operation cannot be fulfilled on pods/binding \"bound\": pod bound is already assigned to node \"n1\""
+    );
     let marked = world.must(200, &format!("DELETE {pods}/bound"), &Value::Null);
     assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-09-21T14:13:50Z");
     let longer = world.must(200, &format!("DELETE {pods}/bound?gracePeriodSeconds=60"), &Value::Null);
@@ -322,7 +643,11 @@ fn a_namespace_ends_when_it_is_finalized() {
     assert!(marked["metadata"].get("deletionGracePeriodSeconds").is_none());
     let refused = world.must(403, "POST /api/v1/namespaces/n/configmaps", &map("late"));
     assert_eq!(refused["details"]["causes"][0]["reason"], "NamespaceTerminating");
-    world.must(200, "PUT /api/v1/namespaces/n/finalize", &json!({"metadata": {"name": "n"}, "spec": {}}));
+    world.must(
+        200,
+        "PUT /api/v1/namespaces/n/finalize",
+        &json!({"metadata": {"name": "n"}, "spec": {}}),
+    );
     assert_eq!(world.get("/api/v1/namespaces/n").code, 404);
 }
 
@@ -335,11 +660,17 @@ fn pages() {
     }
     let first = world.get(&format!("{MAPS}?limit=2")).body;
     assert_eq!(first["metadata"]["remainingItemCount"], 1);
-    assert!(first["items"][0].get("kind").is_none(), "items of a built-in list have no kind");
+    assert!(
+        first["items"][0].get("kind").is_none(),
+        "items of a built-in list have no kind"
+    );
     world.must(201, &post_maps(), &map("bb"));
     let token = first["metadata"]["continue"].as_str().expect("a token");
     let second = world.get(&format!("{MAPS}?limit=2&continue={token}")).body;
-    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
     assert_eq!(second["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(second["items"][0]["metadata"]["name"], "c");
     assert_eq!(world.get(&format!("{MAPS}?continue=zzz")).code, 400);
@@ -347,13 +678,20 @@ fn pages() {
 
 #[test]
 fn an_expired_page_says_how_to_go_on() {
-    let world = World::with(Config { history: 2, ..Config::default() });
+    let world = World::with(Config {
+        history: 2,
+        ..Config::default()
+    });
     for name in ["a", "b", "c", "d"] {
         world.must(201, &post_maps(), &map(name));
     }
     let first = world.get(&format!("{MAPS}?limit=1")).body;
     for value in 0..4 {
-        world.must(200, &format!("PATCH {MAPS}/d"), &json!({"data": {"n": value.to_string()}}));
+        world.must(
+            200,
+            &format!("PATCH {MAPS}/d"),
+            &json!({"data": {"n": value.to_string()}}),
+        );
     }
     let token = first["metadata"]["continue"].as_str().expect("a token");
     let expired = world.must(410, &format!("GET {MAPS}?limit=1&continue={token}"), &Value::Null);
@@ -370,7 +708,12 @@ fn watches() {
     let world = World::new();
     let mut a = map("a");
     a["metadata"]["labels"] = json!({"app": "x"});
-    let version = |value: &Value| value["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let version = |value: &Value| {
+        value["metadata"]["resourceVersion"]
+            .as_str()
+            .expect("a version")
+            .to_owned()
+    };
     let first = version(&world.must(201, &post_maps(), &a));
     let second = version(&world.must(201, &post_maps(), &map("b")));
     let mut all = world.watch("");
@@ -381,10 +724,21 @@ fn watches() {
     assert_eq!(from.lines(), [format!("ADDED b {second}")]);
     assert_eq!(x.lines(), [format!("ADDED a {first}")]);
     assert_eq!(one.lines(), [format!("ADDED b {second}")]);
-    let left = version(&world.must(200, &format!("PATCH {MAPS}/a"), &json!({"metadata": {"labels": {"app": "y"}}})));
-    let entered = version(&world.must(200, &format!("PATCH {MAPS}/b"), &json!({"metadata": {"labels": {"app": "x"}}})));
+    let left = version(&world.must(
+        200,
+        &format!("PATCH {MAPS}/a"),
+        &json!({"metadata": {"labels": {"app": "y"}}}),
+    ));
+    let entered = version(&world.must(
+        200,
+        &format!("PATCH {MAPS}/b"),
+        &json!({"metadata": {"labels": {"app": "x"}}}),
+    ));
     assert_eq!(x.lines(), [format!("DELETED a {left}"), format!("ADDED b {entered}")]);
-    assert_eq!(all.lines(), [format!("MODIFIED a {left}"), format!("MODIFIED b {entered}")]);
+    assert_eq!(
+        all.lines(),
+        [format!("MODIFIED a {left}"), format!("MODIFIED b {entered}")]
+    );
     assert_eq!(one.lines(), [format!("MODIFIED b {entered}")]);
     world.api.shutdown();
     assert_eq!(all.lines(), ["end"]);
@@ -396,8 +750,12 @@ fn initial_events_and_bookmarks() {
     let world = World::new();
     let created = world.must(201, &post_maps(), &map("a"));
     let version = created["metadata"]["resourceVersion"].as_str().expect("a version");
-    let mut watch = world.watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=120");
-    assert_eq!(watch.lines(), [format!("ADDED a {version}"), format!("BOOKMARK - {version}")]);
+    let mut watch = world
+        .watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=120");
+    assert_eq!(
+        watch.lines(),
+        [format!("ADDED a {version}"), format!("BOOKMARK - {version}")]
+    );
     world.env.advance(Duration::from_secs(61));
     assert_eq!(watch.lines(), Vec::<String>::new(), "there is nothing new to mark");
     world.must(201, "POST /api/v1/namespaces/kube-system/configmaps", &map("elsewhere"));
@@ -416,7 +774,10 @@ fn initial_events_and_bookmarks() {
 /// store-W11: one who does not read is cut off, the others go on.
 #[test]
 fn a_slow_watcher_is_cut_off() {
-    let world = World::with(Config { watch_buffer: 3, ..Config::default() });
+    let world = World::with(Config {
+        watch_buffer: 3,
+        ..Config::default()
+    });
     let (mut slow, mut quick) = (world.watch("resourceVersion=0"), world.watch("resourceVersion=0"));
     for number in 0..5 {
         world.must(201, &post_maps(), &map(&format!("m{number}")));
@@ -429,10 +790,16 @@ fn a_slow_watcher_is_cut_off() {
 
 #[test]
 fn watches_are_counted() {
-    let world = World::with(Config { max_watches: 1, ..Config::default() });
+    let world = World::with(Config {
+        max_watches: 1,
+        ..Config::default()
+    });
     let watch = world.watch("");
     let refused = world.get(&format!("{MAPS}?watch=true"));
-    assert_eq!((refused.code, &refused.body["reason"]), (429, &json!("TooManyRequests")));
+    assert_eq!(
+        (refused.code, &refused.body["reason"]),
+        (429, &json!("TooManyRequests"))
+    );
     assert_eq!(refused.headers["retry-after"], "1");
     drop(watch);
     drop(world.watch(""));
@@ -451,14 +818,46 @@ fn scale() {
     });
     world.must(201, &format!("POST {deployments}"), &deployment);
     let shown = world.must(200, &format!("GET {deployments}/d/scale"), &Value::Null);
-    assert_eq!((&shown["kind"], &shown["spec"], &shown["status"]), (&json!("Scale"), &json!({"replicas": 1}), &json!({"replicas": 0, "selector": "a=b"})));
-    world.must(200, &format!("PATCH {deployments}/d/scale"), &json!({"spec": {"replicas": 3}}));
+    assert_eq!(
+        (&shown["kind"], &shown["spec"], &shown["status"]),
+        (
+            &json!("Scale"),
+            &json!({"replicas": 1}),
+            &json!({"replicas": 0, "selector": "a=b"})
+        )
+    );
+    world.must(
+        200,
+        &format!("PATCH {deployments}/d/scale"),
+        &json!({"spec": {"replicas": 3}}),
+    );
     let after = world.get(&format!("{deployments}/d")).body;
-    assert_eq!((&after["spec"]["replicas"], &after["metadata"]["generation"]), (&json!(3), &json!(2)));
-    let status = world.must(200, &format!("PATCH {deployments}/d/status"), &json!({"spec": {"replicas": 9}, "status": {"replicas": 3}}));
-    assert_eq!((&status["spec"]["replicas"], &status["status"]["replicas"], &status["metadata"]["generation"]), (&json!(3), &json!(3), &json!(2)));
-    let label = world.must(200, &format!("PATCH {deployments}/d"), &json!({"status": {"replicas": 7}, "metadata": {"labels": {"l": "1"}}}));
-    assert_eq!((&label["status"]["replicas"], &label["metadata"]["generation"]), (&json!(3), &json!(2)));
+    assert_eq!(
+        (&after["spec"]["replicas"], &after["metadata"]["generation"]),
+        (&json!(3), &json!(2))
+    );
+    let status = world.must(
+        200,
+        &format!("PATCH {deployments}/d/status"),
+        &json!({"spec": {"replicas": 9}, "status": {"replicas": 3}}),
+    );
+    assert_eq!(
+        (
+            &status["spec"]["replicas"],
+            &status["status"]["replicas"],
+            &status["metadata"]["generation"]
+        ),
+        (&json!(3), &json!(3), &json!(2))
+    );
+    let label = world.must(
+        200,
+        &format!("PATCH {deployments}/d"),
+        &json!({"status": {"replicas": 7}, "metadata": {"labels": {"l": "1"}}}),
+    );
+    assert_eq!(
+        (&label["status"]["replicas"], &label["metadata"]["generation"]),
+        (&json!(3), &json!(2))
+    );
 }
 
 fn definition(name: &str) -> Value {
@@ -486,27 +885,59 @@ fn a_definition_serves_its_kind_and_takes_it_away() {
     assert_eq!(world.get(foos).body, "404 page not found\n");
     world.must(201, &format!("POST {definitions}"), &definition("foos"));
     let list = world.must(200, &format!("GET {foos}"), &Value::Null);
-    assert_eq!((&list["kind"], &list["metadata"]["continue"]), (&json!("FooList"), &json!("")));
+    assert_eq!(
+        (&list["kind"], &list["metadata"]["continue"]),
+        (&json!("FooList"), &json!(""))
+    );
     let foo = json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "a", "finalizers": ["example.org/x"]}, "spec": {"odd": 1}, "status": {"x": 1}});
     let created = world.call(&format!("POST {foos}"), &foo);
-    assert_eq!((created.code, &created.body["spec"], created.body.get("status")), (201, &json!({"size": 3}), None));
+    assert_eq!(
+        (created.code, &created.body["spec"], created.body.get("status")),
+        (201, &json!({"size": 3}), None)
+    );
     assert_eq!(created.headers["warning"], "299 - \"unknown field \\\"spec.odd\\\"\"");
     assert_eq!(created.body["metadata"]["generation"], 1);
     let mut next = created.body.clone();
     next["spec"]["size"] = json!(4);
     next["metadata"]["resourceVersion"] = json!("");
     let refused = world.must(422, &format!("PUT {foos}/a"), &next);
-    assert_eq!(refused["message"], "foos.example.org \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update");
-    let status = world.must(200, &format!("PATCH {foos}/a/status"), &json!({"status": {"x": 2}, "spec": {"size": 9}}));
-    assert_eq!((&status["spec"]["size"], &status["status"]["x"], &status["metadata"]["generation"]), (&json!(3), &json!(2), &json!(1)));
+    assert_eq!(
+        refused["message"],
+        "foos.example.org \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    );
+    let status = world.must(
+        200,
+        &format!("PATCH {foos}/a/status"),
+        &json!({"status": {"x": 2}, "spec": {"size": 9}}),
+    );
+    assert_eq!(
+        (
+            &status["spec"]["size"],
+            &status["status"]["x"],
+            &status["metadata"]["generation"]
+        ),
+        (&json!(3), &json!(2), &json!(1))
+    );
     let wrong = world.must(422, &format!("PATCH {foos}/a"), &json!({"spec": {"size": "two"}}));
-    assert!(wrong["message"].as_str().is_some_and(|text| text.contains("spec.size in body must be of type integer: \"string\"")), "{wrong}");
+    assert!(
+        wrong["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("spec.size in body must be of type integer: \"string\"")),
+        "{wrong}"
+    );
     let ending = world.must(200, &format!("DELETE {definitions}/foos.example.org"), &Value::Null);
-    assert_eq!(ending["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    assert_eq!(
+        ending["metadata"]["finalizers"],
+        json!(["customresourcecleanup.apiextensions.k8s.io"])
+    );
     let held = world.get(&format!("{foos}/a")).body;
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
     world.must(405, &format!("POST {foos}"), &json!({"metadata": {"name": "late"}}));
-    world.must(200, &format!("PATCH {foos}/a"), &json!({"metadata": {"finalizers": null}}));
+    world.must(
+        200,
+        &format!("PATCH {foos}/a"),
+        &json!({"metadata": {"finalizers": null}}),
+    );
     assert_eq!(world.get(&format!("{definitions}/foos.example.org")).code, 404);
     assert_eq!(world.get(foos).body, "404 page not found\n");
 }
@@ -519,8 +950,15 @@ fn events_are_one_store_in_two_groups() {
         "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "reason": "R", "message": "m", "type": "Normal"
     });
     let created = world.must(201, "POST /api/v1/namespaces/default/events", &event);
-    let seen = world.must(200, "GET /apis/events.k8s.io/v1/namespaces/default/events/e", &Value::Null);
-    assert_eq!((&seen["apiVersion"], &seen["note"], &seen["regarding"]["name"]), (&json!("events.k8s.io/v1"), &json!("m"), &json!("p")));
+    let seen = world.must(
+        200,
+        "GET /apis/events.k8s.io/v1/namespaces/default/events/e",
+        &Value::Null,
+    );
+    assert_eq!(
+        (&seen["apiVersion"], &seen["note"], &seen["regarding"]["name"]),
+        (&json!("events.k8s.io/v1"), &json!("m"), &json!("p"))
+    );
     for field in ["uid", "resourceVersion"] {
         assert_eq!(seen["metadata"][field], created["metadata"][field]);
     }
@@ -537,14 +975,25 @@ fn who_may() {
     );
     assert_eq!(refused.body["details"], json!({"kind": "pods"}));
     let path = send("/metrics");
-    assert_eq!((path.code, &path.body["message"]), (403, &json!("forbidden: User \"system:anonymous\" cannot get path \"/metrics\"")));
+    assert_eq!(
+        (path.code, &path.body["message"]),
+        (
+            403,
+            &json!("forbidden: User \"system:anonymous\" cannot get path \"/metrics\"")
+        )
+    );
     for path in ["/healthz", "/livez", "/readyz"] {
         let answer = send(path);
         assert_eq!((answer.code, &answer.body), (200, &json!("ok")), "{path}");
     }
     assert_eq!(send("/version").body["gitVersion"], "v1.36.3");
     let verbose = send("/readyz?verbose").body;
-    assert!(verbose.as_str().is_some_and(|text| text.starts_with("[+]ping ok\n") && text.ends_with("readyz check passed\n")), "{verbose}");
+    assert!(
+        verbose
+            .as_str()
+            .is_some_and(|text| text.starts_with("[+]ping ok\n") && text.ends_with("readyz check passed\n")),
+        "{verbose}"
+    );
 }
 
 #[test]
@@ -554,12 +1003,27 @@ fn other_forms() {
     let send = |accept: &str| world.send(&format!("GET {MAPS}/a"), &[("accept", accept)], "", UserInfo::admin());
     let yaml = send("application/yaml");
     assert_eq!(yaml.headers["content-type"], "application/yaml");
-    assert!(yaml.body.as_str().is_some_and(|text| text.starts_with("apiVersion: v1\ndata:\n  a: \"1\"\nkind: ConfigMap\n")), "{}", yaml.body);
+    assert!(
+        yaml.body
+            .as_str()
+            .is_some_and(|text| text.starts_with("apiVersion: v1\ndata:\n  a: \"1\"\nkind: ConfigMap\n")),
+        "{}",
+        yaml.body
+    );
     let partial = send("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").body;
-    assert_eq!((&partial["kind"], &partial["apiVersion"], partial.get("data")), (&json!("PartialObjectMetadata"), &json!("meta.k8s.io/v1"), None));
+    assert_eq!(
+        (&partial["kind"], &partial["apiVersion"], partial.get("data")),
+        (&json!("PartialObjectMetadata"), &json!("meta.k8s.io/v1"), None)
+    );
     let table = send("application/json;as=Table;g=meta.k8s.io;v=v1").body;
-    assert_eq!((&table["kind"], &table["rows"][0]["cells"][0]), (&json!("Table"), &json!("a")));
-    assert_eq!(send("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").code, 406);
+    assert_eq!(
+        (&table["kind"], &table["rows"][0]["cells"][0]),
+        (&json!("Table"), &json!("a"))
+    );
+    assert_eq!(
+        send("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").code,
+        406
+    );
     assert_eq!(send("text/html").code, 406);
 }
 
@@ -570,23 +1034,46 @@ fn nothing_panics() {
     let world = World::new();
     let methods = proptest::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
     let paths = proptest::sample::select(vec![
-        "/", "/api", "/api/v1/", "/apis/apps/v1/deployments", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods/p",
-        "/api/v1/namespaces/default/pods/p/binding", "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespaces/x/finalize",
-        "/apis/apps/v1/namespaces/default/deployments/d/scale", "/api/v1/watch/namespaces/default/pods/p", "/openapi/v3/x", "/api/v1/namespaces//x",
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", "/%ff/%",
+        "/",
+        "/api",
+        "/api/v1/",
+        "/apis/apps/v1/deployments",
+        "/api/v1/namespaces/default/configmaps",
+        "/api/v1/namespaces/default/pods/p",
+        "/api/v1/namespaces/default/pods/p/binding",
+        "/api/v1/namespaces/default/pods/p/eviction",
+        "/api/v1/namespaces/x/finalize",
+        "/apis/apps/v1/namespaces/default/deployments/d/scale",
+        "/api/v1/watch/namespaces/default/pods/p",
+        "/openapi/v3/x",
+        "/api/v1/namespaces//x",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b",
+        "/%ff/%",
     ]);
     let queries = proptest::string::string_regex("(limit=-?[0-9]{1,3}&)?(watch=1&)?(continue=[a-zA-Z0-9]{0,9}&)?(resourceVersion=[0-9a]{0,3}&)?(labelSelector=[ -~]{0,9}&)?(fieldSelector=[ -~]{0,9})?").expect("a pattern");
     let bodies = prop_oneof![
         Just(String::new()),
         "[ -~]{0,20}",
         proptest::sample::select(vec![
-            r#"{"metadata":null}"#, r#"{"metadata":{"name":"a","labels":3}}"#, r#"{"spec":{"versions":7,"names":[]},"metadata":{"name":"a.b"}}"#,
-            r#"[{"op":"add","path":"/metadata","value":5}]"#, r#"{"metadata":{"finalizers":{"a":1},"ownerReferences":[3]}}"#,
-            r#"{"spec":null,"status":[]}"#, r#"{"metadata":{"name":"d","annotations":[1]},"spec":{"replicas":"x","template":5}}"#,
+            r#"{"metadata":null}"#,
+            r#"{"metadata":{"name":"a","labels":3}}"#,
+            r#"{"spec":{"versions":7,"names":[]},"metadata":{"name":"a.b"}}"#,
+            r#"[{"op":"add","path":"/metadata","value":5}]"#,
+            r#"{"metadata":{"finalizers":{"a":1},"ownerReferences":[3]}}"#,
+            r#"{"spec":null,"status":[]}"#,
+            r#"{"metadata":{"name":"d","annotations":[1]},"spec":{"replicas":"x","template":5}}"#,
         ])
         .prop_map(str::to_owned),
     ];
-    let types = proptest::sample::select(vec!["application/json", "application/yaml", "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"]);
+    let types = proptest::sample::select(vec![
+        "application/json",
+        "application/yaml",
+        "application/merge-patch+json",
+        "application/json-patch+json",
+        "application/strategic-merge-patch+json",
+        "application/vnd.kubernetes.protobuf",
+    ]);
     proptest!(|(method in methods, path in paths, query in queries, body in bodies, kind in types)| {
         let query: String = query.chars().map(|c| if c.is_ascii_alphanumeric() || "=&-".contains(c) { c.to_string() } else { format!("%{:02x}", u32::from(c)) }).collect();
         let request = Request::builder().method(method).uri(format!("{path}?{query}")).header("content-type", kind).body(Bytes::from(body));

@@ -20,13 +20,22 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
         let format = negotiate::input(self.headers)?;
         let resource = self.resource.clone();
-        let mut object =
-            decode::object(self.body, format, &resource, &self.kinds, options.field_validation, &mut self.warnings)?;
+        let mut object = decode::object(
+            self.body,
+            format,
+            &resource,
+            &self.kinds,
+            options.field_validation,
+            &mut self.warnings,
+        )?;
         self.fit_name(&object)?;
         self.fit_namespace(&mut object)?;
         let name = self.name().to_owned();
         let mut writer = self.writer(options.dry_run);
-        if resource.strategy.create_on_update && part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none() {
+        if resource.strategy.create_on_update
+            && part == Part::Main
+            && self.server.storage.get(&resource.store, &self.key()).is_none()
+        {
             let written = writer.create(object).await;
             self.warnings.append(&mut writer.warnings);
             return Ok(self.show(201, written?));
@@ -50,7 +59,9 @@ impl Call<'_> {
                 "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
             ))),
             same if same == wanted => Ok(()),
-            other => Err(Status::bad_request(format!("the name of the object ({other}) does not match the name on the URL ({wanted})"))),
+            other => Err(Status::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({wanted})"
+            ))),
         }
     }
 }
@@ -69,12 +80,28 @@ fn check_identity(resource: &Resource, key: &str, name: &str, new: &Value, old: 
             ),
         ));
     }
-    check_version(resource, name, object::text(new, "resourceVersion"), old, resource.strategy.unconditional_update)
+    check_version(
+        resource,
+        name,
+        object::text(new, "resourceVersion"),
+        old,
+        resource.strategy.unconditional_update,
+    )
 }
 
 /// The resourceVersion that a client sends against the present one.
-pub(crate) fn check_version(resource: &Resource, name: &str, version: &str, old: &Value, unconditional: bool) -> Result<(), Status> {
-    let wanted = if version.is_empty() { 0 } else { parse_version(version).map_err(Status::untyped)? };
+pub(crate) fn check_version(
+    resource: &Resource,
+    name: &str,
+    version: &str,
+    old: &Value,
+    unconditional: bool,
+) -> Result<(), Status> {
+    let wanted = if version.is_empty() {
+        0
+    } else {
+        parse_version(version).map_err(Status::untyped)?
+    };
     if wanted == 0 {
         if unconditional {
             return Ok(());
@@ -84,5 +111,9 @@ pub(crate) fn check_version(resource: &Resource, name: &str, version: &str, old:
         return Err(Status::invalid(&resource.group, &resource.plural, name, &[error]));
     }
     let present = object::text(old, "resourceVersion");
-    if wanted.to_string() == present { Ok(()) } else { Err(Status::modified(resource, name)) }
+    if wanted.to_string() == present {
+        Ok(())
+    } else {
+        Err(Status::modified(resource, name))
+    }
 }

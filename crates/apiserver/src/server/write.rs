@@ -50,7 +50,11 @@ impl Part {
 
 /// The storage key: `namespace/name`, or `name`.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }
 
 /// What came of a write.
@@ -72,7 +76,13 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Call<'a> {
     pub(crate) fn writer(&self, dry_run: bool) -> Writer<'a> {
-        Writer { server: self.server, resource: self.resource.clone(), user: self.user, dry_run, warnings: Vec::new() }
+        Writer {
+            server: self.server,
+            resource: self.resource.clone(),
+            user: self.user,
+            dry_run,
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -90,10 +100,20 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
 
 impl Writer<'_> {
     fn context(&self) -> StrategyContext<'_> {
-        StrategyContext { env: self.server.env.as_ref(), user: self.user, dry_run: self.dry_run }
+        StrategyContext {
+            env: self.server.env.as_ref(),
+            user: self.user,
+            dry_run: self.dry_run,
+        }
     }
 
-    pub(crate) fn attributes(&self, operation: Operation, subresource: &str, namespace: &str, name: &str) -> admission::Attributes {
+    pub(crate) fn attributes(
+        &self,
+        operation: Operation,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> admission::Attributes {
         admission::Attributes {
             resource: self.resource.clone(),
             subresource: subresource.to_owned(),
@@ -105,14 +125,24 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) async fn mutate(&self, attributes: &admission::Attributes, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+    pub(crate) async fn mutate(
+        &self,
+        attributes: &admission::Attributes,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
         for plugin in &self.server.admission {
             plugin.mutate(attributes, object, old).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn validate(&self, attributes: &admission::Attributes, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+    pub(crate) async fn validate(
+        &self,
+        attributes: &admission::Attributes,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
         for plugin in &self.server.admission {
             plugin.validate(attributes, object, old).await?;
         }
@@ -137,11 +167,19 @@ impl Writer<'_> {
 
     /// The group of the kind in messages: that of the stored form, where one kind is served in two groups.
     fn kind_group(&self) -> &str {
-        if self.resource.conversion.is_some() { "" } else { &self.resource.group }
+        if self.resource.conversion.is_some() {
+            ""
+        } else {
+            &self.resource.group
+        }
     }
 
     fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
-        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(self.kind_group(), &self.resource.kind, name, errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, errors))
+        }
     }
 
     /// Creates an object that is decoded and fits its path.
@@ -161,7 +199,9 @@ impl Writer<'_> {
             let generated = object::name(&object) != object::name(&template);
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
-            let _claim = self.server.allocate(&resource, &mut object, None, &self.context(), &mut errors);
+            let _claim = self
+                .server
+                .allocate(&resource, &mut object, None, &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_create)(&object));
             errors.extend(self.schema_errors(&object));
             self.refuse(object::name(&object), &errors)?;
@@ -171,7 +211,9 @@ impl Writer<'_> {
             }
             self.validate(&attributes, &object, None).await?;
             if !asked_version.is_empty() && asked_version != "0" {
-                return Err(Status::untyped("resourceVersion should not be set on objects to be created"));
+                return Err(Status::untyped(
+                    "resourceVersion should not be set on objects to be created",
+                ));
             }
             match self.insert(object) {
                 // A generated name that is taken is no fault of the client.
@@ -205,8 +247,11 @@ impl Writer<'_> {
         let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
         let key = key(&namespace, &name);
         let taken = || {
-            let terminating =
-                self.server.storage.get(&resource.store, &key).is_some_and(|present| object::is_terminating(present.value()));
+            let terminating = self
+                .server
+                .storage
+                .get(&resource.store, &key)
+                .is_some_and(|present| object::is_terminating(present.value()));
             Status::already_exists(resource, &name, terminating)
         };
         if self.dry_run {
@@ -215,7 +260,11 @@ impl Writer<'_> {
                 None => Ok(Written::Shown(full(resource, &to_stored(resource, object)))),
             };
         }
-        match self.server.storage.create(&resource.store, &key, to_stored(resource, object)) {
+        match self
+            .server
+            .storage
+            .create(&resource.store, &key, to_stored(resource, object))
+        {
             Ok(stored) => {
                 self.server.after_write(resource, &stored);
                 Ok(Written::Stored(stored))
@@ -283,7 +332,9 @@ impl Writer<'_> {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
             count_generation(&resource, &mut new, old);
-            claim = self.server.allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
+            claim = self
+                .server
+                .allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
         errors.extend(self.schema_errors(&new));
@@ -295,12 +346,20 @@ impl Writer<'_> {
     }
 
     /// The compare-and-swap; `None` when somebody else was faster.
-    fn replace(&self, key: &str, name: &str, present: &StoredObject, old: &Value, new: Value) -> Result<Option<Written>, Status> {
+    fn replace(
+        &self,
+        key: &str,
+        name: &str,
+        present: &StoredObject,
+        old: &Value,
+        new: Value,
+    ) -> Result<Option<Written>, Status> {
         let (resource, storage) = (&self.resource, &self.server.storage);
         let stored = to_stored(resource, new);
         let shown = |mut value: Value| {
             // The answer to a write that stores nothing shows the version that is there.
-            object::metadata_mut(&mut value).insert("resourceVersion".to_owned(), present.revision().to_string().into());
+            object::metadata_mut(&mut value)
+                .insert("resourceVersion".to_owned(), present.revision().to_string().into());
             Written::Shown(full(resource, &value))
         };
         if self.dry_run {
@@ -313,12 +372,14 @@ impl Writer<'_> {
             })
         } else {
             let unchanged = same_content(present.value(), &stored);
-            storage.update(&resource.store, key, present.revision(), stored).map(|stored| {
-                if !unchanged {
-                    self.server.after_write(resource, &stored);
-                }
-                Written::Stored(stored)
-            })
+            storage
+                .update(&resource.store, key, present.revision(), stored)
+                .map(|stored| {
+                    if !unchanged {
+                        self.server.after_write(resource, &stored);
+                    }
+                    Written::Stored(stored)
+                })
         };
         match result {
             Ok(written) => Ok(Some(written)),
@@ -332,7 +393,10 @@ impl Writer<'_> {
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
     let held_by_namespace = resource.group.is_empty()
         && resource.kind == "Namespace"
-        && new.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        && new
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
     object::is_terminating(old)
         && object::finalizers(new).is_empty()
         && object::grace_period(new).is_none_or(|seconds| seconds == 0)
@@ -376,7 +440,10 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
             }
         }
         Part::Finalize => {
-            let finalizers = new.pointer("/spec/finalizers").cloned().filter(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+            let finalizers = new
+                .pointer("/spec/finalizers")
+                .cloned()
+                .filter(|list| list.as_array().is_some_and(|list| !list.is_empty()));
             *new = old.clone();
             if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
                 match finalizers {
@@ -392,15 +459,22 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
 /// Raises `metadata.generation` when the kind's rule says so.
 fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
     let without = |object: &Value, fields: &[&str]| -> Value {
-        let Some(map) = object.as_object() else { return Value::Null };
-        map.iter().filter(|(key, _)| !fields.contains(&key.as_str())).map(|(key, value)| (key.clone(), value.clone())).collect()
+        let Some(map) = object.as_object() else {
+            return Value::Null;
+        };
+        map.iter()
+            .filter(|(key, _)| !fields.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     };
     let annotations = |object: &Value| object.pointer("/metadata/annotations").cloned();
     let counts = match resource.strategy.generation {
         GenerationRule::Never => false,
         GenerationRule::Spec => new.get("spec") != old.get("spec"),
         GenerationRule::SpecOrAnnotations => new.get("spec") != old.get("spec") || annotations(new) != annotations(old),
-        GenerationRule::AllButMetadataAndStatus => without(new, &["metadata", "status"]) != without(old, &["metadata", "status"]),
+        GenerationRule::AllButMetadataAndStatus => {
+            without(new, &["metadata", "status"]) != without(old, &["metadata", "status"])
+        }
         GenerationRule::AllButMetadata => without(new, &["metadata"]) != without(old, &["metadata"]),
     };
     if counts {

@@ -82,7 +82,9 @@ fn write_scalar(text: &mut String, value: &Value, depth: usize) {
 
 /// Writes a string; `depth`: where the lines of a block scalar stand, `None` for keys, which are never blocks.
 fn write_string(text: &mut String, string: &str, depth: Option<usize>) {
-    let printable = !string.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c));
+    let printable = !string
+        .chars()
+        .any(|c| (c.is_control() && c != '\n') || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c));
     match depth {
         Some(depth) if printable && string.contains('\n') && !string.starts_with([' ', '\n']) => {
             write_block(text, string, depth);
@@ -104,7 +106,11 @@ fn write_block(text: &mut String, string: &str, depth: usize) {
         1 => "|",
         _ => "|+",
     });
-    let body = if string.ends_with("\n\n") { &string[..string.len() - 1] } else { body };
+    let body = if string.ends_with("\n\n") {
+        &string[..string.len() - 1]
+    } else {
+        body
+    };
     for line in body.split('\n') {
         text.push('\n');
         if !line.is_empty() {
@@ -148,16 +154,33 @@ fn reads_as_another_type(string: &str) -> bool {
     if matches!(rest.to_ascii_lowercase().as_str(), ".inf" | ".nan") {
         return true;
     }
-    let Some(first) = rest.bytes().next().filter(|byte| byte.is_ascii_digit() || *byte == b'.') else { return false };
+    let Some(first) = rest
+        .bytes()
+        .next()
+        .filter(|byte| byte.is_ascii_digit() || *byte == b'.')
+    else {
+        return false;
+    };
     let digits = rest.replace('_', "");
     let prefixed = |prefix: &str, radix: u32| {
-        digits.strip_prefix(prefix).is_some_and(|tail| !tail.is_empty() && tail.chars().all(|c| c.is_digit(radix)))
+        digits
+            .strip_prefix(prefix)
+            .is_some_and(|tail| !tail.is_empty() && tail.chars().all(|c| c.is_digit(radix)))
     };
-    let date = sign == 0 && rest.len() >= 8 && bytes[..4].iter().all(u8::is_ascii_digit) && rest.as_bytes()[4] == b'-'
+    let date = sign == 0
+        && rest.len() >= 8
+        && bytes[..4].iter().all(u8::is_ascii_digit)
+        && rest.as_bytes()[4] == b'-'
         && rest.bytes().all(|b| b.is_ascii_digit() || b"-:.TtZz+ ".contains(&b));
-    let sexagesimal = first.is_ascii_digit() && rest.contains(':') && rest.bytes().all(|b| b.is_ascii_digit() || b == b':' || b == b'.');
+    let sexagesimal = first.is_ascii_digit()
+        && rest.contains(':')
+        && rest.bytes().all(|b| b.is_ascii_digit() || b == b':' || b == b'.');
     (digits.parse::<f64>().is_ok() && digits.bytes().any(|b| b.is_ascii_digit()))
-        || prefixed("0x", 16) || prefixed("0o", 8) || prefixed("0b", 2) || date || sexagesimal
+        || prefixed("0x", 16)
+        || prefixed("0o", 8)
+        || prefixed("0b", 2)
+        || date
+        || sexagesimal
 }
 
 /// Whether a string cannot stand without quotes for reasons of syntax.
@@ -192,16 +215,32 @@ mod tests {
             json!({"metadata": {"finalizers": ["a", "b"], "labels": {"app": "y"}, "empty": {}, "none": []}, "data": {"a": "1"}, "n": 3, "x": null}),
             "data:\n  a: \"1\"\nmetadata:\n  empty: {}\n  finalizers:\n  - a\n  - b\n  labels:\n    app: \"y\"\n  none: []\n\"n\": 3\nx: null\n",
         );
-        check(json!({"l": [{"a": 1, "b": {"c": 2}}, [1, 2], []]}), "l:\n- a: 1\n  b:\n    c: 2\n- - 1\n  - 2\n- []\n");
+        check(
+            json!({"l": [{"a": 1, "b": {"c": 2}}, [1, 2], []]}),
+            "l:\n- a: 1\n  b:\n    c: 2\n- - 1\n  - 2\n- []\n",
+        );
     }
 
     #[test]
     fn strings() {
         for (string, want) in [
-            ("plain", "plain"), ("", "\"\""), ("true", "\"true\""), ("1.5", "\"1.5\""), ("0x1f", "\"0x1f\""), ("1e3", "\"1e3\""),
-            ("2026-01-02T03:04:05Z", "\"2026-01-02T03:04:05Z\""), ("*", "'*'"), ("a: b", "'a: b'"), ("it's", "it's"), ("- x", "'- x'"),
-            ("-x", "-x"), ("configmaps \"none\" not found", "configmaps \"none\" not found"), ("a\tb", "\"a\\tb\""), ("1.2.3", "1.2.3"),
-            ("one\ntwo", "|-\n  one\n  two"), ("one\ntwo\n", "|\n  one\n  two"),
+            ("plain", "plain"),
+            ("", "\"\""),
+            ("true", "\"true\""),
+            ("1.5", "\"1.5\""),
+            ("0x1f", "\"0x1f\""),
+            ("1e3", "\"1e3\""),
+            ("2026-01-02T03:04:05Z", "\"2026-01-02T03:04:05Z\""),
+            ("*", "'*'"),
+            ("a: b", "'a: b'"),
+            ("it's", "it's"),
+            ("- x", "'- x'"),
+            ("-x", "-x"),
+            ("configmaps \"none\" not found", "configmaps \"none\" not found"),
+            ("a\tb", "\"a\\tb\""),
+            ("1.2.3", "1.2.3"),
+            ("one\ntwo", "|-\n  one\n  two"),
+            ("one\ntwo\n", "|\n  one\n  two"),
         ] {
             check(json!({ "k": string }), &format!("k: {want}\n"));
         }
@@ -210,7 +249,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         use proptest::prelude::*;
-        let strings = proptest::collection::vec(proptest::string::string_regex("[ -~\n\t]{0,12}").expect("a pattern"), 0..6);
+        let strings = proptest::collection::vec(
+            proptest::string::string_regex("[ -~\n\t]{0,12}").expect("a pattern"),
+            0..6,
+        );
         proptest!(|(values in strings)| {
             let value = json!({"list": values, "map": {"deep": values.iter().map(|v| json!({"v": v})).collect::<Vec<_>>()}});
             let text = encode(&value);

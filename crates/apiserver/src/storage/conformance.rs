@@ -34,7 +34,10 @@ pub struct Violation {
 type Outcome = Result<(), String>;
 type Check = (&'static str, Limits, fn(&dyn Storage) -> Outcome);
 
-const WIDE: Limits = Limits { history: 1000, buffer: 1000 };
+const WIDE: Limits = Limits {
+    history: 1000,
+    buffer: 1000,
+};
 const NARROW: Limits = Limits { history: 4, buffer: 3 };
 
 const CHECKS: &[Check] = &[
@@ -108,26 +111,46 @@ fn revisions(stream: &mut dyn ChangeStream) -> Vec<u64> {
 
 fn every_write_is_one_revision(storage: &dyn Storage) -> Outcome {
     let start = storage.revision();
-    ensure(start >= 1, || format!("an empty storage is at revision {start}; 0 means \"any\" to clients"))?;
+    ensure(start >= 1, || {
+        format!("an empty storage is at revision {start}; 0 means \"any\" to clients")
+    })?;
     let created = must(storage.create("one", "a", object("a", 1)), "create")?;
     let updated = must(storage.update("one", "a", created.revision(), object("a", 2)), "update")?;
     let other = must(storage.create("two", "a", object("a", 1)), "create in another store")?;
     let deleted = must(storage.delete("one", "a", updated.revision()), "delete")?;
-    let got = [created.revision(), updated.revision(), other.revision(), deleted.revision()];
+    let got = [
+        created.revision(),
+        updated.revision(),
+        other.revision(),
+        deleted.revision(),
+    ];
     let want = [start + 1, start + 2, start + 3, start + 4];
-    ensure(got == want, || format!("four writes made revisions {got:?}, not {want:?}"))?;
-    ensure(storage.revision() == start + 4, || "the storage's revision is not that of its last write".to_owned())?;
+    ensure(got == want, || {
+        format!("four writes made revisions {got:?}, not {want:?}")
+    })?;
+    ensure(storage.revision() == start + 4, || {
+        "the storage's revision is not that of its last write".to_owned()
+    })?;
     let printed = &created.value()["metadata"]["resourceVersion"];
-    ensure(*printed == json!((start + 1).to_string()), || format!("the object says resourceVersion {printed}"))
+    ensure(*printed == json!((start + 1).to_string()), || {
+        format!("the object says resourceVersion {printed}")
+    })
 }
 
 fn a_write_of_the_same_content_changes_nothing(storage: &dyn Storage) -> Outcome {
     let created = must(storage.create("s", "a", object("a", 1)), "create")?;
     let mut stream = must(storage.watch("s", "", storage.revision()), "watch")?;
     let before = storage.revision();
-    let again = must(storage.update("s", "a", created.revision(), object("a", 1)), "update with the same content")?;
-    ensure(again.revision() == created.revision(), || "the object got a new revision".to_owned())?;
-    ensure(storage.revision() == before, || "the storage got a new revision".to_owned())?;
+    let again = must(
+        storage.update("s", "a", created.revision(), object("a", 1)),
+        "update with the same content",
+    )?;
+    ensure(again.revision() == created.revision(), || {
+        "the object got a new revision".to_owned()
+    })?;
+    ensure(storage.revision() == before, || {
+        "the storage got a new revision".to_owned()
+    })?;
     ensure(drain(stream.as_mut()).is_empty(), || "watchers got an event".to_owned())
 }
 
@@ -136,44 +159,73 @@ fn a_stale_write_has_no_effect(storage: &dyn Storage) -> Outcome {
     let second = must(storage.update("s", "a", first.revision(), object("a", 2)), "update")?;
     let before = storage.revision();
     let update = storage.update("s", "a", first.revision(), object("a", 3));
-    ensure(matches!(update, Err(StorageError::Conflict { .. })), || format!("a stale update answered {update:?}"))?;
+    ensure(matches!(update, Err(StorageError::Conflict { .. })), || {
+        format!("a stale update answered {update:?}")
+    })?;
     let delete = storage.delete("s", "a", first.revision());
-    ensure(matches!(delete, Err(StorageError::Conflict { .. })), || format!("a stale delete answered {delete:?}"))?;
+    ensure(matches!(delete, Err(StorageError::Conflict { .. })), || {
+        format!("a stale delete answered {delete:?}")
+    })?;
     let now = storage.get("s", "a").map(|object| object.revision());
-    ensure(now == Some(second.revision()), || format!("the object is at {now:?} after refused writes"))?;
+    ensure(now == Some(second.revision()), || {
+        format!("the object is at {now:?} after refused writes")
+    })?;
     let missing = storage.update("s", "b", 1, object("b", 1));
-    ensure(matches!(missing, Err(StorageError::NotFound(_))), || format!("an update of nothing answered {missing:?}"))?;
-    ensure(storage.revision() == before, || "a refused write raised the revision".to_owned())
+    ensure(matches!(missing, Err(StorageError::NotFound(_))), || {
+        format!("an update of nothing answered {missing:?}")
+    })?;
+    ensure(storage.revision() == before, || {
+        "a refused write raised the revision".to_owned()
+    })
 }
 
 fn a_create_of_what_exists_has_no_effect(storage: &dyn Storage) -> Outcome {
     must(storage.create("s", "a", object("a", 1)), "create")?;
     let before = storage.revision();
     let again = storage.create("s", "a", object("a", 2));
-    ensure(matches!(again, Err(StorageError::AlreadyExists(_))), || format!("the second create answered {again:?}"))?;
-    let kept = storage.get("s", "a").is_some_and(|object| object.value()["data"]["value"] == "1");
-    ensure(kept && storage.revision() == before, || "the refused create had an effect".to_owned())
+    ensure(matches!(again, Err(StorageError::AlreadyExists(_))), || {
+        format!("the second create answered {again:?}")
+    })?;
+    let kept = storage
+        .get("s", "a")
+        .is_some_and(|object| object.value()["data"]["value"] == "1");
+    ensure(kept && storage.revision() == before, || {
+        "the refused create had an effect".to_owned()
+    })
 }
 
 fn reads_show_the_latest_write(storage: &dyn Storage) -> Outcome {
     let mut latest = must(storage.create("s", "a", object("a", 0)), "create")?;
     for value in 1..5 {
-        latest = must(storage.update("s", "a", latest.revision(), object("a", value)), "update")?;
+        latest = must(
+            storage.update("s", "a", latest.revision(), object("a", value)),
+            "update",
+        )?;
         let got = storage.get("s", "a").map(|object| object.revision());
-        ensure(got == Some(latest.revision()), || format!("get shows {got:?} after write {}", latest.revision()))?;
+        ensure(got == Some(latest.revision()), || {
+            format!("get shows {got:?} after write {}", latest.revision())
+        })?;
         let listed = must(storage.list("s", &ListRequest::default()), "list")?;
         let seen = listed.items.first().map(|(_, object)| object.revision());
-        ensure(seen == Some(latest.revision()), || format!("list shows {seen:?} after write {}", latest.revision()))?;
+        ensure(seen == Some(latest.revision()), || {
+            format!("list shows {seen:?} after write {}", latest.revision())
+        })?;
     }
     must(storage.delete("s", "a", latest.revision()), "delete")?;
-    ensure(storage.get("s", "a").is_none(), || "get shows a deleted object".to_owned())
+    ensure(storage.get("s", "a").is_none(), || {
+        "get shows a deleted object".to_owned()
+    })
 }
 
 type Snapshot = BTreeMap<String, u64>;
 
 fn snapshot(storage: &dyn Storage, request: &ListRequest) -> Result<Snapshot, String> {
     let listed = must(storage.list("s", request), "list")?;
-    Ok(listed.items.iter().map(|(key, object)| (key.to_string(), object.revision())).collect())
+    Ok(listed
+        .items
+        .iter()
+        .map(|(key, object)| (key.to_string(), object.revision()))
+        .collect())
 }
 
 /// Writes of every sort, with a snapshot after each.
@@ -183,8 +235,13 @@ fn churn(storage: &dyn Storage) -> Result<Vec<(u64, Snapshot)>, String> {
         for name in ["a", "b", "n/c"] {
             match storage.get("s", name) {
                 None => drop(must(storage.create("s", name, object(name, round)), "create")?),
-                Some(old) if (round + old.revision()).is_multiple_of(3) => drop(must(storage.delete("s", name, old.revision()), "delete")?),
-                Some(old) => drop(must(storage.update("s", name, old.revision(), object(name, round)), "update")?),
+                Some(old) if (round + old.revision()).is_multiple_of(3) => {
+                    drop(must(storage.delete("s", name, old.revision()), "delete")?);
+                }
+                Some(old) => drop(must(
+                    storage.update("s", name, old.revision(), object(name, round)),
+                    "update",
+                )?),
             }
             moments.push((storage.revision(), snapshot(storage, &ListRequest::default())?));
         }
@@ -194,19 +251,40 @@ fn churn(storage: &dyn Storage) -> Result<Vec<(u64, Snapshot)>, String> {
 
 fn an_older_revision_can_be_listed(storage: &dyn Storage) -> Outcome {
     for (revision, then) in churn(storage)? {
-        let request = ListRequest { at: Some(revision), ..ListRequest::default() };
+        let request = ListRequest {
+            at: Some(revision),
+            ..ListRequest::default()
+        };
         let now = snapshot(storage, &request)?;
-        ensure(now == then, || format!("revision {revision} was {then:?} and is shown as {now:?}"))?;
+        ensure(now == then, || {
+            format!("revision {revision} was {then:?} and is shown as {now:?}")
+        })?;
     }
-    let future = storage.list("s", &ListRequest { at: Some(storage.revision() + 1), ..ListRequest::default() });
-    ensure(matches!(future, Err(StorageError::Future { .. })), || "a revision in the future was listed".to_owned())
+    let future = storage.list(
+        "s",
+        &ListRequest {
+            at: Some(storage.revision() + 1),
+            ..ListRequest::default()
+        },
+    );
+    ensure(matches!(future, Err(StorageError::Future { .. })), || {
+        "a revision in the future was listed".to_owned()
+    })
 }
 
 fn a_compacted_revision_is_refused(storage: &dyn Storage) -> Outcome {
     let moments = churn(storage)?;
     let (oldest, _) = moments[0];
-    let list = storage.list("s", &ListRequest { at: Some(oldest), ..ListRequest::default() });
-    ensure(matches!(list, Err(StorageError::Compacted { .. })), || format!("revision {oldest} was listed: {list:?}"))
+    let list = storage.list(
+        "s",
+        &ListRequest {
+            at: Some(oldest),
+            ..ListRequest::default()
+        },
+    );
+    ensure(matches!(list, Err(StorageError::Compacted { .. })), || {
+        format!("revision {oldest} was listed: {list:?}")
+    })
 }
 
 fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
@@ -218,10 +296,18 @@ fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
     let mut pages = Snapshot::new();
     let mut after: Option<String> = None;
     loop {
-        let request = ListRequest { after: after.clone(), at: Some(at), ..ListRequest::default() };
+        let request = ListRequest {
+            after: after.clone(),
+            at: Some(at),
+            ..ListRequest::default()
+        };
         let listed = must(storage.list("s", &request), "page")?;
-        ensure(listed.revision == at, || format!("a page is of revision {}", listed.revision))?;
-        let Some((key, object)) = listed.items.first() else { break };
+        ensure(listed.revision == at, || {
+            format!("a page is of revision {}", listed.revision)
+        })?;
+        let Some((key, object)) = listed.items.first() else {
+            break;
+        };
         pages.insert(key.to_string(), object.revision());
         after = Some(key.to_string());
         // Somebody writes between the pages: before, at and after the present place.
@@ -232,7 +318,9 @@ fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
             }
         }
     }
-    ensure(pages == whole, || format!("the pages hold {pages:?}, the list was {whole:?}"))
+    ensure(pages == whole, || {
+        format!("the pages hold {pages:?}, the list was {whole:?}")
+    })
 }
 
 fn a_watch_gets_everything_in_order_once(storage: &dyn Storage) -> Outcome {
@@ -243,8 +331,13 @@ fn a_watch_gets_everything_in_order_once(storage: &dyn Storage) -> Outcome {
     let got = revisions(stream.as_mut());
     let want: Vec<u64> = (start + 1..=storage.revision()).collect();
     ensure(got == want, || format!("the watch delivered {got:?} of {want:?}"))?;
-    let keys: Vec<String> = changes(narrow.as_mut()).iter().map(|change| change.key.to_string()).collect();
-    ensure(!keys.is_empty() && keys.iter().all(|key| key == "n/c"), || format!("the watch of n/ delivered {keys:?}"))
+    let keys: Vec<String> = changes(narrow.as_mut())
+        .iter()
+        .map(|change| change.key.to_string())
+        .collect();
+    ensure(!keys.is_empty() && keys.iter().all(|key| key == "n/c"), || {
+        format!("the watch of n/ delivered {keys:?}")
+    })
 }
 
 fn a_watch_resumes_after_a_revision(storage: &dyn Storage) -> Outcome {
@@ -254,7 +347,9 @@ fn a_watch_resumes_after_a_revision(storage: &dyn Storage) -> Outcome {
         let mut stream = must(storage.watch("s", "", after), "watch")?;
         let got = revisions(stream.as_mut());
         let want: Vec<u64> = (after + 1..=storage.revision()).collect();
-        ensure(got == want, || format!("a watch after {after} delivered {got:?} of {want:?}"))?;
+        ensure(got == want, || {
+            format!("a watch after {after} delivered {got:?} of {want:?}")
+        })?;
     }
     Ok(())
 }
@@ -263,27 +358,37 @@ fn a_watch_from_a_compacted_revision_is_refused(storage: &dyn Storage) -> Outcom
     let start = storage.revision();
     churn(storage)?;
     let watch = storage.watch("s", "", start);
-    ensure(matches!(watch, Err(StorageError::Compacted { .. })), || format!("a watch after {start} was begun"))
+    ensure(matches!(watch, Err(StorageError::Compacted { .. })), || {
+        format!("a watch after {start} was begun")
+    })
 }
 
 fn a_list_and_its_watch_have_no_gap(storage: &dyn Storage) -> Outcome {
     churn(storage)?;
     let (listed, mut stream) = storage.list_and_watch("s", "");
-    ensure(listed.revision == storage.revision(), || "the list is not of now".to_owned())?;
+    ensure(listed.revision == storage.revision(), || {
+        "the list is not of now".to_owned()
+    })?;
     let first = must(storage.create("s", "later", object("later", 1)), "create")?;
     let got = revisions(stream.as_mut());
-    ensure(got == [first.revision()], || format!("the watch after the list delivered {got:?}"))
+    ensure(got == [first.revision()], || {
+        format!("the watch after the list delivered {got:?}")
+    })
 }
 
 fn progress_is_never_ahead_of_delivery(storage: &dyn Storage) -> Outcome {
     let mut stream = must(storage.watch("s", "", storage.revision()), "watch")?;
     let created = must(storage.create("s", "a", object("a", 1)), "create")?;
     let early = stream.progress();
-    ensure(early.is_none_or(|at| at < created.revision()), || format!("progress {early:?} before the delivery"))?;
+    ensure(early.is_none_or(|at| at < created.revision()), || {
+        format!("progress {early:?} before the delivery")
+    })?;
     drain(stream.as_mut());
     must(storage.create("other", "a", object("a", 1)), "create in another store")?;
     let late = stream.progress();
-    ensure(late == Some(storage.revision()), || format!("progress {late:?} when all is delivered"))
+    ensure(late == Some(storage.revision()), || {
+        format!("progress {late:?} when all is delivered")
+    })
 }
 
 fn a_delete_carries_the_last_state_and_its_revision(storage: &dyn Storage) -> Outcome {
@@ -291,13 +396,18 @@ fn a_delete_carries_the_last_state_and_its_revision(storage: &dyn Storage) -> Ou
     let mut stream = must(storage.watch("s", "", storage.revision()), "watch")?;
     must(storage.delete("s", "a", created.revision()), "delete")?;
     let got = changes(stream.as_mut());
-    let [change] = got.as_slice() else { return Err(format!("a delete made {} events", got.len())) };
+    let [change] = got.as_slice() else {
+        return Err(format!("a delete made {} events", got.len()));
+    };
     let said = &change.after.value()["metadata"]["resourceVersion"];
     let right = change.deleted
         && change.kind() == "DELETED"
         && change.after.value()["data"]["value"] == "5"
         && *said == json!(storage.revision().to_string())
-        && change.before.as_ref().is_some_and(|before| before.revision() == created.revision());
+        && change
+            .before
+            .as_ref()
+            .is_some_and(|before| before.revision() == created.revision());
     ensure(right, || format!("the event is {change:?}"))
 }
 
@@ -314,7 +424,9 @@ fn a_slow_watcher_is_cut_off_alone(storage: &dyn Storage) -> Outcome {
     let want: Vec<u64> = (start + 1..=storage.revision()).collect();
     ensure(seen == want, || format!("the quick watcher got {seen:?} of {want:?}"))?;
     let got = drain(slow.as_mut());
-    ensure(matches!(got.last(), Some(Delivery::Overrun)), || format!("the slow watcher ended with {:?}", got.last()))?;
+    ensure(matches!(got.last(), Some(Delivery::Overrun)), || {
+        format!("the slow watcher ended with {:?}", got.last())
+    })?;
     let delivered: Vec<u64> = got
         .iter()
         .filter_map(|delivery| match delivery {
@@ -322,7 +434,9 @@ fn a_slow_watcher_is_cut_off_alone(storage: &dyn Storage) -> Outcome {
             Delivery::Overrun | Delivery::Closed => None,
         })
         .collect();
-    ensure(want.starts_with(&delivered), || format!("the slow watcher got {delivered:?}, which has gaps"))
+    ensure(want.starts_with(&delivered), || {
+        format!("the slow watcher got {delivered:?}, which has gaps")
+    })
 }
 
 #[cfg(test)]
@@ -388,13 +502,22 @@ mod tests {
         }
 
         fn progress(&self) -> Option<u64> {
-            if self.fault == Fault::EagerProgress { Some(u64::MAX) } else { self.inner.progress() }
+            if self.fault == Fault::EagerProgress {
+                Some(u64::MAX)
+            } else {
+                self.inner.progress()
+            }
         }
     }
 
     impl Broken {
         fn wrap(&self, inner: Box<dyn ChangeStream>) -> Box<dyn ChangeStream> {
-            Box::new(BrokenStream { inner, fault: self.fault, count: 0, repeat: None })
+            Box::new(BrokenStream {
+                inner,
+                fault: self.fault,
+                count: 0,
+                repeat: None,
+            })
         }
     }
 
@@ -412,11 +535,19 @@ mod tests {
         }
         fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
             match self.inner.get(store, key) {
-                Some(old) if self.fault == Fault::CreateOverwrites => self.inner.update(store, key, old.revision(), value),
+                Some(old) if self.fault == Fault::CreateOverwrites => {
+                    self.inner.update(store, key, old.revision(), value)
+                }
                 _ => self.inner.create(store, key, value),
             }
         }
-        fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        fn update(
+            &self,
+            store: &str,
+            key: &str,
+            expected: u64,
+            value: Value,
+        ) -> Result<Arc<StoredObject>, StorageError> {
             let current = self.inner.get(store, key).map_or(expected, |object| object.revision());
             if self.fault == Fault::NoOpMakesRevision && current == expected {
                 let mut changed = value.clone();
@@ -424,7 +555,11 @@ mod tests {
                 let touched = self.inner.update(store, key, expected, changed)?;
                 return self.inner.update(store, key, touched.revision(), value);
             }
-            let expected = if self.fault == Fault::IgnoresExpected { current } else { expected };
+            let expected = if self.fault == Fault::IgnoresExpected {
+                current
+            } else {
+                expected
+            };
             self.inner.update(store, key, expected, value)
         }
         fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
@@ -432,21 +567,29 @@ mod tests {
         }
         fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
             if let (Fault::ExactIsLatest, Some(at)) = (self.fault, request.at) {
-                let latest = self.inner.list(store, &ListRequest { at: None, ..request.clone() })?;
+                let latest = self.inner.list(
+                    store,
+                    &ListRequest {
+                        at: None,
+                        ..request.clone()
+                    },
+                )?;
                 return Ok(Listed { revision: at, ..latest });
             }
             match self.inner.list(store, request) {
-                Err(StorageError::Compacted { asked, .. }) if self.fault == Fault::CompactedIsEmpty => {
-                    Ok(Listed { revision: asked, items: Vec::new() })
-                }
+                Err(StorageError::Compacted { asked, .. }) if self.fault == Fault::CompactedIsEmpty => Ok(Listed {
+                    revision: asked,
+                    items: Vec::new(),
+                }),
                 other => other,
             }
         }
         fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
             match self.inner.watch(store, prefix, after) {
-                Err(StorageError::Compacted { .. }) if self.fault == Fault::SilentGap => {
-                    self.inner.watch(store, prefix, self.inner.revision()).map(|stream| self.wrap(stream))
-                }
+                Err(StorageError::Compacted { .. }) if self.fault == Fault::SilentGap => self
+                    .inner
+                    .watch(store, prefix, self.inner.revision())
+                    .map(|stream| self.wrap(stream)),
                 other => other.map(|stream| self.wrap(stream)),
             }
         }
@@ -471,9 +614,16 @@ mod tests {
         fn check(fault: Fault, invariant: &str) {
             let violations = super::check(&|limits| {
                 let inner = MemoryStorage::new(limits.history, limits.buffer);
-                Box::new(Broken { inner, fault, first: Mutex::default() })
+                Box::new(Broken {
+                    inner,
+                    fault,
+                    first: Mutex::default(),
+                })
             });
-            assert!(violations.iter().any(|v| v.invariant == invariant), "{fault:?} is not caught: {violations:?}");
+            assert!(
+                violations.iter().any(|v| v.invariant == invariant),
+                "{fault:?} is not caught: {violations:?}"
+            );
         }
         check(Fault::NoOpMakesRevision, "store-S2");
         check(Fault::IgnoresExpected, "store-S3");

@@ -56,24 +56,33 @@ impl MemoryStorage {
     /// An empty storage that keeps the latest `history` changes of every store and up to `buffer` changes for each watcher.
     pub fn new(history: usize, buffer: usize) -> MemoryStorage {
         MemoryStorage {
-            state: Arc::new(RwLock::new(State { revision: 1, stores: BTreeMap::new() })),
+            state: Arc::new(RwLock::new(State {
+                revision: 1,
+                stores: BTreeMap::new(),
+            })),
             history: history.max(1),
             buffer: buffer.max(1),
         }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().expect("no code panics while it holds the storage lock")
+        self.state
+            .read()
+            .expect("no code panics while it holds the storage lock")
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().expect("no code panics while it holds the storage lock")
+        self.state
+            .write()
+            .expect("no code panics while it holds the storage lock")
     }
 }
 
 impl Subscriber {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no code panics while it holds a watcher's queue")
+        self.queue
+            .lock()
+            .expect("no code panics while it holds a watcher's queue")
     }
 
     fn wants(&self, change: &Change) -> bool {
@@ -102,7 +111,9 @@ impl State {
     fn publish(&mut self, store: &str, change: Change, history: usize) -> Vec<Waker> {
         let mut wake = Vec::new();
         let change = Arc::new(change);
-        let Some(store) = self.stores.get_mut(store) else { return wake };
+        let Some(store) = self.stores.get_mut(store) else {
+            return wake;
+        };
         store.log.push_back(change.clone());
         while store.log.len() > history {
             if let Some(dropped) = store.log.pop_front() {
@@ -110,7 +121,9 @@ impl State {
             }
         }
         store.subscribers.retain(|subscriber| {
-            let Some(subscriber) = subscriber.upgrade() else { return false };
+            let Some(subscriber) = subscriber.upgrade() else {
+                return false;
+            };
             if subscriber.wants(&change) {
                 subscriber.push(&change, &mut wake);
             }
@@ -134,13 +147,19 @@ impl State {
 }
 
 impl Store {
-    fn range<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<StoredObject>)> {
+    fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<StoredObject>)> {
         use std::ops::Bound;
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
-        self.objects.range::<str, _>((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(prefix))
+        self.objects
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
     /// What the objects were that changed after `revision`: the state before the first later change of each key.
@@ -154,7 +173,9 @@ impl Store {
 
     fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Vec<(Arc<str>, Arc<StoredObject>)> {
         let after = request.after.as_deref();
-        let present = self.range(&request.prefix, after).map(|(key, object)| (key.clone(), object.clone()));
+        let present = self
+            .range(&request.prefix, after)
+            .map(|(key, object)| (key.clone(), object.clone()));
         if revision >= now {
             return present.collect();
         }
@@ -181,7 +202,11 @@ fn check_revision(key: &str, current: &StoredObject, expected: u64) -> Result<()
     if current.revision() == expected {
         return Ok(());
     }
-    Err(StorageError::Conflict { key: key.to_owned(), expected, current: current.revision() })
+    Err(StorageError::Conflict {
+        key: key.to_owned(),
+        expected,
+        current: current.revision(),
+    })
 }
 
 impl Storage for MemoryStorage {
@@ -212,8 +237,11 @@ impl Storage for MemoryStorage {
 
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
         let mut state = self.write();
-        let Some((key, before)) =
-            state.stores.get(store).and_then(|store| store.objects.get_key_value(key)).map(|(k, v)| (k.clone(), v.clone()))
+        let Some((key, before)) = state
+            .stores
+            .get(store)
+            .and_then(|store| store.objects.get_key_value(key))
+            .map(|(k, v)| (k.clone(), v.clone()))
         else {
             return Err(StorageError::NotFound(key.to_owned()));
         };
@@ -234,7 +262,12 @@ impl Storage for MemoryStorage {
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
         let mut state = self.write();
-        let Some(before) = state.stores.get(store).and_then(|store| store.objects.get(key)).cloned() else {
+        let Some(before) = state
+            .stores
+            .get(store)
+            .and_then(|store| store.objects.get(key))
+            .cloned()
+        else {
             return Err(StorageError::NotFound(key.to_owned()));
         };
         check_revision(key, &before, expected)?;
@@ -254,20 +287,37 @@ impl Storage for MemoryStorage {
         let now = state.revision;
         let revision = request.at.unwrap_or(now);
         if revision > now {
-            return Err(StorageError::Future { asked: revision, current: now });
+            return Err(StorageError::Future {
+                asked: revision,
+                current: now,
+            });
         }
-        let Some(store) = state.stores.get(store) else { return Ok(Listed { revision, items: Vec::new() }) };
+        let Some(store) = state.stores.get(store) else {
+            return Ok(Listed {
+                revision,
+                items: Vec::new(),
+            });
+        };
         if revision < store.compacted {
-            return Err(StorageError::Compacted { asked: revision, oldest: store.compacted });
+            return Err(StorageError::Compacted {
+                asked: revision,
+                oldest: store.compacted,
+            });
         }
-        Ok(Listed { revision, items: store.list(request, revision, now) })
+        Ok(Listed {
+            revision,
+            items: store.list(request, revision, now),
+        })
     }
 
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
         let mut state = self.write();
         let log = state.store(store);
         if after < log.compacted {
-            return Err(StorageError::Compacted { asked: after, oldest: log.compacted });
+            return Err(StorageError::Compacted {
+                asked: after,
+                oldest: log.compacted,
+            });
         }
         let backlog: VecDeque<Arc<Change>> = log
             .log
@@ -281,10 +331,16 @@ impl Storage for MemoryStorage {
             prefix: prefix.into(),
             after,
             limit: self.buffer + backlog.len(),
-            queue: Mutex::new(Queue { changes: backlog, ..Queue::default() }),
+            queue: Mutex::new(Queue {
+                changes: backlog,
+                ..Queue::default()
+            }),
         });
         state.subscribe(store, &subscriber);
-        Ok(Box::new(MemoryStream { state: self.state.clone(), subscriber }))
+        Ok(Box::new(MemoryStream {
+            state: self.state.clone(),
+            subscriber,
+        }))
     }
 
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
@@ -297,17 +353,30 @@ impl Storage for MemoryStorage {
             queue: Mutex::default(),
         });
         state.subscribe(store, &subscriber);
-        let request = ListRequest { prefix: prefix.to_owned(), ..ListRequest::default() };
+        let request = ListRequest {
+            prefix: prefix.to_owned(),
+            ..ListRequest::default()
+        };
         let items = state.store(store).list(&request, revision, revision);
         drop(state);
-        (Listed { revision, items }, Box::new(MemoryStream { state: self.state.clone(), subscriber }))
+        (
+            Listed { revision, items },
+            Box::new(MemoryStream {
+                state: self.state.clone(),
+                subscriber,
+            }),
+        )
     }
 
     fn close_watches(&self) {
         let mut wake = Vec::new();
         let mut state = self.write();
         for store in state.stores.values_mut() {
-            for subscriber in store.subscribers.drain(..).filter_map(|subscriber| subscriber.upgrade()) {
+            for subscriber in store
+                .subscribers
+                .drain(..)
+                .filter_map(|subscriber| subscriber.upgrade())
+            {
                 let mut queue = subscriber.queue();
                 queue.closed = true;
                 wake.extend(queue.waker.take());
@@ -343,7 +412,10 @@ impl ChangeStream for MemoryStream {
 
     fn progress(&self) -> Option<u64> {
         // Under the read lock no write can be between its revision and its delivery.
-        let state = self.state.read().expect("no code panics while it holds the storage lock");
+        let state = self
+            .state
+            .read()
+            .expect("no code panics while it holds the storage lock");
         let queue = self.subscriber.queue();
         let settled = queue.changes.is_empty() && !queue.overrun && !queue.closed;
         settled.then_some(state.revision.max(self.subscriber.after))
@@ -369,11 +441,21 @@ mod tests {
     fn prefixes_keep_namespaces_apart() {
         let storage = MemoryStorage::new(10, 10);
         for key in ["a/x", "a-b/y", "ab/z", "a/y"] {
-            storage.create("s", key, json!({"metadata": {}})).expect("the key is new");
+            storage
+                .create("s", key, json!({"metadata": {}}))
+                .expect("the key is new");
         }
-        let request = ListRequest { prefix: "a/".to_owned(), ..ListRequest::default() };
-        let keys: Vec<String> =
-            storage.list("s", &request).expect("now is never compacted").items.iter().map(|(k, _)| k.to_string()).collect();
+        let request = ListRequest {
+            prefix: "a/".to_owned(),
+            ..ListRequest::default()
+        };
+        let keys: Vec<String> = storage
+            .list("s", &request)
+            .expect("now is never compacted")
+            .items
+            .iter()
+            .map(|(k, _)| k.to_string())
+            .collect();
         assert_eq!(keys, ["a/x", "a/y"]);
     }
 }

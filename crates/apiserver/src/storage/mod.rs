@@ -43,7 +43,11 @@ impl StoredObject {
     /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which nobody else may.
     pub fn new(revision: u64, mut value: Value) -> StoredObject {
         set_resource_version(&mut value, revision);
-        StoredObject { revision, value, encoded: OnceLock::new() }
+        StoredObject {
+            revision,
+            value,
+            encoded: OnceLock::new(),
+        }
     }
 
     /// The revision of the write that made it, which is its resourceVersion.
@@ -66,13 +70,18 @@ fn set_resource_version(value: &mut Value, revision: u64) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
     } else if let Some(object) = value.as_object_mut() {
-        object.insert("metadata".to_owned(), serde_json::json!({ "resourceVersion": revision.to_string() }));
+        object.insert(
+            "metadata".to_owned(),
+            serde_json::json!({ "resourceVersion": revision.to_string() }),
+        );
     }
 }
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.
 pub fn same_content(one: &Value, other: &Value) -> bool {
-    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
     if one.len() != other.len() {
         return false;
     }
@@ -81,10 +90,16 @@ pub fn same_content(one: &Value, other: &Value) -> bool {
         if key != "metadata" {
             return left == right;
         }
-        let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else { return left == right };
-        let without = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key("resourceVersion"));
+        let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
+            return left == right;
+        };
+        let without =
+            |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key("resourceVersion"));
         without(left) == without(right)
-            && left.iter().filter(|(key, _)| *key != "resourceVersion").all(|(key, value)| right.get(key) == Some(value))
+            && left
+                .iter()
+                .filter(|(key, _)| *key != "resourceVersion")
+                .all(|(key, value)| right.get(key) == Some(value))
     })
 }
 
@@ -107,7 +122,14 @@ pub struct Change {
 impl Change {
     /// A change; `after` of a delete is the last state with the revision of the delete.
     pub fn new(key: Arc<str>, before: Option<Arc<StoredObject>>, after: Arc<StoredObject>, deleted: bool) -> Change {
-        Change { revision: after.revision(), key, before, after, deleted, line: OnceLock::new() }
+        Change {
+            revision: after.revision(),
+            key,
+            before,
+            after,
+            deleted,
+            line: OnceLock::new(),
+        }
     }
 
     /// The line that plain JSON watches of the stored version get, encoded once for all of them.
@@ -270,6 +292,9 @@ mod tests {
     fn a_stored_object_carries_its_version() {
         let stored = StoredObject::new(7, json!({"metadata": {"name": "a", "resourceVersion": "3"}}));
         assert_eq!(stored.value()["metadata"]["resourceVersion"], "7");
-        assert_eq!(stored.encoded().as_ref(), br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#);
+        assert_eq!(
+            stored.encoded().as_ref(),
+            br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#
+        );
     }
 }

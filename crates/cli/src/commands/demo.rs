@@ -15,9 +15,10 @@ use kubewright::kube::api::{Api, PostParams};
 use kubewright::kube::{self, ResourceExt};
 use kubewright::{Operator, Stop};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::commands::cluster::Running;
-use crate::narrator::narrator;
+use crate::narrator::{Narrator, narrator};
 use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint};
 use crate::signals::stop_signal;
 
@@ -44,7 +45,7 @@ impl Arguments {
     pub(crate) async fn run(self, output: Format, started: Instant) -> Result<(), Failure> {
         let stop = stop_signal()?;
         let operator = guestbook::operator();
-        let (narrator, narration) = narrator(started, operator.controllers().iter().map(|controller| controller.name()).collect(), output);
+        let (narrator, narration) = narrator(started, operator.controller_names().into_iter().collect(), output);
         let narrator = Arc::new(narrator);
         let observer = narrator.clone();
         let running = Running::start(self.listen, self.kubeconfig.clone(), |builder| builder.observe(observer)).await?;
@@ -52,58 +53,84 @@ impl Arguments {
 
         let printing = tokio::spawn(narration.run());
         let (end, ended) = Stop::pair();
+        let demo = Demo { narrator: narrator.clone(), client: running.cluster.client(), started };
+        let mut operating = demo.start_operator(operator, ended).await?;
         let outcome = tokio::select! {
-            outcome = self.play(output, started, &running, operator.observe(narrator.clone()), ended) => outcome,
+            outcome = demo.play(self.once) => outcome,
+            ended = &mut operating => Err(operator_ended(ended)),
             () = stop => Ok(()),
         };
+        narrator.end();
         end.stop();
+        // First the operator, then the cluster under it; past these deadlines the process ends and takes the rest with it.
+        let _ = tokio::time::timeout(Duration::from_millis(500), operating).await;
         running.stop().await;
-        drop(narrator);
-        // What was observed before the end is still told; a narrator that the operator holds on to must not keep us.
-        let _ = tokio::time::timeout(Duration::from_millis(200), printing).await;
+        drop((demo, narrator));
+        let _ = tokio::time::timeout(Duration::from_millis(100), printing).await;
         outcome
     }
+}
 
-    /// Everything that needs the cluster; ends by itself only with `--once` or a failure.
-    async fn play(
-        &self,
-        output: Format,
-        started: Instant,
-        running: &Running,
-        operator: Operator,
-        end: Stop,
-    ) -> Result<(), Failure> {
-        let client = running.cluster.client();
+/// The part of the demo that plays on the cluster.
+struct Demo {
+    narrator: Arc<Narrator>,
+    client: kube::Client,
+    started: Instant,
+}
+
+type Operating = JoinHandle<kubewright::Result<()>>;
+
+impl Demo {
+    /// Installs the operator's definitions, starts it and waits until its caches are filled.
+    async fn start_operator(&self, operator: Operator, end: Stop) -> Result<Operating, Failure> {
+        let cannot = |what: &str, why: kubewright::Error| Failure::new(what).because(why);
         operator
-            .install_crds(client.clone())
+            .install_crds(self.client.clone())
             .await
-            .map_err(|why| Failure::new("cannot install the definition of Guestbook").because(why))?;
-        say_step(output, "definition", "guestbooks.webapp.my.domain/v1 is established");
+            .map_err(|why| cannot("cannot install the definition of Guestbook", why))?;
+        self.step("definition", "guestbooks.webapp.my.domain/v1 is established").await;
 
-        let mut operating = tokio::spawn(operator.run(client.clone(), async move { end.requested().await }));
-        say_step(output, "operator", "guestbook runs in this process");
-
-        let name = create_guestbook(&client).await?;
-        say_step(output, "you", &format!("created Guestbook default/{name}"));
-
-        let ready = tokio::select! {
-            ready = tokio::time::timeout(PATIENCE, until_ready(&client, &name)) => ready,
+        self.narrator.begin();
+        let manager = operator.observe(self.narrator.clone()).manager(self.client.clone()).build();
+        let manager = manager.map_err(|why| cannot("cannot build the operator", why))?;
+        let ready = manager.ready();
+        let mut operating = tokio::spawn(manager.run(async move { end.requested().await }));
+        tokio::select! {
+            () = ready => {}
             ended = &mut operating => return Err(operator_ended(ended)),
-        };
-        match ready {
-            Ok(ready) => ready?,
-            Err(_) => return Err(not_ready(&client, &name).await),
         }
-        let took = started.elapsed().as_secs_f64();
-        output.say(
-            &format!("{} Guestbook default/{name} is {} after {took:.3} s", paint(GOOD, "✓"), paint(GOOD, "Ready")),
-            &json!({"event": "guestbook-ready", "name": name, "seconds": took}),
-        );
-        if self.once {
+        self.step("operator", "guestbook runs in this process").await;
+        Ok(operating)
+    }
+
+    /// Creates the Guestbook and waits until it is Ready; with `once` that is all, else it goes on for ever.
+    async fn play(&self, once: bool) -> Result<(), Failure> {
+        let name = self.create_guestbook().await?;
+        self.step("you", &format!("created Guestbook default/{name}")).await;
+        match tokio::time::timeout(PATIENCE, until_ready(&self.client, &name)).await {
+            Ok(ready) => ready?,
+            Err(_) => return Err(not_ready(&self.client, &name).await),
+        }
+        let took = self.started.elapsed().as_secs_f64();
+        let text = format!("{} Guestbook default/{name} is {} after {took:.3} s", paint(GOOD, "✓"), paint(GOOD, "Ready"));
+        self.narrator.tell(text, json!({"event": "guestbook-ready", "name": name, "seconds": took})).await;
+        if once {
             return Ok(());
         }
-        invite(output, &name);
-        Err(operator_ended(operating.await))
+        self.narrator.tell(invitation(&name), json!({"event": "invitation"})).await;
+        std::future::pending().await
+    }
+
+    async fn create_guestbook(&self) -> Result<String, Failure> {
+        let cannot = || Failure::new("cannot create the sample Guestbook");
+        let sample: Guestbook = serde_saphyr::from_str(guestbook::SAMPLE).map_err(|why| cannot().because(why))?;
+        let guestbooks: Api<Guestbook> = Api::namespaced(self.client.clone(), "default");
+        let created = guestbooks.create(&PostParams::default(), &sample).await.map_err(|why| cannot().because(why))?;
+        Ok(created.name_any())
+    }
+
+    async fn step(&self, who: &str, what: &str) {
+        self.narrator.tell(format!("  {who:<11} {what}"), json!({"event": "step", "who": who, "what": what})).await;
     }
 }
 
@@ -122,29 +149,12 @@ fn greet(output: Format, running: &Running, started: Instant) {
     );
 }
 
-fn say_step(output: Format, who: &str, what: &str) {
-    output.say(&format!("  {who:<11} {what}"), &json!({"event": "step", "who": who, "what": what}));
-}
-
-fn invite(output: Format, name: &str) {
-    let text = format!(
+fn invitation(name: &str) -> String {
+    format!(
         "\nIn another terminal, with that KUBECONFIG:\n  kubectl get guestbooks -w\n  kubectl scale guestbook {name} --replicas=3\n  \
          kubectl edit guestbook {name}\n  kubectl delete guestbook {name}\n{}\n",
         paint(DIM, "Every change shows here. Ctrl-C stops everything.")
-    );
-    output.say(&text, &json!({"event": "invitation"}));
-}
-
-async fn create_guestbook(client: &kube::Client) -> Result<String, Failure> {
-    let cannot = |why: Box<dyn std::error::Error + Send + Sync>| Failure::new("cannot create the sample Guestbook").because(why);
-    let sample: Guestbook = kube_yaml(guestbook::SAMPLE).map_err(cannot)?;
-    let guestbooks: Api<Guestbook> = Api::namespaced(client.clone(), "default");
-    let created = guestbooks.create(&PostParams::default(), &sample).await.map_err(|why| cannot(why.into()))?;
-    Ok(created.name_any())
-}
-
-fn kube_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(serde_saphyr::from_str(text)?)
+    )
 }
 
 /// Waits on a watch until the Guestbook says Ready.

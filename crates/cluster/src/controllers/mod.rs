@@ -146,11 +146,12 @@ impl Waiting {
     }
 }
 
-/// The API server refuses to create anything in a namespace that is being deleted: not a failure, there is nothing left to do.
-fn is_namespace_terminating(error: &Error) -> bool {
+/// The API server refuses to create anything in a namespace that is being deleted, or gone: not a failure, there is nothing left to do.
+fn is_namespace_going(error: &Error) -> bool {
     let details = error.status().and_then(|status| status.details.as_ref());
     details.is_some_and(|details| {
-        details
+        let gone = error.is_not_found() && details.kind == "namespaces";
+        gone || details
             .causes
             .iter()
             .any(|cause| cause.reason == "NamespaceTerminating")

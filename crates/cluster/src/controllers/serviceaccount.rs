@@ -56,7 +56,7 @@ impl Reconciler for ServiceAccountReconciler {
         };
         match done.await {
             // Deletion began in between.
-            Err(error) if super::is_namespace_terminating(&error) => Ok(Action::await_change()),
+            Err(error) if super::is_namespace_going(&error) => Ok(Action::await_change()),
             done => done.map(|()| Action::await_change()),
         }
     }

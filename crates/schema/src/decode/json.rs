@@ -107,12 +107,15 @@ impl Reader<'_> {
                 b':' => self.at += 1,
                 byte => return Err(unexpected(byte, "after object key")),
             }
-            self.path.push(Step::Key(key.clone()));
-            if fields.contains_key(&key) {
+            let known = fields.contains_key(&key);
+            self.path.push(Step::Key(key));
+            if known {
                 self.duplicate();
             }
             let value = self.value()?;
-            self.path.pop();
+            let Some(Step::Key(key)) = self.path.pop() else {
+                unreachable!("steps are popped in the order of their pushing")
+            };
             fields.insert(key, value);
             match self.peek().ok_or_else(end)? {
                 b',' => self.at += 1,
@@ -225,14 +228,17 @@ impl Reader<'_> {
         self.at += 1;
         let mut text = Vec::new();
         loop {
-            match *self.bytes.get(self.at).ok_or_else(end)? {
+            let rest = &self.bytes[self.at..];
+            let run = rest
+                .iter()
+                .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))
+                .ok_or_else(end)?;
+            text.extend_from_slice(&rest[..run]);
+            self.at += run;
+            match rest[run] {
                 b'"' => break,
                 b'\\' => self.escape(&mut text)?,
-                byte @ 0..=0x1f => return Err(unexpected(byte, "in string literal")),
-                byte => {
-                    text.push(byte);
-                    self.at += 1;
-                }
+                byte => return Err(unexpected(byte, "in string literal")),
             }
         }
         self.at += 1;

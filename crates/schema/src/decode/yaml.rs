@@ -23,8 +23,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::new("yaml: invalid leading UTF-8 octet"))?;
     let mut builder = Builder::default();
     let mut options = Options::default();
-    options.flow_nesting_limit = options.flow_nesting_limit.min(MAX_DEPTH + 1);
-    options.block_nesting_limit = options.block_nesting_limit.min(MAX_DEPTH + 1);
+    // Comments mean nothing here, and the parser would bound their number.
+    options.set_emit_comments(false);
+    options.flow_nesting_limit = MAX_DEPTH;
+    options.block_nesting_limit = MAX_DEPTH;
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| wrong(&error, text))?;
         if builder.take(event, span.start.line(), text)? {
@@ -370,6 +372,9 @@ mod tests {
         };
         check("", Value::Null);
         check("# nothing\n", Value::Null);
+        check(&format!("a: {}1\n", "# why\n  ".repeat(1000)), json!({"a": 1}));
+        let deep = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+        check(&deep, crate::decode::json(deep.as_bytes()).expect("this is JSON").value);
         check("---\na: 1\n---\nb: [\n", json!({"a": 1}));
         check(
             "kind: ConfigMap\ndata: {on: 'x', b: yes}\n",

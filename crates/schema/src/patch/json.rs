@@ -16,6 +16,9 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// How many bytes of JSON `copy` may add in one patch: as many as a request may have.
 const MAX_COPIED: usize = 3 << 20;
 
+/// How many values may be visited to see how deep moved ones are. Only a document near [`MAX_DEPTH`] needs any.
+const MAX_VISITED: usize = 5_000_000;
+
 /// Why a JSON patch was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonPatchError {
@@ -70,6 +73,7 @@ pub fn apply(doc: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
         depth: depth(doc),
         doc: doc.clone(),
         copied: 0,
+        visited: 0,
     };
     for operation in operations {
         patching.operation(operation)?;
@@ -162,6 +166,7 @@ struct Patching {
     /// The document nests no deeper than this.
     depth: usize,
     copied: usize,
+    visited: usize,
 }
 
 impl Patching {
@@ -179,7 +184,8 @@ impl Patching {
                 let from = Pointer::parse(text("from")?)?;
                 let moved = self.remove(&from)?;
                 let to = Pointer::parse(text("path")?)?;
-                self.insert(&to, moved, self.depth)
+                let deep = self.depth.saturating_sub(from.parents.len() + 1);
+                self.insert(&to, moved, deep)
             }
             "copy" => self.copy(&Pointer::parse(text("from")?)?, &Pointer::parse(text("path")?)?),
             "test" => self.test(text("path")?, operation.get("value").unwrap_or(&Value::Null)),
@@ -242,10 +248,19 @@ impl Patching {
         Ok(())
     }
 
-    /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs nothing.
+    /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs next to nothing.
     fn grow(&mut self, pointer: &Pointer, value: &Value, deep: usize) -> Result<(), JsonPatchError> {
         let above = pointer.parents.len() + 1;
-        let deep = if above + deep > MAX_DEPTH { depth(value) } else { deep };
+        let mut deep = deep;
+        if above + deep > MAX_DEPTH {
+            self.visited += count(value);
+            if self.visited > MAX_VISITED {
+                return Err(JsonPatchError::TooLarge(
+                    "the patch moves too much at too great a depth".to_owned(),
+                ));
+            }
+            deep = depth(value);
+        }
         if above + deep > MAX_DEPTH {
             return Err(JsonPatchError::TooLarge(format!(
                 "the patch nests values more than {MAX_DEPTH} deep"
@@ -341,6 +356,14 @@ fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
         _ => 0,
+    }
+}
+
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+        _ => 1,
     }
 }
 

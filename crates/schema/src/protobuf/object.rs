@@ -38,7 +38,11 @@ impl Decoder {
 
     fn count(&mut self) -> Result<(), ProtobufError> {
         self.values += 1;
-        if self.values > MAX_VALUES { Err(ProtobufError::TooManyValues) } else { Ok(()) }
+        if self.values > MAX_VALUES {
+            Err(ProtobufError::TooManyValues)
+        } else {
+            Ok(())
+        }
     }
 
     fn field(
@@ -62,13 +66,17 @@ impl Decoder {
             }
             Shape::List => {
                 let list = into.entry(field.json).or_insert_with(|| json!([]));
-                let Value::Array(list) = list else { unreachable!("a field is a list always or never") };
+                let Value::Array(list) = list else {
+                    unreachable!("a field is a list always or never")
+                };
                 self.items(field, wire, depth, list)?;
             }
             Shape::Map => {
                 let (key, value) = self.entry(field, wire.bytes(field.json)?, depth)?;
                 let map = into.entry(field.json).or_insert_with(|| json!({}));
-                map.as_object_mut().expect("a field is a map always or never").insert(key, value);
+                map.as_object_mut()
+                    .expect("a field is a map always or never")
+                    .insert(key, value);
             }
         }
         Ok(())

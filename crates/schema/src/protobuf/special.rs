@@ -112,11 +112,24 @@ fn time(data: &[u8], micro: bool) -> Result<Value, ProtobufError> {
     if data.is_empty() || (seconds == ZERO_TIME && micros == 0) {
         return Ok(Value::Null);
     }
-    let all = seconds.checked_mul(1_000_000).and_then(|all| all.checked_add(micros)).ok_or(ProtobufError::Time)?;
+    let all = seconds
+        .checked_mul(1_000_000)
+        .and_then(|all| all.checked_add(micros))
+        .ok_or(ProtobufError::Time)?;
     let time = Timestamp::from_microsecond(all).map_err(|_| ProtobufError::Time)?;
-    let text = time.strftime(if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" }).to_string();
+    let text = time
+        .strftime(if micro {
+            "%Y-%m-%dT%H:%M:%S.%6fZ"
+        } else {
+            "%Y-%m-%dT%H:%M:%SZ"
+        })
+        .to_string();
     // Years before 0 have a sign.
-    if text.starts_with('-') { Err(ProtobufError::Time) } else { Ok(Value::String(text)) }
+    if text.starts_with('-') {
+        Err(ProtobufError::Time)
+    } else {
+        Ok(Value::String(text))
+    }
 }
 
 fn duration(data: &[u8]) -> Result<Value, ProtobufError> {
@@ -196,10 +209,15 @@ fn json_text(field: &'static str, data: &[u8]) -> Result<Value, ProtobufError> {
     let mut reader = Reader::new(data, "RawExtension");
     while let Some((tag, wire)) = reader.field()? {
         if tag == 1 {
-            raw = Some(wire.bytes("raw")?).filter(|raw| !raw.is_empty()).unwrap_or(b"null");
+            raw = Some(wire.bytes("raw")?)
+                .filter(|raw| !raw.is_empty())
+                .unwrap_or(b"null");
         }
     }
-    serde_json::from_slice(raw).map_err(|error| ProtobufError::Json { field: field.to_owned(), why: error.to_string() })
+    serde_json::from_slice(raw).map_err(|error| ProtobufError::Json {
+        field: field.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -227,17 +245,37 @@ mod tests {
     #[test]
     fn values() {
         let check = |special: Special, data: &[u8], want: Result<Value, ProtobufError>| {
-            assert_eq!(special.decode(&mut Decoder::default(), "f", data, 0), want, "{special:?} {data:02x?}");
+            assert_eq!(
+                special.decode(&mut Decoder::default(), "f", data, 0),
+                want,
+                "{special:?} {data:02x?}"
+            );
         };
         check(Special::Time, b"", Ok(Value::Null));
         check(Special::Time, b"\x08\x00\x10\x00", Ok(json!("1970-01-01T00:00:00Z")));
-        check(Special::Time, b"\x08\xa5\xeb\xdc\xca\x06\x10\x05", Ok(json!("2026-01-02T03:04:05Z")));
-        check(Special::MicroTime, b"\x08\xa5\xeb\xdc\xca\x06\x10\xf0\x2e", Ok(json!("2026-01-02T03:04:05.000005Z")));
-        check(Special::Time, b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f", Err(ProtobufError::Time));
+        check(
+            Special::Time,
+            b"\x08\xa5\xeb\xdc\xca\x06\x10\x05",
+            Ok(json!("2026-01-02T03:04:05Z")),
+        );
+        check(
+            Special::MicroTime,
+            b"\x08\xa5\xeb\xdc\xca\x06\x10\xf0\x2e",
+            Ok(json!("2026-01-02T03:04:05.000006Z")),
+        );
+        check(
+            Special::Time,
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+            Err(ProtobufError::Time),
+        );
         check(Special::Duration, b"\x08\x80\xa8\xd6\xb9\x07", Ok(json!("2s")));
         check(Special::Quantity, b"", Ok(json!("0")));
         check(Special::Quantity, b"\x0a\x051000m", Ok(json!("1")));
-        check(Special::Quantity, b"\x0a\x01x", Err("x".parse::<Quantity>().expect_err("no quantity").into()));
+        check(
+            Special::Quantity,
+            b"\x0a\x01x",
+            Err("x".parse::<Quantity>().expect_err("no quantity").into()),
+        );
         check(Special::IntOrString, b"", Ok(json!(0)));
         check(Special::IntOrString, b"\x08\x00\x10\x50\x1a\x00", Ok(json!(80)));
         check(Special::IntOrString, b"\x08\x01\x10\x00\x1a\x0325%", Ok(json!("25%")));
@@ -245,12 +283,27 @@ mod tests {
         check(Special::Json, b"", Ok(Value::Null));
         check(Special::Json, b"\x0a\x07{\"a\":1}", Ok(json!({"a": 1})));
         let why = "expected ident at line 1 column 2".to_owned();
-        check(Special::Json, b"\x0a\x02nn", Err(ProtobufError::Json { field: "f".to_owned(), why }));
+        check(
+            Special::Json,
+            b"\x0a\x02nn",
+            Err(ProtobufError::Json {
+                field: "f".to_owned(),
+                why,
+            }),
+        );
         check(Special::SchemaOrBool, b"", Ok(json!(false)));
         check(Special::SchemaOrBool, b"\x08\x01", Ok(json!(true)));
-        check(Special::SchemaOrBool, b"\x08\x01\x12\x03\x2a\x01s", Ok(json!({"type": "s"})));
+        check(
+            Special::SchemaOrBool,
+            b"\x08\x01\x12\x03\x2a\x01s",
+            Ok(json!({"type": "s"})),
+        );
         check(Special::SchemaOrArray, b"\x0a\x00", Ok(json!({})));
-        check(Special::SchemaOrArray, b"\x12\x00\x12\x03\x2a\x01s", Ok(json!([{}, {"type": "s"}])));
+        check(
+            Special::SchemaOrArray,
+            b"\x12\x00\x12\x03\x2a\x01s",
+            Ok(json!([{}, {"type": "s"}])),
+        );
         check(Special::SchemaOrStrings, b"\x12\x01a\x12\x01b", Ok(json!(["a", "b"])));
         check(Special::SchemaOrStrings, b"\x0a\x00", Ok(json!({})));
     }

@@ -10,7 +10,14 @@ static TEXT: &str = include_str!("../../data/kubernetes-1.36.protobuf");
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// Kinds of `meta/v1` that every group has.
-const OPTIONS: &[&str] = &["ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"];
+const OPTIONS: &[&str] = &[
+    "ListOptions",
+    "GetOptions",
+    "DeleteOptions",
+    "CreateOptions",
+    "UpdateOptions",
+    "PatchOptions",
+];
 
 /// Kinds of `meta/v1` that stand under `v1` alone.
 const UNVERSIONED: &[&str] = &["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
@@ -65,13 +72,18 @@ impl Message {
     fn fields(&self) -> &[Field] {
         self.fields.get_or_init(|| {
             let fields = self.line.split_whitespace().map(|text| field(text, self.prefix));
-            fields.collect::<Option<_>>().expect("the table's test reads every line")
+            fields
+                .collect::<Option<_>>()
+                .expect("the table's test reads every line")
         })
     }
 
     pub(super) fn field(&self, tag: u32) -> Option<&Field> {
         let fields = self.fields();
-        fields.binary_search_by_key(&tag, |field| field.tag).ok().map(|index| &fields[index])
+        fields
+            .binary_search_by_key(&tag, |field| field.tag)
+            .ok()
+            .map(|index| &fields[index])
     }
 
     /// The field that is the whole value, of messages that exist because protobuf cannot nest lists in maps.
@@ -84,7 +96,8 @@ impl Message {
 struct Table {
     /// From `apps/v1` to `io.k8s.api.apps.v1`.
     prefixes: BTreeMap<&'static str, &'static str>,
-    messages: BTreeMap<(&'static str, &'static str), Message>,
+    /// By prefix and name.
+    messages: BTreeMap<&'static str, BTreeMap<&'static str, Message>>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| table(TEXT));
@@ -100,16 +113,20 @@ fn table(text: &'static str) -> Table {
             continue;
         }
         let (name, line) = line.split_once(' ').unwrap_or((line, ""));
-        table.messages.insert((prefix, name), Message { name, prefix, line, fields: OnceLock::new() });
+        let message = Message {
+            name,
+            prefix,
+            line,
+            fields: OnceLock::new(),
+        };
+        table.messages.entry(prefix).or_default().insert(name, message);
     }
     table
 }
 
 /// The message `prefix.name`.
 pub(super) fn message(prefix: &str, name: &str) -> Option<&'static Message> {
-    // The keys live longer than the question: the lookup needs a key of its own lifetime.
-    let messages: &'static BTreeMap<(&str, &str), Message> = &TABLE.messages;
-    messages.get(&(prefix, name))
+    TABLE.messages.get(prefix)?.get(name)
 }
 
 /// The message of a kind.
@@ -155,17 +172,28 @@ fn field(text: &'static str, prefix: &'static str) -> Option<Field> {
             }
         }
     };
-    Some(Field { tag, json, pointer, shape, type_ })
+    Some(Field {
+        tag,
+        json,
+        pointer,
+        shape,
+        type_,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn all() -> impl Iterator<Item = &'static Message> {
+        TABLE.messages.values().flat_map(BTreeMap::values)
+    }
+
     #[test]
     fn every_line_is_read() {
-        assert!(TABLE.messages.len() > 600, "{} messages", TABLE.messages.len());
-        for ((prefix, name), message) in &TABLE.messages {
+        assert!(all().count() > 600, "{} messages", all().count());
+        for message in all() {
+            let Message { prefix, name, .. } = message;
             for text in message.line.split_whitespace() {
                 let field = field(text, prefix).unwrap_or_else(|| panic!("{prefix}.{name}: {text}"));
                 let fits = match field.json {
@@ -175,7 +203,10 @@ mod tests {
                 };
                 assert!(fits, "{prefix}.{name}: {text}");
             }
-            assert!(message.fields().is_sorted_by(|a, b| a.tag < b.tag), "{prefix}.{name} is not sorted");
+            assert!(
+                message.fields().is_sorted_by(|a, b| a.tag < b.tag),
+                "{prefix}.{name} is not sorted"
+            );
         }
     }
 
@@ -183,12 +214,18 @@ mod tests {
     #[test]
     fn the_fields_are_those_of_the_catalog() {
         let mut compared = 0;
-        for ((prefix, name), message) in &TABLE.messages {
-            let Some(schema) = crate::catalog::definition(&format!("{prefix}.{name}")) else { continue };
+        for message in all() {
+            let Message { prefix, name, .. } = message;
+            let Some(schema) = crate::catalog::definition(&format!("{prefix}.{name}")) else {
+                continue;
+            };
             let mut names = Vec::new();
             collect(message, &mut names);
             let known: Vec<&str> = schema.properties.keys().map(String::as_str).collect();
-            let known: Vec<&str> = known.into_iter().filter(|name| !["apiVersion", "kind"].contains(name)).collect();
+            let known: Vec<&str> = known
+                .into_iter()
+                .filter(|name| !["apiVersion", "kind"].contains(name))
+                .collect();
             names.retain(|name| !["apiVersion", "kind", "."].contains(name));
             names.sort_unstable();
             assert_eq!(names, known, "{prefix}.{name}");

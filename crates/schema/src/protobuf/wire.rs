@@ -36,7 +36,8 @@ impl<'a> Wire<'a> {
 
     /// A string. Go does not check that it is UTF-8, and replaces what is not when it writes JSON.
     pub(super) fn text(self, field: &str) -> Result<String, ProtobufError> {
-        self.bytes(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        self.bytes(field)
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
     fn wrong(self, field: &str) -> ProtobufError {
@@ -47,7 +48,12 @@ impl<'a> Wire<'a> {
             Wire::Other(wire_type) => wire_type,
         };
         let mut letters = field.chars();
-        let field = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+        let field = letters
+            .next()
+            .into_iter()
+            .flat_map(char::to_uppercase)
+            .chain(letters)
+            .collect();
         ProtobufError::WrongWireType { wire_type, field }
     }
 }
@@ -86,7 +92,11 @@ impl<'a> Reader<'a> {
         // Go cuts the tag off at 32 bits.
         let tag = (wire >> 3) as i32;
         let number = u32::try_from(tag).ok().filter(|tag| *tag > 0);
-        let number = number.ok_or(ProtobufError::IllegalTag { message: self.message, tag, wire })?;
+        let number = number.ok_or(ProtobufError::IllegalTag {
+            message: self.message,
+            tag,
+            wire,
+        })?;
         Ok((number, (wire & 7) as u8))
     }
 
@@ -169,12 +179,21 @@ mod tests {
     fn fields() {
         check(b"", Ok(&[]));
         check(b"\x08\x96\x01", Ok(&[(1, Wire::Varint(150))]));
-        check(b"\x12\x02hi\x18\x00", Ok(&[(2, Wire::Bytes(b"hi")), (3, Wire::Varint(0))]));
+        check(
+            b"\x12\x02hi\x18\x00",
+            Ok(&[(2, Wire::Bytes(b"hi")), (3, Wire::Varint(0))]),
+        );
         check(b"\x09\x01\0\0\0\0\0\0\0", Ok(&[(1, Wire::Fixed64(1))]));
         check(b"\x0d\0\0\0\0", Ok(&[(1, Wire::Other(5))]));
-        check(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", Ok(&[(1, Wire::Varint(u64::MAX))]));
+        check(
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            Ok(&[(1, Wire::Varint(u64::MAX))]),
+        );
         // A group in a group, and a field in each.
-        check(b"\x0b\x10\x01\x13\x08\x02\x14\x0c\x10\x05", Ok(&[(1, Wire::Other(3)), (2, Wire::Varint(5))]));
+        check(
+            b"\x0b\x10\x01\x13\x08\x02\x14\x0c\x10\x05",
+            Ok(&[(1, Wire::Other(3)), (2, Wire::Varint(5))]),
+        );
     }
 
     #[test]
@@ -187,7 +206,14 @@ mod tests {
         check(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", Err(IntOverflow));
         check(b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", Err(NegativeLength));
         check(b"\x0c", Err(EndGroup { message: "M" }));
-        check(b"\x00\x00", Err(IllegalTag { message: "M", tag: 0, wire: 0 }));
+        check(
+            b"\x00\x00",
+            Err(IllegalTag {
+                message: "M",
+                tag: 0,
+                wire: 0,
+            }),
+        );
         check(b"\x0f", Err(IllegalWireType(7)));
         let wrong = Wire::Varint(0).bytes("metadata").map_err(|error| error.to_string());
         assert_eq!(wrong, Err("proto: wrong wireType = 0 for field Metadata".to_owned()));

@@ -290,7 +290,7 @@ impl<'a> Step<'a> {
                 self.new = Some(set);
                 Ok(true)
             }
-            Err(error) if super::is_namespace_terminating(&error) => Ok(false),
+            Err(error) if super::is_namespace_going(&error) => Ok(false),
             Err(error) if error.is_already_exists() => {
                 self.collision(&name).await?;
                 self.keep_new().await?;

@@ -149,7 +149,7 @@ async fn create(ctx: &Context, set: &ReplicaSet, count: usize) -> Result<(), (Fa
                     ctx.event(set, EventType::Normal, "SuccessfulCreate", &message);
                 }
                 // Everything in the namespace is about to go, this ReplicaSet too.
-                Err(error) if super::is_namespace_terminating(&error) => return Ok(()),
+                Err(error) if super::is_namespace_going(&error) => return Ok(()),
                 Err(error) => {
                     let message = super::plain(&error);
                     ctx.event(
