@@ -36,7 +36,9 @@ async fn ready(connector: &TlsConnector, address: SocketAddr) -> std::io::Result
     let socket = TcpStream::connect(address).await?;
     socket.set_nodelay(true)?;
     let mut stream = connector.connect(ServerName::from(address.ip()), socket).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;
     Ok(&head == b"HTTP/1.1 200")
@@ -48,7 +50,9 @@ fn trusting_config() -> ClientConfig {
         .with_safe_default_protocol_versions()
         .expect("ring offers the default versions of TLS")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting(provider.signature_verification_algorithms.supported_schemes())))
+        .with_custom_certificate_verifier(Arc::new(Trusting(
+            provider.signature_verification_algorithms.supported_schemes(),
+        )))
         .with_no_client_auth()
 }
 

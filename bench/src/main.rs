@@ -31,7 +31,9 @@ async fn run() -> Result<(), String> {
     let kubewright = kubewright_binary()?;
     let peer = peer::Peer::from_environment()?;
     if peer.is_none() {
-        println!("(no peer: set KUBEWRIGHT_BENCH_KUBE_APISERVER and KUBEWRIGHT_BENCH_ETCD to measure beside a real control plane)");
+        println!(
+            "(no peer: set KUBEWRIGHT_BENCH_KUBE_APISERVER and KUBEWRIGHT_BENCH_ETCD to measure beside a real control plane)"
+        );
     }
     start::measure(&kubewright, peer.as_ref()).await
 }
@@ -46,7 +48,10 @@ fn kubewright_binary() -> Result<PathBuf, String> {
     if beside.exists() {
         Ok(beside)
     } else {
-        Err(format!("{} does not exist: build it first with `cargo build --release`", beside.display()))
+        Err(format!(
+            "{} does not exist: build it first with `cargo build --release`",
+            beside.display()
+        ))
     }
 }
 
@@ -67,7 +72,10 @@ impl Spread {
 
     /// `12.3 ms (11.9–14.0)`.
     pub(crate) fn show(&self, unit: &str) -> String {
-        let (least, most) = (self.sorted.first().copied().unwrap_or(f64::NAN), self.sorted.last().copied().unwrap_or(f64::NAN));
+        let (least, most) = (
+            self.sorted.first().copied().unwrap_or(f64::NAN),
+            self.sorted.last().copied().unwrap_or(f64::NAN),
+        );
         format!("{:.1} {unit} ({least:.1}–{most:.1})", self.median())
     }
 }

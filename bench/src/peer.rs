@@ -63,7 +63,11 @@ impl Peer {
         let data = folder.join("etcd");
         let _ = fs::remove_dir_all(&data); // every run starts with an empty store
         let quiet = |command: &mut Command| {
-            command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .kill_on_drop(true)
+                .spawn()
         };
         let etcd = quiet(
             Command::new(&self.etcd)
@@ -81,22 +85,35 @@ impl Peer {
             Command::new(&self.kube_apiserver)
                 .arg(format!("--etcd-servers=http://{client}"))
                 .arg(format!("--secure-port={}", server.port()))
-                .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--allow-privileged=true"])
+                .args([
+                    "--bind-address=127.0.0.1",
+                    "--authorization-mode=RBAC",
+                    "--allow-privileged=true",
+                ])
                 .arg(format!("--cert-dir={}", folder.join("certs").display()))
                 .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
                 .arg(format!("--service-account-key-file={}", keys.display()))
                 .arg(format!("--service-account-signing-key-file={}", keys.display()))
-                .args(["--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"]),
+                .args([
+                    "--service-cluster-ip-range=10.0.0.0/24",
+                    "--endpoint-reconciler-type=none",
+                ]),
         )
         .map_err(|why| format!("cannot start {}: {why}", self.kube_apiserver.display()))?;
-        Ok(RunningPeer { address: server, processes: vec![apiserver, etcd] })
+        Ok(RunningPeer {
+            address: server,
+            processes: vec![apiserver, etcd],
+        })
     }
 }
 
 impl RunningPeer {
     /// Resident memory of both programs in megabytes.
     pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
-        self.processes.iter().map(|process| crate::start::resident_megabytes(process.id())).sum()
+        self.processes
+            .iter()
+            .map(|process| crate::start::resident_megabytes(process.id()))
+            .sum()
     }
 
     pub(crate) async fn stop(mut self) {

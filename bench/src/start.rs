@@ -43,9 +43,24 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
     println!("start and idle memory, {RUNS} runs in turns, median (least–most)\n");
     row("process to /readyz, all controllers", &Spread::of(ours), "ms", &theirs);
     row("process to /readyz, API server alone", &Spread::of(bare), "ms", &theirs);
-    row("in process, first answered request", &Spread::of(in_process), "ms", &theirs);
-    row("idle memory, all controllers", &Spread::of(our_memory), "MB", &their_memory);
-    row("idle memory, API server alone", &Spread::of(bare_memory), "MB", &their_memory);
+    row(
+        "in process, first answered request",
+        &Spread::of(in_process),
+        "ms",
+        &theirs,
+    );
+    row(
+        "idle memory, all controllers",
+        &Spread::of(our_memory),
+        "MB",
+        &their_memory,
+    );
+    row(
+        "idle memory, API server alone",
+        &Spread::of(bare_memory),
+        "MB",
+        &their_memory,
+    );
     Ok(())
 }
 
@@ -54,7 +69,11 @@ fn row(what: &str, ours: &Spread, unit: &str, theirs: &[f64]) {
         String::new()
     } else {
         let theirs = Spread::of(theirs.to_vec());
-        format!("   kube-apiserver + etcd {}   1/{:.0}", theirs.show(unit), theirs.median() / ours.median())
+        format!(
+            "   kube-apiserver + etcd {}   1/{:.0}",
+            theirs.show(unit),
+            theirs.median() / ours.median()
+        )
     };
     println!("{what:<38} {}{beside}", ours.show(unit));
 }
@@ -68,7 +87,14 @@ async fn one_of_ours(
     let address = free_address()?;
     let started = Instant::now();
     let mut process: Child = Command::new(program)
-        .args(["cluster", "--controllers", controllers, "--listen", &address.to_string(), "--kubeconfig"])
+        .args([
+            "cluster",
+            "--controllers",
+            controllers,
+            "--listen",
+            &address.to_string(),
+            "--kubeconfig",
+        ])
         .arg(folder.join("kubeconfig"))
         .stdout(Stdio::null())
         .kill_on_drop(true)
@@ -82,7 +108,10 @@ async fn one_of_ours(
     } else {
         None
     };
-    process.kill().await.map_err(|why| format!("cannot stop {}: {why}", program.display()))?;
+    process
+        .kill()
+        .await
+        .map_err(|why| format!("cannot stop {}: {why}", program.display()))?;
     Ok((took, memory))
 }
 
@@ -105,9 +134,17 @@ async fn in_process() -> Result<Vec<f64>, String> {
     let mut figures = Vec::new();
     for _ in 0..RUNS {
         let started = Instant::now();
-        let cluster = Cluster::start().await.map_err(|why| format!("the cluster did not start: {why}"))?;
-        let request = http::Request::get("/readyz").body(Vec::new()).expect("a constant request is valid");
-        let answer = cluster.client().request_text(request).await.map_err(|why| format!("/readyz in process: {why}"))?;
+        let cluster = Cluster::start()
+            .await
+            .map_err(|why| format!("the cluster did not start: {why}"))?;
+        let request = http::Request::get("/readyz")
+            .body(Vec::new())
+            .expect("a constant request is valid");
+        let answer = cluster
+            .client()
+            .request_text(request)
+            .await
+            .map_err(|why| format!("/readyz in process: {why}"))?;
         if answer != "ok" {
             return Err(format!("/readyz in process answered {answer:?}"));
         }
@@ -124,7 +161,9 @@ fn milliseconds(since: Instant) -> f64 {
 /// A loopback address that was free a moment ago.
 pub(crate) fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|why| format!("no free port on loopback: {why}"))?;
-    listener.local_addr().map_err(|why| format!("no address on loopback: {why}"))
+    listener
+        .local_addr()
+        .map_err(|why| format!("no address on loopback: {why}"))
 }
 
 /// Resident memory of a process in megabytes (Linux: `VmRSS`).

@@ -17,7 +17,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright-cluster", &["kubewright-apiserver", "kubewright"], &[]),
     ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
     // The command carries the compiled-in guestbook of `kubewright demo`.
-    ("kubewright-cli", &["kubewright-cluster", "kubewright", "guestbook"], &["kubewright-testing"]),
+    (
+        "kubewright-cli",
+        &["kubewright-cluster", "kubewright", "guestbook"],
+        &["kubewright-testing"],
+    ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
     ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
     ("xtask", &["kubewright-schema"], &[]),
@@ -92,12 +96,18 @@ fn crates_name_only_whom_they_may() {
         .collect();
     let names: BTreeSet<&str> = packages.iter().map(|package| text(&package["name"])).collect();
     let known: BTreeSet<&str> = ARROWS.iter().map(|(name, _, _)| *name).collect();
-    assert_eq!(names, known, "every member of the workspace has a line in ARROWS, and no other has");
+    assert_eq!(
+        names, known,
+        "every member of the workspace has a line in ARROWS, and no other has"
+    );
 
     let mut wrong = Vec::new();
     for package in packages {
         let name = text(&package["name"]);
-        let (_, runtime, tests) = ARROWS.iter().find(|(known, _, _)| *known == name).expect("checked above");
+        let (_, runtime, tests) = ARROWS
+            .iter()
+            .find(|(known, _, _)| *known == name)
+            .expect("checked above");
         for dependency in items(&package["dependencies"]) {
             let other = text(&dependency["name"]);
             let in_tests = dependency["kind"] == "dev";
@@ -106,7 +116,10 @@ fn crates_name_only_whom_they_may() {
             }
         }
     }
-    assert!(wrong.is_empty(), "arrows that ARCHITECTURE.md does not have: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "arrows that ARCHITECTURE.md does not have: {wrong:#?}"
+    );
 }
 
 #[test]
@@ -121,14 +134,20 @@ fn pure_crates_cannot_reach_io() {
         let to = items(&node["deps"])
             .iter()
             .filter(|dependency| {
-                items(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
+                items(&dependency["dep_kinds"])
+                    .iter()
+                    .any(|kind| kind["kind"].is_null())
             })
             .map(|dependency| text(&dependency["pkg"]))
             .collect();
         edges.insert(text(&node["id"]), to);
     }
     for pure in PURE {
-        let start = names.iter().find(|(_, name)| *name == pure).expect("a pure crate is a member").0;
+        let start = names
+            .iter()
+            .find(|(_, name)| *name == pure)
+            .expect("a pure crate is a member")
+            .0;
         let mut seen = BTreeSet::new();
         let mut todo = vec![*start];
         while let Some(id) = todo.pop() {
@@ -136,7 +155,11 @@ fn pure_crates_cannot_reach_io() {
                 todo.extend(&edges[id]);
             }
         }
-        let reached: Vec<_> = seen.iter().map(|id| names[id]).filter(|name| IMPURE.contains(name)).collect();
+        let reached: Vec<_> = seen
+            .iter()
+            .map(|id| names[id])
+            .filter(|name| IMPURE.contains(name))
+            .collect();
         assert!(reached.is_empty(), "{pure} is pure and must not depend on {reached:?}");
     }
 }
@@ -146,7 +169,11 @@ fn purity_lints_are_in_place() {
     for folder in ["schema", "engine", "apiserver"] {
         let path = root().join("crates").join(folder).join("clippy.toml");
         let lints = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        for banned in ["std::time::Instant::now", "std::time::SystemTime::now", "std::collections::HashMap"] {
+        for banned in [
+            "std::time::Instant::now",
+            "std::time::SystemTime::now",
+            "std::collections::HashMap",
+        ] {
             assert!(lints.contains(banned), "{} does not ban {banned}", path.display());
         }
     }
@@ -171,10 +198,16 @@ fn paths_in_the_architecture_exist() {
         let is_path = ["crates", "examples", "bench", "docs", "xtask", ".ci"].contains(&first) && quoted.contains('/');
         if is_path && !quoted.contains(['*', '<', '{', ' ']) {
             checked += 1;
-            assert!(root().join(quoted).exists(), "ARCHITECTURE.md names `{quoted}`, which does not exist");
+            assert!(
+                root().join(quoted).exists(),
+                "ARCHITECTURE.md names `{quoted}`, which does not exist"
+            );
         }
     }
-    assert!(checked > 20, "the map names the places where things are; only {checked} paths found");
+    assert!(
+        checked > 20,
+        "the map names the places where things are; only {checked} paths found"
+    );
 }
 
 #[test]
@@ -208,10 +241,21 @@ fn generated_data_is_what_the_generator_wrote() {
             let (name, json) = line
                 .split_once('\t')
                 .unwrap_or_else(|| panic!("{}:{}: not NAME, tab, JSON", path.display(), number + 1));
-            assert!(name > previous.as_str(), "{}:{}: not sorted", path.display(), number + 1);
-            let value: serde_json::Value = serde_json::from_str(json)
-                .unwrap_or_else(|why| panic!("{}:{}: {why}", path.display(), number + 1));
-            assert_eq!(value.to_string(), json, "{}:{}: not canonical", path.display(), number + 1);
+            assert!(
+                name > previous.as_str(),
+                "{}:{}: not sorted",
+                path.display(),
+                number + 1
+            );
+            let value: serde_json::Value =
+                serde_json::from_str(json).unwrap_or_else(|why| panic!("{}:{}: {why}", path.display(), number + 1));
+            assert_eq!(
+                value.to_string(),
+                json,
+                "{}:{}: not canonical",
+                path.display(),
+                number + 1
+            );
             previous = name.to_string();
         }
     }

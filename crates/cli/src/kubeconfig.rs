@@ -32,7 +32,10 @@ impl KubeconfigFile {
                 Err(why) if why.kind() != ErrorKind::NotFound => {
                     Err(Failure::new(format!("cannot read {}", path.display())).because(why))
                 }
-                _ => Ok(KubeconfigFile { path: path.to_path_buf(), folder: None }),
+                _ => Ok(KubeconfigFile {
+                    path: path.to_path_buf(),
+                    folder: None,
+                }),
             }
         } else {
             let folder = std::env::temp_dir().join(format!("kubewright-{}", std::process::id()));
@@ -42,7 +45,10 @@ impl KubeconfigFile {
                 .mode(0o700)
                 .create(&folder)
                 .map_err(|why| Failure::new(format!("cannot make the folder {}", folder.display())).because(why))?;
-            Ok(KubeconfigFile { path: folder.join("kubeconfig"), folder: Some(folder) })
+            Ok(KubeconfigFile {
+                path: folder.join("kubeconfig"),
+                folder: Some(folder),
+            })
         }
     }
 
@@ -75,7 +81,8 @@ impl Drop for KubeconfigFile {
 
 /// Whether the text is a kubeconfig of an embedded cluster.
 fn is_ours(text: &str) -> bool {
-    text.lines().any(|line| line == "current-context: kubernetes-admin@kubewright")
+    text.lines()
+        .any(|line| line == "current-context: kubernetes-admin@kubewright")
 }
 
 #[cfg(test)]

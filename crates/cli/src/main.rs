@@ -72,5 +72,8 @@ fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KUBEWRIGHT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }

@@ -48,8 +48,21 @@ pub(crate) struct Narration {
 pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Format) -> (Narrator, Narration) {
     let (send, queue) = mpsc::channel(WAITING);
     let missed = Arc::new(AtomicU64::new(0));
-    let narrator = Narrator { queue: send, missed: missed.clone(), telling: AtomicBool::new(false) };
-    (narrator, Narration { queue, missed, started, heroes, output })
+    let narrator = Narrator {
+        queue: send,
+        missed: missed.clone(),
+        telling: AtomicBool::new(false),
+    };
+    (
+        narrator,
+        Narration {
+            queue,
+            missed,
+            started,
+            heroes,
+            output,
+        },
+    )
 }
 
 impl Narrator {
@@ -75,7 +88,11 @@ impl Observer for Narrator {
         if !self.telling.load(Ordering::Relaxed) {
             return;
         }
-        if self.queue.try_send(News::Happened(Instant::now(), what.clone())).is_err() {
+        if self
+            .queue
+            .try_send(News::Happened(Instant::now(), what.clone()))
+            .is_err()
+        {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -88,7 +105,8 @@ impl Narration {
             let missed = self.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
                 let text = format!("({missed} things happened faster than they could be printed)");
-                self.output.say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
+                self.output
+                    .say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
             }
             match news {
                 News::Told(text, event) => self.output.say(&text, &event),
@@ -116,16 +134,30 @@ impl Line {
     fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
         let is_hero = |controller: &str| heroes.contains(controller);
         match what {
-            Observation::ReconcileStarted { controller, request, causes, .. } if is_hero(controller) => {
+            Observation::ReconcileStarted {
+                controller,
+                request,
+                causes,
+                ..
+            } if is_hero(controller) => {
                 let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
                 Some(Line {
                     hero: true,
-                    head: format!("{} {}", paint(STRONG, format!("{controller} reconciles")), paint(STRONG, request)),
+                    head: format!(
+                        "{} {}",
+                        paint(STRONG, format!("{controller} reconciles")),
+                        paint(STRONG, request)
+                    ),
                     details: causes.iter().map(|cause| format!("because {cause}")).collect(),
                     event: json!({"event": "reconcile", "controller": &**controller, "request": request.to_string(), "causes": causes}),
                 })
             }
-            Observation::ReconcileFinished { controller, request, outcome, .. } => {
+            Observation::ReconcileFinished {
+                controller,
+                request,
+                outcome,
+                ..
+            } => {
                 let (style, words) = match outcome {
                     Outcome::Retry { error, attempt, after } => {
                         (BAD, format!("failed (attempt {attempt}), again in {after:?}: {error}"))
@@ -143,7 +175,13 @@ impl Line {
                     event: json!({"event": "outcome", "controller": &**controller, "request": request.to_string(), "outcome": words}),
                 })
             }
-            Observation::Written { controller, verb, object, subresource, changes } => {
+            Observation::Written {
+                controller,
+                verb,
+                object,
+                subresource,
+                changes,
+            } => {
                 let of_the_system =
                     |namespace: &str| namespace.starts_with("kube-") || object.name == "kube-root-ca.crt";
                 if object.kind == "Event"
@@ -229,14 +267,23 @@ mod tests {
         let write = |verb, kind: &str, changes| Observation::Written {
             controller: Some("guestbook".into()),
             verb,
-            object: ObjectRef { kind: kind.into(), ..object.clone() },
+            object: ObjectRef {
+                kind: kind.into(),
+                ..object.clone()
+            },
             subresource: Some("status".into()),
             changes,
         };
-        let change = FieldChange { path: "status.readyReplicas".into(), before: Some(json!(0)), after: Some(json!(2)) };
+        let change = FieldChange {
+            path: "status.readyReplicas".into(),
+            before: Some(json!(0)),
+            after: Some(json!(2)),
+        };
         check(
             &write("patch", "Guestbook", vec![change]),
-            Some("    1.500 s guestbook ~ changed Guestbook default/hello status\n            status.readyReplicas 0 → 2"),
+            Some(
+                "    1.500 s guestbook ~ changed Guestbook default/hello status\n            status.readyReplicas 0 → 2",
+            ),
         );
         check(&write("create", "Event", Vec::new()), None);
     }
@@ -254,7 +301,11 @@ mod tests {
             },
             subresource: Some("status".into()),
             changes: ["a", "b", "c"]
-                .map(|path| FieldChange { path: path.into(), before: Some(json!(0)), after: Some(json!(2)) })
+                .map(|path| FieldChange {
+                    path: path.into(),
+                    before: Some(json!(0)),
+                    after: Some(json!(2)),
+                })
                 .into(),
         };
         let line = "    1.500 s replicaset-controller ~ changed ReplicaSet default/web status: a 0 → 2 and 2 more";
@@ -273,7 +324,11 @@ mod tests {
         };
         check(&finished(Outcome::Done), None);
         check(
-            &finished(Outcome::Retry { error: "no luck".into(), attempt: 2, after: Duration::from_millis(10) }),
+            &finished(Outcome::Retry {
+                error: "no luck".into(),
+                attempt: 2,
+                after: Duration::from_millis(10),
+            }),
             Some("    1.500 s deployment default/hello failed (attempt 2), again in 10ms: no luck"),
         );
     }

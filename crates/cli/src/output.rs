@@ -73,7 +73,11 @@ pub(crate) struct Failure {
 impl Failure {
     /// `attempted`: what could not be done, such as `cannot write the kubeconfig /x`.
     pub(crate) fn new(attempted: impl Into<String>) -> Failure {
-        Failure { attempted: attempted.into(), reasons: Vec::new(), hint: None }
+        Failure {
+            attempted: attempted.into(),
+            reasons: Vec::new(),
+            hint: None,
+        }
     }
 
     /// The reason, with the chain of its sources.
@@ -122,7 +126,9 @@ mod tests {
     #[test]
     fn a_failure_says_what_why_and_what_to_do() {
         let why = std::io::Error::other("disk full");
-        let failure = Failure::new("cannot write the kubeconfig ./k").because(why).hint("name another file with --kubeconfig");
+        let failure = Failure::new("cannot write the kubeconfig ./k")
+            .because(why)
+            .hint("name another file with --kubeconfig");
         assert_eq!(
             failure.to_string(),
             "cannot write the kubeconfig ./k\n  because: disk full\n  hint: name another file with --kubeconfig"

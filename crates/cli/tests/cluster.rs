@@ -1,5 +1,7 @@
 //! `kubewright cluster` as its user meets it: the line, the file, the signals, and what it refuses.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::process::{Command, Output};
@@ -11,14 +13,21 @@ fn refused(arguments: &[&str], expected: &[&str]) {
     let Output { status, stdout, stderr } = Command::new(KUBEWRIGHT).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
     assert!(!status.success(), "{arguments:?} must fail");
-    assert!(stdout.is_empty(), "{arguments:?} printed {:?}", String::from_utf8_lossy(&stdout));
+    assert!(
+        stdout.is_empty(),
+        "{arguments:?} printed {:?}",
+        String::from_utf8_lossy(&stdout)
+    );
     for text in expected {
         assert!(said.contains(text), "{arguments:?} should say {text:?}, said:\n{said}");
     }
 }
 
 fn signal(cluster: &RunningCluster, name: &str) {
-    let sent = Command::new("kill").args([format!("-{name}"), cluster.process.id().to_string()]).status().unwrap();
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), cluster.process.id().to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success());
 }
 
@@ -26,7 +35,10 @@ fn signal(cluster: &RunningCluster, name: &str) {
 fn the_ready_line_names_address_kubeconfig_and_time() {
     let cluster = RunningCluster::start(&["--controllers", "none"]);
     let line = &cluster.ready_line;
-    assert!(line.contains("https://127.0.0.1:") && line.contains(" ms ") && line.contains("KUBECONFIG=kubeconfig"), "{line}");
+    assert!(
+        line.contains("https://127.0.0.1:") && line.contains(" ms ") && line.contains("KUBECONFIG=kubeconfig"),
+        "{line}"
+    );
     assert!(cluster.kubeconfig().exists(), "the file is there when the line is");
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
@@ -50,16 +62,29 @@ fn signals_stop_it_cleanly_and_at_once() {
         signal(&cluster, name);
         let status = cluster.process.wait().unwrap();
         assert!(status.success(), "SIG{name} is a clean stop: {status}");
-        assert!(asked.elapsed() < Duration::from_secs(2), "SIG{name} took {:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(2),
+            "SIG{name} took {:?}",
+            asked.elapsed()
+        );
     }
 }
 
 #[test]
 fn what_it_cannot_do_it_refuses_in_words() {
-    refused(&["cluster", "--data-dir", "/nowhere"], &["cannot keep the cluster in /nowhere", "because:", "hint:"]);
-    refused(&["cluster", "--controllers", "deployment,nonsense"], &["nonsense", "deployment"]);
+    refused(
+        &["cluster", "--data-dir", "/nowhere"],
+        &["cannot keep the cluster in /nowhere", "because:", "hint:"],
+    );
+    refused(
+        &["cluster", "--controllers", "deployment,nonsense"],
+        &["nonsense", "deployment"],
+    );
     refused(&["cluster", "--listen", "127.0.0.1"], &["--listen"]);
-    refused(&["cluster", "--listen", "203.0.113.1:1"], &["cannot listen on 203.0.113.1:1", "because:"]);
+    refused(
+        &["cluster", "--listen", "203.0.113.1:1"],
+        &["cannot listen on 203.0.113.1:1", "because:"],
+    );
     refused(&["nonsense"], &["nonsense"]);
 }
 
@@ -68,7 +93,10 @@ fn a_foreign_kubeconfig_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
     std::fs::write(&path, "current-context: production\n").unwrap();
-    refused(&["cluster", "--kubeconfig", path.to_str().unwrap()], &["will not overwrite", "not written by kubewright"]);
+    refused(
+        &["cluster", "--kubeconfig", path.to_str().unwrap()],
+        &["will not overwrite", "not written by kubewright"],
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "current-context: production\n");
 }
 
@@ -76,5 +104,8 @@ fn a_foreign_kubeconfig_is_left_alone() {
 fn version_names_both_versions() {
     let output = Command::new(KUBEWRIGHT).arg("version").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("kubewright 0.1.0 (embedded Kubernetes API v1.36"), "{said}");
+    assert!(
+        said.starts_with("kubewright 0.1.0 (embedded Kubernetes API v1.36"),
+        "{said}"
+    );
 }

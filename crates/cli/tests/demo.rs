@@ -1,5 +1,7 @@
 //! `kubewright demo` as its user meets it.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::io::{BufRead, BufReader};
@@ -13,7 +15,11 @@ use support::{KUBEWRIGHT, kubectl_is_there};
 fn once_tells_the_walk_and_succeeds() {
     let output = Command::new(KUBEWRIGHT).args(["demo", "--once"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     for text in [
         "cluster     ready in",
         "export KUBECONFIG=",
@@ -27,7 +33,10 @@ fn once_tells_the_walk_and_succeeds() {
     ] {
         assert!(said.contains(text), "the demo should say {text:?}; it said:\n{said}");
     }
-    assert!(!said.contains('\u{1b}'), "no colours where standard output is no terminal");
+    assert!(
+        !said.contains('\u{1b}'),
+        "no colours where standard output is no terminal"
+    );
 }
 
 /// A demo that runs, and its events.
@@ -38,8 +47,11 @@ struct Demo {
 
 impl Demo {
     fn start() -> Demo {
-        let mut process =
-            Command::new(KUBEWRIGHT).args(["demo", "--output", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = Command::new(KUBEWRIGHT)
+            .args(["demo", "--output", "json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let events = BufReader::new(process.stdout.take().unwrap()).lines();
         Demo { process, events }
     }
@@ -71,7 +83,11 @@ fn changes_from_another_terminal_show_with_their_cause() {
     if kubectl_is_there() {
         let kubectl = |arguments: &[&str]| {
             let kubeconfig = ready["kubeconfig"].as_str().unwrap();
-            let status = Command::new("kubectl").args(arguments).env("KUBECONFIG", kubeconfig).stdout(Stdio::null()).status();
+            let status = Command::new("kubectl")
+                .args(arguments)
+                .env("KUBECONFIG", kubeconfig)
+                .stdout(Stdio::null())
+                .status();
             assert!(status.unwrap().success(), "kubectl {arguments:?}");
         };
         kubectl(&["scale", "guestbook", "hello", "--replicas=3"]);
@@ -87,8 +103,15 @@ fn changes_from_another_terminal_show_with_their_cause() {
         });
     }
     let asked = Instant::now();
-    let sent = Command::new("kill").args(["-INT", &demo.process.id().to_string()]).status().unwrap();
+    let sent = Command::new("kill")
+        .args(["-INT", &demo.process.id().to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success());
     assert!(demo.process.wait().unwrap().success(), "Ctrl-C is a clean end");
-    assert!(asked.elapsed() < Duration::from_secs(2), "Ctrl-C took {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "Ctrl-C took {:?}",
+        asked.elapsed()
+    );
 }

@@ -4,6 +4,8 @@
 //! (ages, uids, versions, addresses, generated suffixes) is replaced before. The tests run when kubectl is on the PATH and say so when it
 //! is not.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+
 mod support;
 
 use support::{RunningCluster, kubectl_is_there, record};
@@ -12,7 +14,10 @@ use support::{RunningCluster, kubectl_is_there, record};
 const VARYING: &[(&str, &str)] = &[
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[uid]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
-    (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000", "[date]"),
+    (
+        r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000",
+        "[date]",
+    ),
     (r#"resourceVersion: "\d+""#, r#"resourceVersion: "[rv]""#),
     (r#""resourceVersion": ?"\d+""#, r#""resourceVersion": "[rv]""#),
     (r"127\.0\.0\.1:\d+", "[server]"),
@@ -44,17 +49,29 @@ fn check(name: &str, script: &str, controllers: &str) {
 
 #[test]
 fn api_resources_and_explain() {
-    check("api-resources-and-explain", include_str!("kubectl/api-resources-and-explain.sh"), "none");
+    check(
+        "api-resources-and-explain",
+        include_str!("kubectl/api-resources-and-explain.sh"),
+        "none",
+    );
 }
 
 #[test]
 fn get_in_all_formats() {
-    check("get-in-all-formats", include_str!("kubectl/get-in-all-formats.sh"), "none");
+    check(
+        "get-in-all-formats",
+        include_str!("kubectl/get-in-all-formats.sh"),
+        "none",
+    );
 }
 
 #[test]
 fn apply_create_edit_patch() {
-    check("apply-create-edit-patch", include_str!("kubectl/apply-create-edit-patch.sh"), "none");
+    check(
+        "apply-create-edit-patch",
+        include_str!("kubectl/apply-create-edit-patch.sh"),
+        "none",
+    );
 }
 
 #[test]
@@ -64,7 +81,11 @@ fn custom_resources() {
 
 #[test]
 fn workloads_that_run() {
-    check("workloads-that-run", include_str!("kubectl/workloads-that-run.sh"), "all");
+    check(
+        "workloads-that-run",
+        include_str!("kubectl/workloads-that-run.sh"),
+        "all",
+    );
 }
 
 #[test]

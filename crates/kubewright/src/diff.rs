@@ -124,7 +124,9 @@ impl Collector {
             if key == "type" {
                 // The type is in the path already.
                 for side in [&mut before, &mut after] {
-                    side.as_mut().and_then(Value::as_object_mut).map(|fields| fields.remove(key));
+                    side.as_mut()
+                        .and_then(Value::as_object_mut)
+                        .map(|fields| fields.remove(key));
                 }
             }
             self.compare(&format!("{path}[{name}]"), before.as_ref(), after.as_ref());
@@ -175,7 +177,9 @@ fn key_of(old: &[Value], new: &[Value]) -> Option<&'static str> {
         names.len() == items.len() && distinct.len() == items.len()
     };
     let has_items = !old.is_empty() || !new.is_empty();
-    ["type", "name"].into_iter().find(|key| has_items && names_all(key, old) && names_all(key, new))
+    ["type", "name"]
+        .into_iter()
+        .find(|key| has_items && names_all(key, old) && names_all(key, new))
 }
 
 fn child(path: &str, key: &str) -> String {
@@ -225,7 +229,8 @@ mod tests {
             &[],
         );
         check(json!({"a": {"b": true}}), json!({}), &["a.b removed (was true)"]);
-        let condition = |type_: &str, status: &str, time: u8| json!({"type": type_, "status": status, "lastTransitionTime": time});
+        let condition =
+            |type_: &str, status: &str, time: u8| json!({"type": type_, "status": status, "lastTransitionTime": time});
         check(
             json!({"status": {"conditions": [condition("A", "True", 1), condition("B", "False", 1)]}}),
             json!({"status": {"conditions": [condition("B", "True", 2), condition("A", "True", 2)]}}),

@@ -20,13 +20,11 @@ pub const SAMPLE: &str = include_str!("../config/samples/webapp_v1_guestbook.yam
 
 /// The operator, declared once.
 pub fn operator() -> Operator {
-    Operator::new("guestbook")
-        .crd::<Guestbook>()
-        .controller(
-            Controller::of(GuestbookReconciler)
-                // Its own status writes are no reason to look again.
-                .with_predicate::<Guestbook>(predicate::generation_changed)
-                .owns::<Deployment>()
-                .owns::<Service>(),
-        )
+    Operator::new("guestbook").crd::<Guestbook>().controller(
+        Controller::of(GuestbookReconciler)
+            // Its own status writes are no reason to look again.
+            .with_predicate::<Guestbook>(predicate::generation_changed)
+            .owns::<Deployment>()
+            .owns::<Service>(),
+    )
 }

@@ -49,9 +49,14 @@ fn protobuf(body: &[u8], must_be: &str) -> Result<decode::Decoded, Status> {
         let scheme = if unknown { " in scheme \"kubewright\"" } else { "" };
         let version = envelope.api_version.rsplit('/').next().unwrap_or("");
         let kind = &envelope.kind;
-        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {must_be}: {error}{scheme}"))
+        Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {must_be}: {error}{scheme}"
+        ))
     })?;
-    Ok(decode::Decoded { value, duplicates: Vec::new() })
+    Ok(decode::Decoded {
+        value,
+        duplicates: Vec::new(),
+    })
 }
 
 fn yaml_error(text: &str) -> String {
@@ -252,11 +257,7 @@ mod tests {
     #[test]
     fn only_objects_are_objects() {
         for (body, want) in [("{}", true), ("null", true), ("[]", false), ("3", false), ("", false)] {
-            assert_eq!(
-                parse(body.as_bytes(), Input::Json, "ConfigMap").is_ok(),
-                want,
-                "{body}"
-            );
+            assert_eq!(parse(body.as_bytes(), Input::Json, "ConfigMap").is_ok(), want, "{body}");
         }
     }
 }

@@ -91,7 +91,10 @@ impl Call<'_> {
     fn protobuf_delete_options(&self) -> Result<DeleteOptions, Status> {
         let body = super::decode::parse(self.body, Input::Protobuf, "DeleteOptions")?.value;
         if body["kind"] != "DeleteOptions" {
-            let why = format!("no kind {} is registered for version {} in scheme \"kubewright\"", body["kind"], body["apiVersion"]);
+            let why = format!(
+                "no kind {} is registered for version {} in scheme \"kubewright\"",
+                body["kind"], body["apiVersion"]
+            );
             return Err(Status::bad_request(why));
         }
         DeleteOptions::from_value(&body)

@@ -356,46 +356,149 @@ fn protobuf_bodies() {
     #[track_caller]
     fn check(world: &World, line: &str, base64: &str, code: u16, pointer: &str, want: Value) {
         let body = STANDARD.decode(base64).expect("base64");
-        let answer = world.send(line, &[("content-type", "application/vnd.kubernetes.protobuf")], body, UserInfo::admin());
-        assert_eq!((answer.code, answer.body.pointer(pointer)), (code, Some(&want)), "{line}: {}", answer.body);
+        let answer = world.send(
+            line,
+            &[("content-type", "application/vnd.kubernetes.protobuf")],
+            body,
+            UserInfo::admin(),
+        );
+        assert_eq!(
+            (answer.code, answer.body.pointer(pointer)),
+            (code, Some(&want)),
+            "{line}: {}",
+            answer.body
+        );
         assert_eq!(answer.headers["content-type"], "application/json");
     }
     let config_map = "azhzAAoPCgJ2MRIJQ29uZmlnTWFwEkQKMAoBYRIAGgAiACoAMgA4AEIAWgYKAWwSATFiBgoBbhIBeHINZXhhbXBsZS5vcmcvZhIGCgFrEgF2GggKAWISAwABAhoAIgA=";
     let post = &post_maps();
     check(&world, post, config_map, 201, "/binaryData", json!({"b": "AAEC"}));
-    check(&world, post, config_map, 409, "/message", json!("configmaps \"a\" already exists"));
+    check(
+        &world,
+        post,
+        config_map,
+        409,
+        "/message",
+        json!("configmaps \"a\" already exists"),
+    );
     let without_finalizer = "azhzAAoPCgJ2MRIJQ29uZmlnTWFwEhsKEQoBYRIAGgAiACoAMgA4AEIAEgYKAWsSAXcaACIA";
-    check(&world, &format!("PUT {MAPS}/a"), without_finalizer, 200, "/data", json!({"k": "w"}));
+    check(
+        &world,
+        &format!("PUT {MAPS}/a"),
+        without_finalizer,
+        200,
+        "/data",
+        json!({"k": "w"}),
+    );
     let message = "ConfigMap in version \"v1\" cannot be handled as a Secret: converting (v1.ConfigMap) to (core.Secret): unknown conversion";
-    check(&world, "POST /api/v1/namespaces/default/secrets", config_map, 400, "/message", json!(message));
+    check(
+        &world,
+        "POST /api/v1/namespaces/default/secrets",
+        config_map,
+        400,
+        "/message",
+        json!(message),
+    );
 
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let deployment = "azhzAAoVCgdhcHBzL3YxEgpEZXBsb3ltZW50EpQBChEKAWQSABoAIgAqADIAOABCABJxCAMSCgoICgNhcHASAWEaWQoaCgASABoAIgAqADIAOABCAFoICgNhcHASAWESOxIdCgFjEgRpbWcyKgBCAGoAcgCAAQCIAQCQAQCiAQAaADIAQgBKAFIAWABgAGgAggEAigEAmgEAwgEAIgIKACgAOAAaDAgAEAAYACAAKAA4ABoAIgA=";
     let line = &format!("POST {deployments}?fieldManager=kubectl-create&fieldValidation=Strict");
-    check(&world, line, deployment, 201, "/spec/template/spec/containers/0/image", json!("img2"));
+    check(
+        &world,
+        line,
+        deployment,
+        201,
+        "/spec/template/spec/containers/0/image",
+        json!("img2"),
+    );
     let scale = "azhzAAoXCg5hdXRvc2NhbGluZy92MRIFU2NhbGUSHQoRCgFkEgAaACIAKgAyADgAQgASAggFGgQIABIAGgAiAA==";
-    check(&world, &format!("PUT {deployments}/d/scale"), scale, 200, "/spec/replicas", json!(5));
+    check(
+        &world,
+        &format!("PUT {deployments}/d/scale"),
+        scale,
+        200,
+        "/spec/replicas",
+        json!(5),
+    );
     let orphan = "azhzAAoTCgJ2MRINRGVsZXRlT3B0aW9ucxIIIgZPcnBoYW4aACIA";
-    check(&world, &format!("DELETE {deployments}/d"), orphan, 200, "/metadata/finalizers", json!(["orphan"]));
+    check(
+        &world,
+        &format!("DELETE {deployments}/d"),
+        orphan,
+        200,
+        "/metadata/finalizers",
+        json!(["orphan"]),
+    );
 
-    let lease = "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRImChEKAWwSABoAIgAqADIAOABCABIRCgJtZRAPIgkIpevcygYQ8C4aACIA";
+    let lease =
+        "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRImChEKAWwSABoAIgAqADIAOABCABIRCgJtZRAPIgkIpevcygYQ8C4aACIA";
     let want = json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-02T03:04:05.000006Z"});
-    check(&world, "POST /apis/coordination.k8s.io/v1/namespaces/default/leases", lease, 201, "/spec", want);
+    check(
+        &world,
+        "POST /apis/coordination.k8s.io/v1/namespaces/default/leases",
+        lease,
+        201,
+        "/spec",
+        want,
+    );
 
     let why = "the object provided is unrecognized (must be of type ConfigMap):";
     let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
-    check(&world, post, "", 400, "/message", json!(format!("{why} empty data (<empty>)")));
-    check(&world, post, "CgJ2MQ==", 400, "/message", json!(format!("{why} {prefix} (0a027631)")));
+    check(
+        &world,
+        post,
+        "",
+        400,
+        "/message",
+        json!(format!("{why} empty data (<empty>)")),
+    );
+    check(
+        &world,
+        post,
+        "CgJ2MQ==",
+        400,
+        "/message",
+        json!(format!("{why} {prefix} (0a027631)")),
+    );
     let json_text = STANDARD.encode(r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "j"}}"#);
     let summary = r#"({"apiVersion": "v1", "kind": " ...)"#;
-    check(&world, post, &json_text, 400, "/message", json!(format!("{why} {prefix} {summary}")));
+    check(
+        &world,
+        post,
+        &json_text,
+        400,
+        "/message",
+        json!(format!("{why} {prefix} {summary}")),
+    );
     let widget = STANDARD.encode(b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Widget");
     let message = "Widget in version \"v1\" cannot be handled as a ConfigMap: no kind \"Widget\" is registered for version \"v1\" in scheme \"kubewright\"";
     check(&world, post, &widget, 400, "/message", json!(message));
     let broken = STANDARD.encode(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x0a\x7f");
     let message = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: unexpected EOF";
     check(&world, post, &broken, 400, "/message", json!(message));
-    check(&world, &format!("PATCH {MAPS}/a"), config_map, 415, "/message", json!("415: Unsupported Media Type"));
+    check(
+        &world,
+        &format!("PATCH {MAPS}/a"),
+        config_map,
+        415,
+        "/message",
+        json!("415: Unsupported Media Type"),
+    );
+
+    world.must(
+        201,
+        "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &definition("foos"),
+    );
+    let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+    check(
+        &world,
+        "POST /apis/example.org/v1/namespaces/default/foos",
+        config_map,
+        415,
+        "/message",
+        json!(message),
+    );
 }
 
 #[test]

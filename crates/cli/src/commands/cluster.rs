@@ -42,7 +42,10 @@ impl Arguments {
                 .hint("leave --data-dir out; nothing has been started or written"));
         }
         let stop = stop_signal()?;
-        let running = Running::start(self.listen, self.kubeconfig, |builder| builder.controllers(self.controllers)).await?;
+        let running = Running::start(self.listen, self.kubeconfig, |builder| {
+            builder.controllers(self.controllers)
+        })
+        .await?;
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());
         let took = started.elapsed();
         output.say(
@@ -95,7 +98,11 @@ impl Running {
                 .hint("another port: --listen 127.0.0.1:0 takes a free one")
         })?;
         kubeconfig.write(&listening.kubeconfig)?;
-        Ok(Running { cluster, listening, kubeconfig })
+        Ok(Running {
+            cluster,
+            listening,
+            kubeconfig,
+        })
     }
 
     /// The address as a URL.

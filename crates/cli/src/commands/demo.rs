@@ -48,12 +48,19 @@ impl Arguments {
         let (narrator, narration) = narrator(started, operator.controller_names().into_iter().collect(), output);
         let narrator = Arc::new(narrator);
         let observer = narrator.clone();
-        let running = Running::start(self.listen, self.kubeconfig.clone(), |builder| builder.observe(observer)).await?;
+        let running = Running::start(self.listen, self.kubeconfig.clone(), |builder| {
+            builder.observe(observer)
+        })
+        .await?;
         greet(output, &running, started);
 
         let printing = tokio::spawn(narration.run());
         let (end, ended) = Stop::pair();
-        let demo = Demo { narrator: narrator.clone(), client: running.cluster.client(), started };
+        let demo = Demo {
+            narrator: narrator.clone(),
+            client: running.cluster.client(),
+            started,
+        };
         let mut operating = demo.start_operator(operator, ended).await?;
         let outcome = tokio::select! {
             outcome = demo.play(self.once) => outcome,
@@ -88,10 +95,14 @@ impl Demo {
             .install_crds(self.client.clone())
             .await
             .map_err(|why| cannot("cannot install the definition of Guestbook", why))?;
-        self.step("definition", "guestbooks.webapp.my.domain/v1 is established").await;
+        self.step("definition", "guestbooks.webapp.my.domain/v1 is established")
+            .await;
 
         self.narrator.begin();
-        let manager = operator.observe(self.narrator.clone()).manager(self.client.clone()).build();
+        let manager = operator
+            .observe(self.narrator.clone())
+            .manager(self.client.clone())
+            .build();
         let manager = manager.map_err(|why| cannot("cannot build the operator", why))?;
         let ready = manager.ready();
         let mut operating = tokio::spawn(manager.run(async move { end.requested().await }));
@@ -112,12 +123,20 @@ impl Demo {
             Err(_) => return Err(not_ready(&self.client, &name).await),
         }
         let took = self.started.elapsed().as_secs_f64();
-        let text = format!("{} Guestbook default/{name} is {} after {took:.3} s", paint(GOOD, "✓"), paint(GOOD, "Ready"));
-        self.narrator.tell(text, json!({"event": "guestbook-ready", "name": name, "seconds": took})).await;
+        let text = format!(
+            "{} Guestbook default/{name} is {} after {took:.3} s",
+            paint(GOOD, "✓"),
+            paint(GOOD, "Ready")
+        );
+        self.narrator
+            .tell(text, json!({"event": "guestbook-ready", "name": name, "seconds": took}))
+            .await;
         if once {
             return Ok(());
         }
-        self.narrator.tell(invitation(&name), json!({"event": "invitation"})).await;
+        self.narrator
+            .tell(invitation(&name), json!({"event": "invitation"}))
+            .await;
         std::future::pending().await
     }
 
@@ -125,12 +144,20 @@ impl Demo {
         let cannot = || Failure::new("cannot create the sample Guestbook");
         let sample: Guestbook = serde_saphyr::from_str(guestbook::SAMPLE).map_err(|why| cannot().because(why))?;
         let guestbooks: Api<Guestbook> = Api::namespaced(self.client.clone(), "default");
-        let created = guestbooks.create(&PostParams::default(), &sample).await.map_err(|why| cannot().because(why))?;
+        let created = guestbooks
+            .create(&PostParams::default(), &sample)
+            .await
+            .map_err(|why| cannot().because(why))?;
         Ok(created.name_any())
     }
 
     async fn step(&self, who: &str, what: &str) {
-        self.narrator.tell(format!("  {who:<11} {what}"), json!({"event": "step", "who": who, "what": what})).await;
+        self.narrator
+            .tell(
+                format!("  {who:<11} {what}"),
+                json!({"event": "step", "who": who, "what": what}),
+            )
+            .await;
     }
 }
 
@@ -167,21 +194,35 @@ async fn until_ready(client: &kube::Client, name: &str) -> Result<(), Failure> {
         seen.send_replace(());
     });
     loop {
-        if guestbooks.store().get(Some("default"), &wanted).is_some_and(|guestbook| guestbook.is_ready()) {
+        if guestbooks
+            .store()
+            .get(Some("default"), &wanted)
+            .is_some_and(|guestbook| guestbook.is_ready())
+        {
             return Ok(());
         }
-        news.changed().await.map_err(|why| Failure::new("the watch on Guestbooks ended").because(why))?;
+        news.changed()
+            .await
+            .map_err(|why| Failure::new("the watch on Guestbooks ended").because(why))?;
     }
 }
 
 async fn not_ready(client: &kube::Client, name: &str) -> Failure {
-    let failure = Failure::new(format!("Guestbook default/{name} is not Ready after {} s", PATIENCE.as_secs()));
+    let failure = Failure::new(format!(
+        "Guestbook default/{name} is not Ready after {} s",
+        PATIENCE.as_secs()
+    ));
     let guestbooks: Api<Guestbook> = Api::namespaced(client.clone(), "default");
     match guestbooks.get(name).await {
         Err(why) => failure.because(why),
         Ok(guestbook) => match guestbook.ready() {
-            Some(ready) => failure.because(format!("condition Ready is {} ({}): {}", ready.status, ready.reason, ready.message)),
-            None => failure.because("its status has no condition Ready: the operator has not reconciled it".to_string()),
+            Some(ready) => failure.because(format!(
+                "condition Ready is {} ({}): {}",
+                ready.status, ready.reason, ready.message
+            )),
+            None => {
+                failure.because("its status has no condition Ready: the operator has not reconciled it".to_string())
+            }
         },
     }
 }

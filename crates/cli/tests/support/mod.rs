@@ -21,7 +21,11 @@ impl RunningCluster {
     /// Starts it and waits for its line.
     pub fn start(arguments: &[&str]) -> RunningCluster {
         let cluster = RunningCluster::start_json(arguments);
-        assert!(cluster.ready_line.contains(" ready in "), "not a ready line: {:?}", cluster.ready_line);
+        assert!(
+            cluster.ready_line.contains(" ready in "),
+            "not a ready line: {:?}",
+            cluster.ready_line
+        );
         cluster
     }
 
@@ -38,8 +42,14 @@ impl RunningCluster {
             .expect("the program starts");
         let mut ready_line = String::new();
         let stdout = process.stdout.take().expect("standard output is piped");
-        BufReader::new(stdout).read_line(&mut ready_line).expect("the program prints a line");
-        RunningCluster { process, folder, ready_line }
+        BufReader::new(stdout)
+            .read_line(&mut ready_line)
+            .expect("the program prints a line");
+        RunningCluster {
+            process,
+            folder,
+            ready_line,
+        }
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
@@ -57,7 +67,11 @@ impl Drop for RunningCluster {
 
 /// Whether kubectl can be used; says so when it cannot, and fails where it is insisted on.
 pub fn kubectl_is_there() -> bool {
-    let there = Command::new("kubectl").args(["version", "--client"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = Command::new("kubectl")
+        .args(["version", "--client"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     if there.is_ok_and(|status| status.success()) {
         return true;
     }

@@ -104,7 +104,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
     match name {
         "namespace" => manager.add(namespace::controller()),
         "garbage-collector" => manager.runnable("garbage-collector-controller", garbage_collector::run),
-        "serviceaccount" => manager.add(serviceaccount::controller(settings.root_ca.clone())),
+        "serviceaccount" => manager
+            .add(serviceaccount::accounts())
+            .add(serviceaccount::root_ca(settings.root_ca.clone())),
         "replicaset" => manager.add(replicaset::controller()),
         "deployment" => manager.add(deployment::controller()),
         "scheduler" => manager.add(scheduler::controller()),

@@ -2,6 +2,9 @@
 //!
 //! Both come back when they are deleted, and the ConfigMap when it is changed: its data is exactly the certificate, whatever else somebody
 //! puts beside it. Nothing is made in a namespace that is being deleted.
+//!
+//! The publisher of the certificate is a controller of ConfigMaps of one name, so that the many others are neither watched nor kept; a
+//! namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not.
 //! Not here: tokens. Pods get none, and Secrets of type service-account-token are not filled.
 
 use std::collections::BTreeMap;
@@ -9,7 +12,7 @@ use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result, Scope};
 
 use super::{RootCa, meta};
 
@@ -18,77 +21,91 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 /// The annotation that says what the ConfigMap is for.
 const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// Knows where to find the cluster's certificate.
-pub(crate) struct ServiceAccountReconciler {
-    root_ca: RootCa,
-}
+/// Nothing of its own: everything is in the objects.
+pub(crate) struct ServiceAccountReconciler;
 
-/// The controller, ready to be added to a manager.
-pub(crate) fn controller(root_ca: RootCa) -> Controller {
-    Controller::of(ServiceAccountReconciler { root_ca })
+/// Gives every namespace its account.
+pub(crate) fn accounts() -> Controller {
+    Controller::of(ServiceAccountReconciler)
         .named("serviceaccount-controller")
-        .watches::<ServiceAccount>(|account| its_namespace(&account.metadata, ACCOUNT))
-        .watches::<ConfigMap>(|config| its_namespace(&config.metadata, ROOT_CA))
+        .watches::<ServiceAccount>(|account| {
+            let namespace = account.metadata.namespace.as_deref();
+            let ours = namespace.filter(|_| meta::name(&account.metadata) == ACCOUNT);
+            ours.map(|namespace| Request::new(None, namespace))
+                .into_iter()
+                .collect()
+        })
         .concurrency(4)
-}
-
-fn its_namespace(meta: &ObjectMeta, name: &str) -> Vec<Request> {
-    let namespace = meta.namespace.as_deref().filter(|_| meta::name(meta) == name);
-    namespace
-        .map(|namespace| Request::new(None, namespace))
-        .into_iter()
-        .collect()
 }
 
 impl Reconciler for ServiceAccountReconciler {
     type Object = Namespace;
 
     async fn reconcile(&self, namespace: Arc<Namespace>, ctx: Context) -> Result<Action> {
-        if meta::is_deleting(&namespace.metadata) {
-            return Ok(Action::await_change());
+        let (client, name) = (ctx.client(), ctx.request().name());
+        let there = client.get::<ServiceAccount>(Some(name), ACCOUNT).await?.is_some();
+        if !there && !meta::is_deleting(&namespace.metadata) {
+            let metadata = in_namespace(name, ACCOUNT);
+            created(
+                client
+                    .create(&ServiceAccount {
+                        metadata,
+                        ..ServiceAccount::default()
+                    })
+                    .await,
+            )?;
         }
-        let done = async {
-            ensure_account(&ctx).await?;
-            match (self.root_ca)() {
-                Some(certificate) => ensure_certificate(&ctx, &certificate).await,
-                None => Ok(()),
-            }
-        };
-        match done.await {
-            // Deletion began in between.
-            Err(error) if super::is_namespace_going(&error) => Ok(Action::await_change()),
-            done => done.map(|()| Action::await_change()),
-        }
+        Ok(Action::await_change())
     }
 }
 
-async fn ensure_account(ctx: &Context) -> Result<()> {
-    let (client, namespace) = (ctx.client(), ctx.request().name());
-    if client.get::<ServiceAccount>(Some(namespace), ACCOUNT).await?.is_some() {
-        return Ok(());
-    }
-    let account = ServiceAccount {
-        metadata: in_namespace(namespace, ACCOUNT),
-        ..ServiceAccount::default()
-    };
-    there(client.create(&account).await)
+/// Knows where to find the cluster's certificate.
+pub(crate) struct RootCaPublisher {
+    root_ca: RootCa,
 }
 
-async fn ensure_certificate(ctx: &Context, certificate: &str) -> Result<()> {
-    let (client, namespace) = (ctx.client(), ctx.request().name());
-    let data = BTreeMap::from([("ca.crt".to_owned(), certificate.to_owned())]);
-    match client.get::<ConfigMap>(Some(namespace), ROOT_CA).await? {
-        Some(present) if present.data.as_ref() == Some(&data) => Ok(()),
-        Some(present) => {
+/// Gives every namespace the certificate.
+pub(crate) fn root_ca(root_ca: RootCa) -> Controller {
+    Controller::of(RootCaPublisher { root_ca })
+        .named("root-ca-certificate-publisher")
+        .within(Scope::all().fields(format!("metadata.name={ROOT_CA}")))
+        .watches::<Namespace>(|namespace| vec![Request::new(Some(meta::name(&namespace.metadata)), ROOT_CA)])
+        .concurrency(4)
+}
+
+impl RootCaPublisher {
+    fn data(&self) -> Option<BTreeMap<String, String>> {
+        Some(BTreeMap::from([("ca.crt".to_owned(), (self.root_ca)()?)]))
+    }
+}
+
+impl Reconciler for RootCaPublisher {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, present: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+        if let Some(data) = self.data()
+            && present.data.as_ref() != Some(&data)
+            && !meta::is_deleting(&present.metadata)
+        {
             let mut wanted = (*present).clone();
-            wanted.data = Some(data);
-            client.update(&wanted).await.map(drop)
+            (wanted.data, wanted.binary_data) = (Some(data), None);
+            ctx.client().update(&wanted).await?;
         }
-        None => {
-            let mut metadata = in_namespace(namespace, ROOT_CA);
-            let text = "The certificate authority that signs the certificates of the API server, for clients inside the cluster.";
+        Ok(Action::await_change())
+    }
+
+    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
+        let (client, Some(name)) = (ctx.client(), request.namespace()) else {
+            return Ok(Action::await_change());
+        };
+        let namespace = client.get::<Namespace>(None, name).await?;
+        if let Some(data) = self.data()
+            && namespace.is_some_and(|namespace| !meta::is_deleting(&namespace.metadata))
+        {
+            let mut metadata = in_namespace(name, ROOT_CA);
+            let text = "The certificate of the authority that signs the API server's certificate, for clients inside the cluster.";
             metadata.annotations = Some(BTreeMap::from([(DESCRIPTION.to_owned(), text.to_owned())]));
-            there(
+            created(
                 client
                     .create(&ConfigMap {
                         metadata,
@@ -96,15 +113,16 @@ async fn ensure_certificate(ctx: &Context, certificate: &str) -> Result<()> {
                         ..ConfigMap::default()
                     })
                     .await,
-            )
+            )?;
         }
+        Ok(Action::await_change())
     }
 }
 
-/// Whoever made it: it is there.
-fn there<K>(created: Result<Arc<K>, Error>) -> Result<()> {
-    match created {
-        Err(error) if !error.is_already_exists() => Err(error),
+/// It is there, whoever made it, or it has no place any more because the deletion of the namespace began in between.
+fn created<K>(answer: Result<Arc<K>, Error>) -> Result<()> {
+    match answer {
+        Err(error) if !error.is_already_exists() && !super::is_namespace_going(&error) => Err(error),
         _ => Ok(()),
     }
 }

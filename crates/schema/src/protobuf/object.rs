@@ -90,12 +90,9 @@ impl Decoder {
         depth: usize,
         list: &mut Vec<Value>,
     ) -> Result<(), ProtobufError> {
-        let packed = match (wire, field.type_) {
-            (Wire::Bytes(data), Type::Int32 | Type::Int64 | Type::Bool) => data,
-            _ => {
-                list.push(self.value(field, wire, depth, Value::Null)?);
-                return Ok(());
-            }
+        let (Wire::Bytes(packed), Type::Int32 | Type::Int64 | Type::Bool) = (wire, field.type_) else {
+            list.push(self.value(field, wire, depth, Value::Null)?);
+            return Ok(());
         };
         let mut reader = Reader::new(packed, "packed");
         while !reader.is_empty() {

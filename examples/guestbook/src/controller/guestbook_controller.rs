@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::kube::api::ObjectMeta;
@@ -29,16 +31,20 @@ impl Reconciler for GuestbookReconciler {
         ctx.apply(service(&guestbook)).await?;
         let deployment = ctx.apply(deployment(&guestbook)).await?;
         let status = status(&guestbook, &deployment, Time(ctx.now()));
-        ctx.patch_status(&*guestbook, |guestbook| guestbook.status = Some(status)).await?;
+        ctx.patch_status(&*guestbook, |guestbook| guestbook.status = Some(status))
+            .await?;
         Ok(Action::await_change())
     }
 }
 
 /// Labels of everything that belongs to the guestbook, and the selector of its pods.
 fn labels(guestbook: &Guestbook) -> BTreeMap<String, String> {
-    [("app.kubernetes.io/name", "guestbook"), ("app.kubernetes.io/instance", &guestbook.name_any())]
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .into()
+    [
+        ("app.kubernetes.io/name", "guestbook"),
+        ("app.kubernetes.io/instance", &guestbook.name_any()),
+    ]
+    .map(|(key, value)| (key.to_string(), value.to_string()))
+    .into()
 }
 
 fn metadata(guestbook: &Guestbook) -> ObjectMeta {
@@ -71,10 +77,19 @@ fn deployment(guestbook: &Guestbook) -> Deployment {
         metadata: metadata(guestbook),
         spec: Some(DeploymentSpec {
             replicas: Some(guestbook.spec.size),
-            selector: LabelSelector { match_labels: Some(labels(guestbook)), ..LabelSelector::default() },
+            selector: LabelSelector {
+                match_labels: Some(labels(guestbook)),
+                ..LabelSelector::default()
+            },
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta { labels: Some(labels(guestbook)), ..ObjectMeta::default() }),
-                spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels(guestbook)),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(PodSpec {
+                    containers: vec![container],
+                    ..PodSpec::default()
+                }),
             },
             ..DeploymentSpec::default()
         }),
@@ -107,7 +122,11 @@ fn status(guestbook: &Guestbook, deployment: &Deployment, now: Time) -> Guestboo
     let (replicas, ready) = (seen.replicas.unwrap_or(0), seen.ready_replicas.unwrap_or(0));
     let updated = seen.updated_replicas.unwrap_or(0);
     let is_ready = current && ready == wanted && updated == wanted && replicas == wanted;
-    let (state, reason) = if is_ready { ("True", "AllPodsReady") } else { ("False", "PodsNotReady") };
+    let (state, reason) = if is_ready {
+        ("True", "AllPodsReady")
+    } else {
+        ("False", "PodsNotReady")
+    };
     let condition = Condition {
         type_: "Ready".to_string(),
         status: state.to_string(),
@@ -119,7 +138,11 @@ fn status(guestbook: &Guestbook, deployment: &Deployment, now: Time) -> Guestboo
             _ => now,
         },
     };
-    let selector = labels(guestbook).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+    let selector = labels(guestbook)
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect::<Vec<_>>()
+        .join(",");
     GuestbookStatus {
         observed_generation: guestbook.metadata.generation,
         replicas,
@@ -135,16 +158,28 @@ mod tests {
     use k8s_openapi::api::apps::v1::DeploymentStatus;
 
     fn check(size: i32, seen: DeploymentStatus, ready: &str, message: &str) {
-        let mut guestbook = Guestbook::new("hello", crate::GuestbookSpec { size, ..Default::default() });
+        let mut guestbook = Guestbook::new(
+            "hello",
+            crate::GuestbookSpec {
+                size,
+                ..Default::default()
+            },
+        );
         guestbook.metadata.generation = Some(4);
         let deployment = Deployment {
-            metadata: ObjectMeta { generation: Some(2), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                generation: Some(2),
+                ..ObjectMeta::default()
+            },
             status: Some(seen),
             spec: None,
         };
         let status = status(&guestbook, &deployment, Time(kubewright::jiff::Timestamp::UNIX_EPOCH));
         let condition = &status.conditions[0];
-        assert_eq!((condition.status.as_str(), condition.message.as_str()), (ready, message));
+        assert_eq!(
+            (condition.status.as_str(), condition.message.as_str()),
+            (ready, message)
+        );
         assert_eq!(condition.observed_generation, Some(4));
     }
 
@@ -161,6 +196,14 @@ mod tests {
         check(2, seen(2, 2, 2, 1), "False", "1 of 2 pods are ready");
         check(2, seen(1, 2, 2, 2), "False", "2 of 2 pods are ready");
         check(2, seen(2, 3, 2, 2), "False", "2 of 2 pods are ready");
-        check(0, DeploymentStatus { observed_generation: Some(2), ..Default::default() }, "True", "0 of 0 pods are ready");
+        check(
+            0,
+            DeploymentStatus {
+                observed_generation: Some(2),
+                ..Default::default()
+            },
+            "True",
+            "0 of 0 pods are ready",
+        );
     }
 }

@@ -14,9 +14,17 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "GuestbookStatus",
     doc = "A guestbook on the web.",
-    scale(spec_replicas_path = ".spec.size", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -74,11 +82,16 @@ fn default_image() -> String {
 impl Guestbook {
     /// The condition `Ready`, if the operator has written it.
     pub fn ready(&self) -> Option<&Condition> {
-        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == "Ready")
+        self.status
+            .as_ref()?
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready")
     }
 
     /// Whether the operator says that the present generation is ready.
     pub fn is_ready(&self) -> bool {
-        self.ready().is_some_and(|ready| ready.status == "True" && ready.observed_generation == self.metadata.generation)
+        self.ready()
+            .is_some_and(|ready| ready.status == "True" && ready.observed_generation == self.metadata.generation)
     }
 }

@@ -359,7 +359,7 @@ impl<'a> Step<'a> {
             .match_labels
             .get_or_insert_default()
             .insert(template::HASH.to_owned(), hash.clone());
-        let total = self.old_sizes().iter().map(|size| size.wanted).sum();
+        let total = self.old_sizes().iter().map(rollout::occupied).sum();
         let next = revision::next(self.old.iter().map(|set| &**set));
         let mut annotations = revision::annotations(&self.deployment, &ReplicaSet::default(), next);
         revision::note_size(&mut annotations, &self.bounds);
@@ -498,6 +498,7 @@ fn size(set: &ReplicaSet) -> Size {
         name: meta::name(&set.metadata).to_owned(),
         created: meta::created(&set.metadata),
         wanted: set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        there: set.status.as_ref().map_or(0, |status| status.replicas),
         available: set
             .status
             .as_ref()

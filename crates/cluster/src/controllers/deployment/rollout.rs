@@ -3,7 +3,7 @@
 //! Pure: everything looks at [`Size`]s and answers with [`Scale`]s. One call decides one step; the next step is decided when the
 //! ReplicaSets say what became of this one.
 //!
-//! Invariants of a rolling update: no more than `replicas + maxSurge` pods are asked for, and no ready pod is given up while fewer than
+//! Invariants of a rolling update: no more than `replicas + maxSurge` pods exist (terminating ones aside), and no ready pod is given up while fewer than
 //! `replicas - maxUnavailable` are available. Never both zero: then nothing could ever move, so maxUnavailable counts as 1.
 
 use kubewright::k8s_openapi::api::apps::v1::DeploymentSpec;
@@ -99,6 +99,8 @@ pub(crate) struct Size {
     pub(crate) created: Timestamp,
     /// `spec.replicas`.
     pub(crate) wanted: i32,
+    /// `status.replicas`: the pods that exist and are not terminating.
+    pub(crate) there: i32,
     /// `status.availableReplicas`.
     pub(crate) available: i32,
     /// The annotation `desired-replicas`: the Deployment's replicas when this one was last scaled.
@@ -129,7 +131,13 @@ fn total(sizes: &[Size]) -> i32 {
     sizes.iter().map(|size| size.wanted).sum()
 }
 
-/// How large the new ReplicaSet may be now, when all of them (it included) ask for `total` pods and it for `wanted`.
+/// How many pods there are or will be: a ReplicaSet that was told to shrink still has those that it has not deleted yet. Kubernetes counts
+/// only what was asked for, so that a new pod can come before the old one has gone and maxSurge is exceeded for a moment.
+pub(crate) fn occupied(size: &Size) -> i32 {
+    size.wanted.max(size.there)
+}
+
+/// How large the new ReplicaSet may be now, when all of them (it included) occupy `total` pods and it wants `wanted`.
 pub(crate) fn new_size(bounds: &Bounds, wanted: i32, total: i32) -> i32 {
     if !bounds.rolling {
         return bounds.replicas;
@@ -147,7 +155,11 @@ pub(crate) fn scale_new(bounds: &Bounds, new: &Size, old: &[Size]) -> Option<Sca
     let to = if new.wanted > bounds.replicas {
         bounds.replicas
     } else {
-        new_size(bounds, new.wanted, new.wanted + total(old))
+        new_size(
+            bounds,
+            new.wanted,
+            occupied(new) + old.iter().map(occupied).sum::<i32>(),
+        )
     };
     (to != new.wanted).then(|| Scale::new(new, to))
 }
@@ -297,7 +309,7 @@ mod tests {
         Bounds::of(&spec(replicas, surge, unavailable))
     }
 
-    /// `name wanted/available max`, created in the order of the names.
+    /// `name wanted/available max`, created in the order of the names; as many pods are there as wanted.
     fn size(text: &str) -> Size {
         let mut words = text.split_whitespace();
         let name = words.next().expect("a name").to_owned();
@@ -310,6 +322,7 @@ mod tests {
         Size {
             created: Timestamp::from_second(age).expect("small"),
             wanted: wanted.parse().expect("a number"),
+            there: wanted.parse().expect("a number"),
             available: available.parse().expect("a number"),
             desired: max,
             max,
@@ -422,39 +435,63 @@ mod tests {
         check(4, "a 3/3", false);
     }
 
-    /// Every reachable step of a small rolling update keeps the invariants, whichever pods become ready in between.
+    /// Every reachable step of a small rolling update keeps the invariants, whichever pods become ready in between, and whether old pods go
+    /// at once or as late as possible.
     #[test]
     fn a_rolling_update_stays_within_its_bounds() {
         for replicas in 0..=5 {
             for (surge, unavailable) in [(0, 1), (1, 0), (1, 1), (2, 0), (3, 2)] {
-                let bounds = bounds(replicas, &surge.to_string(), &unavailable.to_string());
-                let (mut old, mut new) = (size(&format!("a {replicas}/{replicas}")), size("z 0/0"));
-                for _ in 0..100 {
-                    if let Some(scale) = scale_new(&bounds, &new, std::slice::from_ref(&old)) {
-                        new.wanted = scale.to;
-                    } else if let Some(scale) = scale_old(&bounds, &new, std::slice::from_ref(&old)).pop() {
-                        old.wanted = scale.to;
-                        old.available = old.available.min(scale.to);
-                    } else if new.available < new.wanted {
-                        new.available += 1;
-                    } else {
-                        break;
-                    }
-                    assert!(
-                        old.wanted + new.wanted <= bounds.max_total(),
-                        "{bounds:?} {old:?} {new:?}"
-                    );
-                    assert!(
-                        old.available + new.available >= bounds.min_available(),
-                        "{bounds:?} {old:?} {new:?}"
-                    );
+                for late in [false, true] {
+                    roll(bounds(replicas, &surge.to_string(), &unavailable.to_string()), late);
                 }
-                assert_eq!(
-                    (old.wanted, new.wanted, new.available),
-                    (0, replicas, replicas),
-                    "{bounds:?} must complete"
-                );
             }
         }
+    }
+
+    fn roll(bounds: Bounds, late: bool) {
+        let replicas = bounds.replicas;
+        let (mut old, mut new) = (size(&format!("a {replicas}/{replicas}")), size("z 0/0"));
+        for _ in 0..100 {
+            let lags = old.there > old.wanted;
+            if lags && !late {
+                (old.there, old.available) = (old.wanted, old.available.min(old.wanted));
+            } else if let Some(scale) = scale_new(&bounds, &new, std::slice::from_ref(&old)) {
+                (new.wanted, new.there) = (scale.to, scale.to);
+            } else if let Some(scale) = scale_old(&bounds, &new, std::slice::from_ref(&old)).pop() {
+                old.wanted = scale.to;
+            } else if lags {
+                (old.there, old.available) = (old.wanted, old.available.min(old.wanted));
+            } else if new.available < new.wanted {
+                new.available += 1;
+            } else {
+                break;
+            }
+            assert!(
+                old.there + new.there <= bounds.max_total(),
+                "{bounds:?} {old:?} {new:?}"
+            );
+            let available = old.available.min(old.wanted) + new.available;
+            assert!(available >= bounds.min_available(), "{bounds:?} {old:?} {new:?}");
+        }
+        assert_eq!(
+            (old.there, new.wanted, new.available),
+            (0, replicas, replicas),
+            "{bounds:?} must complete"
+        );
+    }
+
+    #[test]
+    fn a_new_pod_waits_until_an_old_one_has_gone() {
+        let four = bounds(4, "1", "1");
+        let check = |there: i32, expected: &str| {
+            let old = Size { there, ..size("a 3/3") };
+            assert_eq!(
+                text(scale_new(&four, &size("z 1/0"), &[old]).as_slice()),
+                expected,
+                "{there} there"
+            );
+        };
+        check(4, "");
+        check(3, "z=2");
     }
 }
