@@ -84,7 +84,7 @@ impl Options {
                     version = args
                         .next()
                         .ok_or("generate-protobuf: --version without a value")?
-                        .clone()
+                        .clone();
                 }
                 "--check" => check = true,
                 other => return Err(format!("generate-protobuf: unknown argument {other:?}\n{usage}")),

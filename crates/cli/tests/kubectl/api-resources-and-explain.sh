@@ -3,9 +3,9 @@ kubectl api-resources
 kubectl api-versions
 kubectl api-resources --api-group=apps -o name
 kubectl version -o json | grep -c gitVersion
-kubectl cluster-info | head -n 1
+kubectl cluster-info | sed -n 1,1p
 # what fields mean
 kubectl explain deployment.spec.replicas
-kubectl explain configmap | head -n 12
-kubectl explain pod.spec.containers.ports --recursive | head -n 20
+kubectl explain configmap | sed -n 1,12p
+kubectl explain pod.spec.containers.ports --recursive | sed -n 1,20p
 kubectl explain deployment.spec.nothing

@@ -1,7 +1,7 @@
 # a deployment becomes available
 printf 'apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 2\n  selector:\n    matchLabels: {app: web}\n  template:\n    metadata:\n      labels: {app: web}\n    spec:\n      containers:\n      - {name: c, image: "img:1"}\n' > web.yaml
 kubectl apply -f web.yaml
-kubectl rollout status deployment/web --timeout=20s | tail -n 1
+kubectl rollout status deployment/web --timeout=20s | sed -n "\$p"
 kubectl wait --for=condition=Available deployment/web --timeout=20s
 kubectl get deployments
 kubectl get replicasets
@@ -9,7 +9,7 @@ kubectl get pods -o wide --no-headers | awk '{print $2, $3, $4, $7}'
 kubectl get nodes --no-headers | awk '{print $2}'
 # a rollout
 kubectl set image deployment/web c=img:2
-kubectl rollout status deployment/web --timeout=20s | tail -n 1
+kubectl rollout status deployment/web --timeout=20s | sed -n "\$p"
 kubectl get pods -o jsonpath='{.items[*].spec.containers[*].image}'
 # scaling
 kubectl scale deployment web --replicas=3

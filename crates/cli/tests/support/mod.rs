@@ -13,6 +13,8 @@ pub const KUBEWRIGHT: &str = env!("CARGO_BIN_EXE_kubewright");
 /// A `kubewright cluster` with a folder of its own; it is stopped when dropped.
 pub struct RunningCluster {
     pub process: Child,
+    /// Kept open: a program whose output nobody reads ends with the status of a broken pipe.
+    pub stdout: BufReader<std::process::ChildStdout>,
     pub folder: tempfile::TempDir,
     pub ready_line: String,
 }
@@ -41,12 +43,11 @@ impl RunningCluster {
             .spawn()
             .expect("the program starts");
         let mut ready_line = String::new();
-        let stdout = process.stdout.take().expect("standard output is piped");
-        BufReader::new(stdout)
-            .read_line(&mut ready_line)
-            .expect("the program prints a line");
+        let mut stdout = BufReader::new(process.stdout.take().expect("standard output is piped"));
+        stdout.read_line(&mut ready_line).expect("the program prints a line");
         RunningCluster {
             process,
+            stdout,
             folder,
             ready_line,
         }
@@ -65,6 +66,9 @@ impl Drop for RunningCluster {
     }
 }
 
+/// The oldest kubectl that gets along with OpenAPI v3 alone; older ones ask for version 2, which is not served.
+const OLDEST_KUBECTL: u32 = 30;
+
 /// Whether kubectl can be used; says so when it cannot, and fails where it is insisted on.
 pub fn kubectl_is_there() -> bool {
     let there = Command::new("kubectl")
@@ -72,15 +76,39 @@ pub fn kubectl_is_there() -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    if there.is_ok_and(|status| status.success()) {
-        return true;
-    }
+    let why = if there.is_ok_and(|status| status.success()) {
+        let version = kubectl_version();
+        let minor = version
+            .split('.')
+            .nth(1)
+            .and_then(|minor| minor.parse().ok())
+            .unwrap_or(0);
+        if minor >= OLDEST_KUBECTL {
+            return true;
+        }
+        format!("kubectl {version} is older than 1.{OLDEST_KUBECTL}")
+    } else {
+        "kubectl is not on the PATH".to_string()
+    };
     assert!(
         std::env::var_os("KUBEWRIGHT_REQUIRE_KUBECTL").is_none(),
-        "kubectl is not on the PATH, and KUBEWRIGHT_REQUIRE_KUBECTL insists on it"
+        "{why}, and KUBEWRIGHT_REQUIRE_KUBECTL insists on it"
     );
-    eprintln!("skipped: kubectl is not on the PATH");
+    eprintln!("skipped: {why}");
     false
+}
+
+/// The version of kubectl, such as `v1.32.4`.
+pub fn kubectl_version() -> String {
+    let output = Command::new("kubectl")
+        .args(["version", "--client", "-o", "json"])
+        .output()
+        .expect("kubectl runs");
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).expect("kubectl prints JSON");
+    version["clientVersion"]["gitVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_string()
 }
 
 /// Runs the commands of a script, one a line, and records what a person sees: standard output, `! ` standard error, `? ` exit status.

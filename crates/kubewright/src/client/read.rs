@@ -64,7 +64,7 @@ impl Client {
         if informer.caught_up_with(&request, self.read_deadline).await {
             return Ok(informer.store().get(namespace, name));
         }
-        tracing::info!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
+        tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
         let live = self.live_of::<K>(informer.resource(), namespace, name).await?;
         informer.settle_receipt(&request, live.as_ref().map(kube::Resource::meta));
         Ok(live.map(Arc::new))

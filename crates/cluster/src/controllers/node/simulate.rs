@@ -5,7 +5,7 @@
 
 use kubewright::k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, HostIP, Node,
-    NodeAddress, NodeCondition, NodeStatus, Pod, PodCondition, PodIP, PodSpec, PodStatus,
+    NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo, Pod, PodCondition, PodIP, PodSpec, PodStatus,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -96,7 +96,27 @@ pub(crate) fn node_status(name: &str, now: Timestamp) -> NodeStatus {
             ),
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ]),
+        node_info: Some(node_info(name)),
         ..NodeStatus::default()
+    }
+}
+
+/// What the machine would say of itself: `kubectl get nodes` shows the version, and every field says that nothing runs here.
+fn node_info(name: &str) -> NodeSystemInfo {
+    let simulated = || "simulated".to_owned();
+    NodeSystemInfo {
+        kubelet_version: crate::KUBERNETES_VERSION.to_owned(),
+        container_runtime_version: "simulated://".to_owned(),
+        os_image: simulated(),
+        kernel_version: simulated(),
+        machine_id: name.to_owned(),
+        system_uuid: name.to_owned(),
+        boot_id: name.to_owned(),
+        operating_system: "linux".to_owned(),
+        architecture: std::env::consts::ARCH
+            .replace("x86_64", "amd64")
+            .replace("aarch64", "arm64"),
+        ..NodeSystemInfo::default()
     }
 }
 
