@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod https;
+mod machine;
 mod peer;
 mod start;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use crate::start::free_address;
+use crate::machine::{free_address, resident_megabytes};
 
 /// Where the peer's programs are.
 pub(crate) struct Peer {
@@ -112,7 +112,7 @@ impl RunningPeer {
     pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
         self.processes
             .iter()
-            .map(|process| crate::start::resident_megabytes(process.id()))
+            .map(|process| resident_megabytes(process.id()))
             .sum()
     }
 

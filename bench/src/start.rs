@@ -4,7 +4,6 @@
 //! * *in process*: from the call of `Cluster::start` to the first answered request through its client.
 //! * *idle memory*: resident set two seconds after that, all programs together, built-in controllers running on our side only.
 
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use kubewright_cluster::Cluster;
 use tokio::process::{Child, Command};
 
+use crate::machine::{free_address, resident_megabytes};
 use crate::peer::{self, Peer};
 use crate::{RUNS, Spread, https};
 
@@ -156,25 +156,4 @@ async fn in_process() -> Result<Vec<f64>, String> {
 
 fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
-}
-
-/// A loopback address that was free a moment ago.
-pub(crate) fn free_address() -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|why| format!("no free port on loopback: {why}"))?;
-    listener
-        .local_addr()
-        .map_err(|why| format!("no address on loopback: {why}"))
-}
-
-/// Resident memory of a process in megabytes (Linux: `VmRSS`).
-pub(crate) fn resident_megabytes(process: Option<u32>) -> Result<f64, String> {
-    let process = process.ok_or("the process has ended")?;
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))
-        .map_err(|why| format!("cannot read the memory of process {process}: {why}"))?;
-    let kilobytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
-        .ok_or_else(|| format!("process {process} does not say how much memory it has"))?;
-    Ok(kilobytes / 1024.0)
 }

@@ -1,0 +1,24 @@
+//! What this machine says: free ports and the memory of processes.
+
+use std::net::{SocketAddr, TcpListener};
+
+/// A loopback address that was free a moment ago.
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|why| format!("no free port on loopback: {why}"))?;
+    listener
+        .local_addr()
+        .map_err(|why| format!("no address on loopback: {why}"))
+}
+
+/// Resident memory of a process in megabytes (Linux: `VmRSS`).
+pub(crate) fn resident_megabytes(process: Option<u32>) -> Result<f64, String> {
+    let process = process.ok_or("the process has ended")?;
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))
+        .map_err(|why| format!("cannot read the memory of process {process}: {why}"))?;
+    let kilobytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
+        .ok_or_else(|| format!("process {process} does not say how much memory it has"))?;
+    Ok(kilobytes / 1024.0)
+}
