@@ -411,6 +411,14 @@ fn metric(errors: &mut Errors, at: &At<'_>) {
     if let Some(first) = present.first() {
         source(errors, at, first);
     }
+    if expected.is_none() {
+        // Kubernetes notices an unknown type twice.
+        errors.one_of(
+            &kind,
+            &["ContainerResource", "External", "Object", "Pods", "Resource"],
+            false,
+        );
+    }
     if let Some(expected) = &expected
         && !expected.present()
     {

@@ -333,10 +333,7 @@ fn volume(new: &Value) -> Vec<FieldError> {
             errors.required(&required, "must specify required node constraints");
         }
     }
-    let mut sources = SOURCES
-        .iter()
-        .map(|name| spec.key(name))
-        .filter(|source| source.present());
+    let mut sources = SOURCES.iter().map(|name| spec.key(name)).filter(At::present);
     match sources.next() {
         Some(first) => source(&mut errors, &spec, &first),
         None => errors.required(&spec, "must specify a volume type"),

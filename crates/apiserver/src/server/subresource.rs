@@ -132,9 +132,7 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&binding);
         if !wanted.is_empty() && wanted != name {
-            return Err(Status::bad_request(format!(
-                "name in URL does not match name in Binding object: {name}, {wanted}"
-            )));
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         let node = bound_node(&binding).map_err(Status::untyped)?;
         let uid = object::uid(&binding).to_owned();
