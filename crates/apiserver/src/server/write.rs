@@ -442,7 +442,10 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
                 };
             }
             if resource.strategy.status_keeps_metadata {
-                for field in ["annotations", "finalizers"] {
+                // Deployments are alone in keeping their labels.
+                let fields = ["annotations", "finalizers", "labels"];
+                let taken = if resource.kind == "Deployment" { 2 } else { 3 };
+                for field in fields.into_iter().take(taken) {
                     let target = object::metadata_mut(new);
                     match metadata.get(field) {
                         Some(value) => target.insert(field.to_owned(), value.clone()),

@@ -20,6 +20,7 @@ use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
+    status_keeps_metadata: true,
     grace_period,
     default: defaults::pod,
     prepare_create,
