@@ -3,7 +3,9 @@
 //! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
 //! ([`Admission::validate`]). They are asynchronous because webhooks, which come later, wait for answers.
 //!
-//! Here: [`NamespaceLifecycle`]. Not here: webhooks, admission policies, quota.
+//! Here: [`NamespaceLifecycle`] and [`Classes`]. Not here: webhooks, admission policies, quota.
+
+mod classes;
 
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use crate::registry::Resource;
 use crate::status::{Cause, Status};
 use crate::storage::Storage;
 use crate::user::UserInfo;
+
+pub use classes::Classes;
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

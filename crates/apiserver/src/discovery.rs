@@ -256,17 +256,13 @@ fn names(row: &Resource, entry: &mut Value) {
 /// Tells clients when the stored form of a kind changes: it depends on group, version and kind of what is stored.
 fn storage_version_hash(row: &Resource) -> String {
     use base64::Engine as _;
-    // Only the kind with a form of its own is stored in another group: the core group's.
-    let group = if row.conversion.is_some() {
-        ""
-    } else {
-        row.group.as_ref()
-    };
-    // kube-apiserver hashes definitions as v1beta1, in which it once stored them; clients only compare the hash.
-    let version = if row.store == "customresourcedefinitions.apiextensions.k8s.io" {
-        "v1beta1"
-    } else {
-        row.storage_version.as_ref()
+    let group = row.stored_group();
+    // kube-apiserver hashes some kinds as v1beta1, in which it stores them or once did; clients only compare the hash.
+    let version = match row.store.as_ref() {
+        "customresourcedefinitions.apiextensions.k8s.io"
+        | "mutatingadmissionpolicies.admissionregistration.k8s.io"
+        | "mutatingadmissionpolicybindings.admissionregistration.k8s.io" => "v1beta1",
+        _ => row.storage_version.as_ref(),
     };
     let stored = format!("{group}/{version}/{}", row.kind);
     base64::engine::general_purpose::STANDARD.encode(short_hash(stored.as_bytes()))
@@ -294,6 +290,9 @@ fn describe(row: &Resource, subresource: &Subresource) -> Described {
     match subresource {
         Subresource::Status => own("status", READ_WRITE),
         Subresource::Finalize => own("finalize", &["update"]),
+        Subresource::EphemeralContainers => own("ephemeralcontainers", READ_WRITE),
+        Subresource::Resize => own("resize", READ_WRITE),
+        Subresource::Approval => own("approval", READ_WRITE),
         Subresource::Scale(_) => Described {
             name: "scale",
             group: "autoscaling",
@@ -485,13 +484,24 @@ mod tests {
             .map(|group| group["name"].as_str())
             .collect();
         let wanted = [
+            "apiregistration.k8s.io",
             "apps",
             "events.k8s.io",
+            "autoscaling",
             "batch",
+            "certificates.k8s.io",
+            "networking.k8s.io",
+            "policy",
             "rbac.authorization.k8s.io",
+            "storage.k8s.io",
+            "admissionregistration.k8s.io",
             "apiextensions.k8s.io",
+            "scheduling.k8s.io",
             "coordination.k8s.io",
+            "node.k8s.io",
             "discovery.k8s.io",
+            "resource.k8s.io",
+            "flowcontrol.apiserver.k8s.io",
         ];
         assert_eq!(names, wanted.map(Some));
         for path in [

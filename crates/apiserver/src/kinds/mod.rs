@@ -9,16 +9,23 @@
 //!
 //! [`Strategy`]: crate::registry::Strategy
 
+pub(crate) mod autoscaling;
 pub(crate) mod check;
 pub(crate) mod core;
+pub(crate) mod cron;
 pub(crate) mod definitions;
 pub(crate) mod events;
+pub(crate) mod networking;
 pub(crate) mod nodes;
 pub(crate) mod pods;
+pub(crate) mod policy;
 pub(crate) mod rbac;
 #[cfg(test)]
 mod recorded;
 pub(crate) mod services;
+pub(crate) mod storage;
+pub(crate) mod system;
 #[cfg(test)]
 mod updates;
+pub(crate) mod webhooks;
 pub(crate) mod workloads;

@@ -92,9 +92,14 @@ fn pods_keep_their_spec() {
         &[&format!("{forbidden}spec.containers[0].command, spec.nodeName")],
     );
     check("v1/pods", pod(), json!({"spec": {"activeDeadlineSeconds": 5}}), &[]);
+    // The two tolerations that every pod gets come back.
+    let (_, new) = check("v1/pods", pod(), json!({"spec": {"tolerations": null}}), &[]);
+    assert_eq!(new["spec"]["tolerations"].as_array().map(Vec::len), Some(2));
+    let mut tolerant = pod();
+    tolerant["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
     check(
         "v1/pods",
-        pod(),
+        tolerant,
         json!({"spec": {"tolerations": []}}),
         &["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"],
     );
@@ -251,6 +256,54 @@ fn what_is_taken_is_refused() {
     assert_eq!(
         texts(allocate(&mut other, None, &mut [&stored].into_iter(), &context)),
         [""; 0]
+    );
+}
+
+#[test]
+fn claims_and_volumes_stay_what_they_are() {
+    let claim = || json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let forbidden = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+    check(
+        "v1/persistentvolumeclaims",
+        claim(),
+        json!({"spec": {"volumeName": "v", "storageClassName": "c"}}),
+        &[],
+    );
+    check(
+        "v1/persistentvolumeclaims",
+        claim(),
+        json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}),
+        &[forbidden],
+    );
+    check(
+        "v1/persistentvolumes",
+        json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}}),
+        json!({"spec": {"hostPath": {"path": "/y"}}}),
+        &["spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"],
+    );
+    check(
+        "storage.k8s.io/v1/storageclasses",
+        json!({"provisioner": "p.example.org"}),
+        json!({"parameters": {"a": "b"}, "reclaimPolicy": "Retain"}),
+        &[
+            "parameters: Forbidden: updates to parameters are forbidden.",
+            "reclaimPolicy: Invalid value: \"Retain\": field is immutable",
+        ],
+    );
+    check(
+        "storage.k8s.io/v1/csidrivers",
+        json!({"spec": {}}),
+        json!({"spec": {"attachRequired": false}}),
+        &["spec.attachedRequired: Invalid value: false: field is immutable"],
+    );
+    check(
+        "scheduling.k8s.io/v1/priorityclasses",
+        json!({"value": 1}),
+        json!({"value": 2, "preemptionPolicy": "Never"}),
+        &[
+            "value: Forbidden: may not be changed in an update.",
+            "preemptionPolicy: Invalid value: \"Never\": field is immutable",
+        ],
     );
 }
 

@@ -1,4 +1,4 @@
-//! Workloads: Deployment, ReplicaSet, StatefulSet, DaemonSet, ControllerRevision, Job.
+//! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, ControllerRevision, Job, PodTemplate.
 //!
 //! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
 //! negative. Each has its own defaults.
@@ -12,7 +12,7 @@ use super::pods;
 use super::pods::scheduling::label_selector;
 use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
 
-const WORKLOAD: Strategy = Strategy {
+pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     status_keeps_metadata: true,
     prepare_create: start_empty,
@@ -38,6 +38,34 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
     validate_update: |new, old| update(new, old, replica_set, &["selector"]),
     validate_status: |new, _| status_numbers(new, &REPLICA_SET_NUMBERS),
     ..WORKLOAD
+};
+
+/// How ReplicationControllers are written.
+pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
+    default: default_replication_controller,
+    validate_create: replication_controller,
+    validate_update: |new, _| replication_controller(new),
+    validate_status: |new, _| status_numbers(new, &REPLICA_SET_NUMBERS),
+    ..WORKLOAD
+};
+
+/// How PodTemplates are written.
+pub(crate) const POD_TEMPLATE: Strategy = Strategy {
+    generation: GenerationRule::AllButMetadata,
+    delete_returns_object: true,
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            pods::defaults::template(object);
+        }
+    },
+    validate_create: lone_template,
+    validate_update: |new, _| lone_template(new),
+    warnings: |new, _| {
+        let mut warn = Vec::new();
+        pods::spec_warnings(&At::root(new).keys(&["template", "spec"]), &mut warn);
+        warn
+    },
+    ..PLAIN
 };
 
 /// How StatefulSets are written.
@@ -137,7 +165,7 @@ fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
 /// The numbers that Go writes in a status even when they are 0.
 fn status_defaults(object: &mut Value) {
     let numbers: &[&str] = match object.get("kind").and_then(Value::as_str) {
-        Some("ReplicaSet") => &["replicas"],
+        Some("ReplicaSet" | "ReplicationController") => &["replicas"],
         Some("StatefulSet") => &["replicas", "availableReplicas"],
         Some("DaemonSet") => &[
             "currentNumberScheduled",
@@ -184,6 +212,30 @@ fn default_replica_set(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     fill(spec, "replicas", 1);
     fill(spec, "selector", Value::Null);
+}
+
+/// A controller without a selector or labels takes the labels of its template.
+fn default_replication_controller(object: &mut Value) {
+    status_defaults(object);
+    let labels = get(object, &["spec", "template", "metadata", "labels"]).clone();
+    let Some(map) = object.as_object_mut() else { return };
+    let Some(spec) = ensure(map, "spec") else { return };
+    fill(spec, "replicas", 1);
+    // Unlike newer kinds it keeps an absent template absent, so that validation can miss it.
+    if spec.contains_key("template") {
+        pods::defaults::template(spec);
+    }
+    if labels.as_object().is_none_or(Object::is_empty) {
+        return;
+    }
+    if child(spec, "selector").is_none_or(|selector| selector.is_empty()) {
+        spec.insert("selector".to_owned(), labels.clone());
+    }
+    if let Some(metadata) = ensure(map, "metadata")
+        && child(metadata, "labels").is_none_or(|known| known.is_empty())
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
 }
 
 fn default_daemon_set(object: &mut Value) {
@@ -352,6 +404,7 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
 enum Restart {
     Always(&'static str),
     NotAlways,
+    Any,
 }
 
 impl Restart {
@@ -359,6 +412,7 @@ impl Restart {
         match self {
             Restart::Always(kind) => kind,
             Restart::NotAlways => "job",
+            Restart::Any => "podtemplate",
         }
     }
 }
@@ -392,6 +446,7 @@ fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
                 errors.unsupported(&policy, &["Always"]);
             }
         }
+        Restart::Any => {}
         Restart::NotAlways => {
             if policy.text() == "Always" {
                 errors.push(FieldError::required(
@@ -454,7 +509,7 @@ fn rolling_update(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
+pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     match at.value {
         Value::String(text) => {
             let number = text
@@ -486,6 +541,34 @@ fn replica_set(new: &Value) -> Vec<FieldError> {
     errors.non_negative(&spec.key("replicas"));
     errors.non_negative(&spec.key("minReadySeconds"));
     selector_and_template(&mut errors, &spec, Restart::Always("replicaset"));
+    errors.into_vec()
+}
+
+fn replication_controller(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    errors.non_negative(&spec.key("replicas"));
+    errors.non_negative(&spec.key("minReadySeconds"));
+    let (selector, template) = (spec.key("selector"), spec.key("template"));
+    if selector.is_empty() {
+        errors.required(&selector, "");
+    }
+    if !template.present() {
+        errors.required(&template, "");
+        return errors.into_vec();
+    }
+    let labels = template.keys(&["metadata", "labels"]);
+    let selected = |(key, value): (&str, At<'_>)| labels.value.get(key) == Some(value.value);
+    if !selector.is_empty() && !selector.entries().all(selected) {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    pod_template(&mut errors, &template, Restart::Always("replicationcontroller"));
+    errors.into_vec()
+}
+
+fn lone_template(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    pod_template(&mut errors, &At::root(new).key("template"), Restart::Any);
     errors.into_vec()
 }
 
@@ -585,9 +668,24 @@ fn daemon_set(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-fn job(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
+/// `jobTemplate` of a CronJob: a job whose selector the server will make.
+pub(super) fn job_template(errors: &mut Errors, at: &At<'_>) {
+    let spec = at.key("spec");
+    let (selector, manual) = (spec.key("selector"), spec.key("manualSelector"));
+    if selector.present() {
+        errors.invalid(&selector, "`selector` will be auto-generated");
+    }
+    if manual.is_true() {
+        errors.push(FieldError::not_supported(
+            manual.path.to_string(),
+            true,
+            &["nil", "false"],
+        ));
+    }
+    job_spec(errors, &spec);
+}
+
+fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     for number in [
         "parallelism",
         "completions",
@@ -615,6 +713,13 @@ fn job(new: &Value) -> Vec<FieldError> {
         &["Failed", "TerminatingOrFailed"],
         false,
     );
+    pod_template(errors, &spec.key("template"), Restart::NotAlways);
+}
+
+fn job(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    job_spec(&mut errors, &spec);
     let selector = spec.key("selector");
     if selector.present() {
         label_selector(&mut errors, &selector);
@@ -628,7 +733,6 @@ fn job(new: &Value) -> Vec<FieldError> {
     {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
-    pod_template(&mut errors, &spec.key("template"), Restart::NotAlways);
     errors.into_vec()
 }
 

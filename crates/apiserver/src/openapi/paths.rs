@@ -462,6 +462,24 @@ fn subresource(
             operations.retain(|method, _| method == "put");
             ("finalize", operations)
         }
+        Subresource::EphemeralContainers => (
+            "ephemeralcontainers",
+            read_write(
+                names,
+                "Ephemeralcontainers",
+                "ephemeralcontainers of the specified",
+                object,
+                schemas,
+            ),
+        ),
+        Subresource::Resize => (
+            "resize",
+            read_write(names, "Resize", "resize of the specified", object, schemas),
+        ),
+        Subresource::Approval => (
+            "approval",
+            read_write(names, "Approval", "approval of the specified", object, schemas),
+        ),
         Subresource::Binding => (
             "binding",
             post(

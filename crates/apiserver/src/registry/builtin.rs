@@ -9,12 +9,16 @@ use std::sync::{Arc, LazyLock};
 use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
-use crate::kinds::{core, definitions, events, nodes, pods, rbac, services, workloads};
+use crate::kinds::{
+    autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services, storage, system,
+    webhooks, workloads,
+};
 use crate::table::cells;
 
 /// A row as it is written here.
 struct Kind {
     group: &'static str,
+    version: &'static str,
     kind: &'static str,
     plural: &'static str,
     short_names: &'static [&'static str],
@@ -28,12 +32,15 @@ struct Kind {
     strategy: Strategy,
     /// For kinds that share a store with another group.
     store: Option<&'static str>,
+    /// The version in which objects are stored.
+    storage_version: &'static str,
     conversion: Option<Conversion>,
 }
 
 /// What most rows have.
 const KIND: Kind = Kind {
     group: "",
+    version: "v1",
     kind: "",
     plural: "",
     short_names: &[],
@@ -45,6 +52,7 @@ const KIND: Kind = Kind {
     cells: cells::NAME_AND_AGE,
     strategy: super::PLAIN,
     store: None,
+    storage_version: "v1",
     conversion: None,
 };
 
@@ -52,6 +60,45 @@ const APPS: Kind = Kind {
     group: "apps",
     categories: &["all"],
     ..KIND
+};
+/// One kind in two versions, which share a store.
+const AUTOSCALER: Kind = Kind {
+    group: "autoscaling",
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
+    short_names: &["hpa"],
+    categories: &["all"],
+    subresources: &[Subresource::Status],
+    cells: cells::AUTOSCALER,
+    storage_version: "v2",
+    ..KIND
+};
+/// Of the groups below, most kinds live outside of namespaces.
+const CLUSTER: Kind = Kind {
+    namespaced: false,
+    ..KIND
+};
+const STORAGE: Kind = Kind {
+    group: "storage.k8s.io",
+    ..CLUSTER
+};
+const NETWORKING: Kind = Kind {
+    group: "networking.k8s.io",
+    ..KIND
+};
+const ADMISSION: Kind = Kind {
+    group: "admissionregistration.k8s.io",
+    categories: &["api-extensions"],
+    ..CLUSTER
+};
+const RESOURCE: Kind = Kind {
+    group: "resource.k8s.io",
+    ..KIND
+};
+const FLOW: Kind = Kind {
+    group: "flowcontrol.apiserver.k8s.io",
+    subresources: &[Subresource::Status],
+    ..CLUSTER
 };
 const RBAC: Kind = Kind {
     group: "rbac.authorization.k8s.io",
@@ -64,7 +111,23 @@ const SCALE: Subresource = Subresource::Scale(ScalePaths {
     selector: Some(Cow::Borrowed(".spec.selector")),
 });
 
+/// A ReplicationController selects by plain labels; `Scale` shows them as a text all the same.
+const LABELS_SCALE: Subresource = SCALE;
+
 const NO_KUBELET: &str = "there is no kubelet: nodes are simulated and containers do not run";
+
+const NO_PROXY: &str = "connections are not passed on; reach the program at its own address";
+
+const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
+
+const fn proxy(kind: &'static str) -> Subresource {
+    Subresource::Refused {
+        name: "proxy",
+        kind,
+        verbs: PROXY_VERBS,
+        instead: NO_PROXY,
+    }
+}
 
 const fn refused(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
     Subresource::Refused {
@@ -145,7 +208,7 @@ const KINDS: &[Kind] = &[
         plural: "nodes",
         short_names: &["no"],
         namespaced: false,
-        subresources: &[Subresource::Status],
+        subresources: &[proxy("NodeProxyOptions"), Subresource::Status],
         fields: &[("spec.unschedulable", &["/spec/unschedulable"])],
         cells: cells::NODE,
         strategy: nodes::NODE,
@@ -159,10 +222,13 @@ const KINDS: &[Kind] = &[
         subresources: &[
             refused("attach", "PodAttachOptions", &["create", "get"]),
             Subresource::Binding,
+            Subresource::EphemeralContainers,
             Subresource::Eviction,
             refused("exec", "PodExecOptions", &["create", "get"]),
             refused("log", "Pod", &["get"]),
             refused("portforward", "PodPortForwardOptions", &["create", "get"]),
+            proxy("PodProxyOptions"),
+            Subresource::Resize,
             Subresource::Status,
         ],
         fields: &[
@@ -176,6 +242,58 @@ const KINDS: &[Kind] = &[
         ],
         cells: cells::POD,
         strategy: pods::POD,
+        ..KIND
+    },
+    Kind {
+        kind: "LimitRange",
+        plural: "limitranges",
+        short_names: &["limits"],
+        cells: cells::PLAIN,
+        strategy: policy::LIMITS,
+        ..KIND
+    },
+    Kind {
+        kind: "PersistentVolumeClaim",
+        plural: "persistentvolumeclaims",
+        short_names: &["pvc"],
+        subresources: &[Subresource::Status],
+        cells: cells::CLAIM,
+        strategy: storage::CLAIM,
+        ..KIND
+    },
+    Kind {
+        kind: "PersistentVolume",
+        plural: "persistentvolumes",
+        short_names: &["pv"],
+        subresources: &[Subresource::Status],
+        cells: cells::VOLUME,
+        strategy: storage::VOLUME,
+        ..CLUSTER
+    },
+    Kind {
+        kind: "PodTemplate",
+        plural: "podtemplates",
+        cells: cells::POD_TEMPLATE,
+        strategy: workloads::POD_TEMPLATE,
+        ..KIND
+    },
+    Kind {
+        kind: "ReplicationController",
+        plural: "replicationcontrollers",
+        short_names: &["rc"],
+        categories: &["all"],
+        subresources: &[LABELS_SCALE, Subresource::Status],
+        cells: cells::REPLICATION_CONTROLLER,
+        strategy: workloads::REPLICATION_CONTROLLER,
+        ..KIND
+    },
+    Kind {
+        kind: "ResourceQuota",
+        plural: "resourcequotas",
+        short_names: &["quota"],
+        subresources: &[Subresource::Status],
+        cells: cells::QUOTA,
+        strategy: policy::QUOTA,
         ..KIND
     },
     Kind {
@@ -198,11 +316,21 @@ const KINDS: &[Kind] = &[
         plural: "services",
         short_names: &["svc"],
         categories: &["all"],
-        subresources: &[Subresource::Status],
+        subresources: &[proxy("ServiceProxyOptions"), Subresource::Status],
         fields: &[("spec.clusterIP", &["/spec/clusterIP"]), ("spec.type", &["/spec/type"])],
         cells: cells::SERVICE,
         strategy: services::SERVICE,
         ..KIND
+    },
+    Kind {
+        group: "apiregistration.k8s.io",
+        kind: "APIService",
+        plural: "apiservices",
+        categories: &["api-extensions"],
+        subresources: &[Subresource::Status],
+        cells: cells::API_SERVICE,
+        strategy: system::API_SERVICE,
+        ..CLUSTER
     },
     Kind {
         kind: "ControllerRevision",
@@ -262,6 +390,27 @@ const KINDS: &[Kind] = &[
         ..KIND
     },
     Kind {
+        version: "v2",
+        strategy: autoscaling::V2,
+        ..AUTOSCALER
+    },
+    Kind {
+        strategy: autoscaling::V1,
+        conversion: Some(autoscaling::CONVERSION),
+        ..AUTOSCALER
+    },
+    Kind {
+        group: "batch",
+        kind: "CronJob",
+        plural: "cronjobs",
+        short_names: &["cj"],
+        categories: &["all"],
+        subresources: &[Subresource::Status],
+        cells: cells::CRON_JOB,
+        strategy: cron::CRON_JOB,
+        ..KIND
+    },
+    Kind {
         group: "batch",
         kind: "Job",
         plural: "jobs",
@@ -270,6 +419,70 @@ const KINDS: &[Kind] = &[
         fields: &[("status.successful", &["/status/succeeded"])],
         cells: cells::JOB,
         strategy: workloads::JOB,
+        ..KIND
+    },
+    Kind {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        short_names: &["csr"],
+        fields: &[("spec.signerName", &["/spec/signerName"])],
+        subresources: &[Subresource::Approval, Subresource::Status],
+        cells: cells::SIGNING_REQUEST,
+        strategy: system::SIGNING_REQUEST,
+        ..CLUSTER
+    },
+    Kind {
+        kind: "IngressClass",
+        plural: "ingressclasses",
+        namespaced: false,
+        cells: cells::INGRESS_CLASS,
+        strategy: networking::INGRESS_CLASS,
+        ..NETWORKING
+    },
+    Kind {
+        kind: "Ingress",
+        plural: "ingresses",
+        short_names: &["ing"],
+        subresources: &[Subresource::Status],
+        cells: cells::INGRESS,
+        strategy: networking::INGRESS,
+        ..NETWORKING
+    },
+    Kind {
+        kind: "IPAddress",
+        plural: "ipaddresses",
+        short_names: &["ip"],
+        namespaced: false,
+        cells: cells::IP_ADDRESS,
+        strategy: networking::IP_ADDRESS,
+        ..NETWORKING
+    },
+    Kind {
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        short_names: &["netpol"],
+        cells: cells::NETWORK_POLICY,
+        strategy: networking::NETWORK_POLICY,
+        ..NETWORKING
+    },
+    Kind {
+        kind: "ServiceCIDR",
+        plural: "servicecidrs",
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        cells: cells::SERVICE_CIDR,
+        strategy: networking::SERVICE_CIDR,
+        ..NETWORKING
+    },
+    Kind {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        short_names: &["pdb"],
+        subresources: &[Subresource::Status],
+        cells: cells::BUDGET,
+        strategy: policy::BUDGET,
         ..KIND
     },
     Kind {
@@ -303,6 +516,95 @@ const KINDS: &[Kind] = &[
         ..RBAC
     },
     Kind {
+        kind: "CSIDriver",
+        plural: "csidrivers",
+        cells: cells::DRIVER,
+        strategy: storage::DRIVER,
+        ..STORAGE
+    },
+    Kind {
+        kind: "CSINode",
+        plural: "csinodes",
+        cells: cells::CSI_NODE,
+        strategy: storage::NODE,
+        ..STORAGE
+    },
+    Kind {
+        kind: "CSIStorageCapacity",
+        plural: "csistoragecapacities",
+        namespaced: true,
+        cells: cells::PLAIN,
+        strategy: storage::CAPACITY,
+        ..STORAGE
+    },
+    Kind {
+        kind: "StorageClass",
+        plural: "storageclasses",
+        short_names: &["sc"],
+        cells: cells::STORAGE_CLASS,
+        strategy: storage::CLASS,
+        ..STORAGE
+    },
+    Kind {
+        kind: "VolumeAttachment",
+        plural: "volumeattachments",
+        subresources: &[Subresource::Status],
+        cells: cells::ATTACHMENT,
+        strategy: storage::ATTACHMENT,
+        ..STORAGE
+    },
+    Kind {
+        kind: "VolumeAttributesClass",
+        plural: "volumeattributesclasses",
+        short_names: &["vac"],
+        cells: cells::ATTRIBUTES_CLASS,
+        strategy: storage::ATTRIBUTES,
+        ..STORAGE
+    },
+    Kind {
+        kind: "MutatingAdmissionPolicy",
+        plural: "mutatingadmissionpolicies",
+        cells: cells::MUTATING_POLICY,
+        strategy: webhooks::MUTATING_POLICY,
+        ..ADMISSION
+    },
+    Kind {
+        kind: "MutatingAdmissionPolicyBinding",
+        plural: "mutatingadmissionpolicybindings",
+        cells: cells::POLICY_BINDING,
+        strategy: webhooks::MUTATING_BINDING,
+        ..ADMISSION
+    },
+    Kind {
+        kind: "MutatingWebhookConfiguration",
+        plural: "mutatingwebhookconfigurations",
+        cells: cells::WEBHOOKS,
+        strategy: webhooks::MUTATING,
+        ..ADMISSION
+    },
+    Kind {
+        kind: "ValidatingAdmissionPolicy",
+        plural: "validatingadmissionpolicies",
+        subresources: &[Subresource::Status],
+        cells: cells::VALIDATING_POLICY,
+        strategy: webhooks::VALIDATING_POLICY,
+        ..ADMISSION
+    },
+    Kind {
+        kind: "ValidatingAdmissionPolicyBinding",
+        plural: "validatingadmissionpolicybindings",
+        cells: cells::POLICY_BINDING,
+        strategy: webhooks::VALIDATING_BINDING,
+        ..ADMISSION
+    },
+    Kind {
+        kind: "ValidatingWebhookConfiguration",
+        plural: "validatingwebhookconfigurations",
+        cells: cells::WEBHOOKS,
+        strategy: webhooks::VALIDATING,
+        ..ADMISSION
+    },
+    Kind {
         group: "apiextensions.k8s.io",
         kind: "CustomResourceDefinition",
         plural: "customresourcedefinitions",
@@ -315,12 +617,29 @@ const KINDS: &[Kind] = &[
         ..KIND
     },
     Kind {
+        group: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        plural: "priorityclasses",
+        short_names: &["pc"],
+        cells: cells::PRIORITY_CLASS,
+        strategy: policy::PRIORITY_CLASS,
+        ..CLUSTER
+    },
+    Kind {
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",
         cells: cells::LEASE,
         strategy: core::LEASE,
         ..KIND
+    },
+    Kind {
+        group: "node.k8s.io",
+        kind: "RuntimeClass",
+        plural: "runtimeclasses",
+        cells: cells::RUNTIME_CLASS,
+        strategy: policy::RUNTIME_CLASS,
+        ..CLUSTER
     },
     Kind {
         group: "discovery.k8s.io",
@@ -330,10 +649,54 @@ const KINDS: &[Kind] = &[
         strategy: core::ENDPOINT_SLICE,
         ..KIND
     },
+    Kind {
+        kind: "DeviceClass",
+        plural: "deviceclasses",
+        namespaced: false,
+        strategy: system::DEVICES,
+        ..RESOURCE
+    },
+    Kind {
+        kind: "ResourceClaim",
+        plural: "resourceclaims",
+        subresources: &[Subresource::Status],
+        cells: cells::RESOURCE_CLAIM,
+        strategy: system::CLAIM,
+        ..RESOURCE
+    },
+    Kind {
+        kind: "ResourceClaimTemplate",
+        plural: "resourceclaimtemplates",
+        strategy: system::CLAIM_TEMPLATE,
+        ..RESOURCE
+    },
+    Kind {
+        kind: "ResourceSlice",
+        plural: "resourceslices",
+        namespaced: false,
+        fields: &[
+            ("spec.nodeName", &["/spec/nodeName"]),
+            ("spec.driver", &["/spec/driver"]),
+        ],
+        cells: cells::RESOURCE_SLICE,
+        strategy: system::DEVICES,
+        ..RESOURCE
+    },
+    Kind {
+        kind: "FlowSchema",
+        plural: "flowschemas",
+        cells: cells::FLOW_SCHEMA,
+        strategy: system::FLOW_SCHEMA,
+        ..FLOW
+    },
+    Kind {
+        kind: "PriorityLevelConfiguration",
+        plural: "prioritylevelconfigurations",
+        cells: cells::PRIORITY_LEVEL,
+        strategy: system::PRIORITY_LEVEL,
+        ..FLOW
+    },
 ];
-
-/// All built-in kinds are served at `v1` only.
-const VERSION: &str = "v1";
 
 /// The rows of the built-in kinds, made once.
 pub(super) fn rows() -> Vec<Arc<Resource>> {
@@ -358,8 +721,8 @@ fn texts(list: &[&'static str]) -> Vec<Text> {
 
 fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource {
     let path = match kind.group {
-        "" => format!("{VERSION}/{}", kind.plural),
-        group => format!("{group}/{VERSION}/{}", kind.plural),
+        "" => format!("{}/{}", kind.version, kind.plural),
+        group => format!("{group}/{}/{}", kind.version, kind.plural),
     };
     let known = "every kind of the table is in the committed data: a test builds all rows";
     let headers = columns.remove(&path).expect(known);
@@ -370,7 +733,7 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
     };
     Resource {
         group: Text::Borrowed(kind.group),
-        version: Text::Borrowed(VERSION),
+        version: Text::Borrowed(kind.version),
         kind: Text::Borrowed(kind.kind),
         list_kind: Text::Owned(format!("{}List", kind.kind)),
         plural: Text::Borrowed(kind.plural),
@@ -380,10 +743,10 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         namespaced: kind.namespaced,
         verbs: kind.verbs,
         store,
-        storage_version: Text::Borrowed(VERSION),
+        storage_version: Text::Borrowed(kind.storage_version),
         subresources: kind.subresources.to_vec(),
-        schema: catalog::for_kind(kind.group, VERSION, kind.kind).expect(known),
-        schema_name: Text::Borrowed(catalog::name_for_kind(kind.group, VERSION, kind.kind).expect(known)),
+        schema: catalog::for_kind(kind.group, kind.version, kind.kind).expect(known),
+        schema_name: Text::Borrowed(catalog::name_for_kind(kind.group, kind.version, kind.kind).expect(known)),
         selectable_fields: kind
             .fields
             .iter()
@@ -419,9 +782,9 @@ mod tests {
         let columns = columns();
         for (kind, row) in KINDS.iter().zip(rows()) {
             let path = if kind.group.is_empty() {
-                format!("v1/{}", kind.plural)
+                format!("{}/{}", kind.version, kind.plural)
             } else {
-                format!("{}/v1/{}", kind.group, kind.plural)
+                format!("{}/{}/{}", kind.group, kind.version, kind.plural)
             };
             assert_eq!(columns[&path].len(), kind.cells.len(), "{path}");
             assert_eq!(row.columns.len(), kind.cells.len(), "{path}");

@@ -111,6 +111,12 @@ pub enum Subresource {
     Binding,
     /// `/eviction` of a pod (POST).
     Eviction,
+    /// `/ephemeralcontainers` of a pod: only containers for debugging are written.
+    EphemeralContainers,
+    /// `/resize` of a pod: only the resources of containers are written.
+    Resize,
+    /// `/approval` of a CertificateSigningRequest: only its conditions are written.
+    Approval,
     /// A subresource that is listed by discovery but answered with 501 and words, such as `log` or `exec`.
     Refused {
         /// The last path segment.
@@ -308,6 +314,11 @@ impl Resource {
         } else {
             format!("{}.{}", self.plural, self.group)
         }
+    }
+
+    /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core group's.
+    pub fn stored_group(&self) -> &str {
+        self.store.split_once('.').map_or("", |(_, group)| group)
     }
 
     /// Whether the kind has a `/status` subresource.

@@ -1,11 +1,12 @@
-//! What every cluster has from its first moment on: the system's namespaces and the Service of the API server itself.
+//! What every cluster has from its first moment on: the system's namespaces and priority classes, and the Service of the API
+//! server itself.
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::Inner;
 use super::write::Writer;
-use crate::kinds::services;
+use crate::kinds::{policy, services};
 use crate::user::UserInfo;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -15,15 +16,25 @@ pub(super) fn fill(server: &Inner) {
     for namespace in NAMESPACES {
         create(
             server,
+            "",
             "namespaces",
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
     }
-    create(server, "services", services::kubernetes_service());
+    create(server, "", "services", services::kubernetes_service());
+    for (name, value, description) in policy::SYSTEM_CLASSES {
+        create(
+            server,
+            "scheduling.k8s.io",
+            "priorityclasses",
+            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, "description": description}),
+        );
+    }
 }
 
-fn create(server: &Inner, plural: &str, object: Value) {
-    let Some(resource) = server.registry.lookup("", "v1", plural) else {
+fn create(server: &Inner, group: &str, plural: &str, object: Value) {
+    let Some(resource) = server.registry.lookup(group, "v1", plural) else {
         tracing::error!(
             plural,
             "the resource table has no such kind, so the cluster starts without it"

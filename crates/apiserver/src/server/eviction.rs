@@ -8,10 +8,11 @@ use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
 use super::write::{Part, Writer};
 use super::{Call, decode, negotiate};
+use crate::kinds::check::ensure;
 use crate::object;
 use crate::registry::Resource;
 use crate::status::{Cause, Details, Status};
-use crate::storage::ListRequest;
+use crate::storage::{ListRequest, StoredObject};
 
 impl Call<'_> {
     pub(crate) async fn evict(&mut self) -> Result<Reply, Status> {
@@ -21,9 +22,9 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&eviction);
         if wanted != name {
-            return Err(Status::bad_request(format!(
-                "name in URL does not match name in Eviction object: {name}, {wanted}"
-            )));
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
         }
         let mut delete = match eviction.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
@@ -36,6 +37,13 @@ impl Call<'_> {
                 .await?;
         }
         let mut writer = self.writer(delete.dry_run);
+        let same = delete.uid.as_deref().is_none_or(|uid| uid == object::uid(pod.value()));
+        if !delete.dry_run && same {
+            let now = crate::env::rfc3339(self.server.env.now());
+            writer
+                .update(&namespace, &name, Part::Raw, |old, _| Ok(disrupted(old, &now)))
+                .await?;
+        }
         writer.delete(&namespace, &name, &delete).await?;
         Ok(Reply::status(&Status::created()))
     }
@@ -73,6 +81,10 @@ impl Call<'_> {
         if dry_run {
             return Ok(());
         }
+        let unready = |found: &StoredObject| object::name(found.value()) == budget && goes_unready(found.value(), pod);
+        if listed.items.iter().any(|(_, found)| unready(found)) {
+            return Ok(());
+        }
         let now = crate::env::rfc3339(self.server.env.now());
         let mut writer = Writer {
             server: self.server,
@@ -94,6 +106,50 @@ impl Call<'_> {
 fn may_always_go(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or("");
     matches!(phase, "Succeeded" | "Failed" | "Pending") || object::is_terminating(pod)
+}
+
+/// Whether a pod that is not ready may go without being counted: always, or while enough others are healthy.
+fn goes_unready(budget: &Value, pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let wanted = number("/status/desiredHealthy");
+    let always = budget
+        .pointer("/spec/unhealthyPodEvictionPolicy")
+        .and_then(Value::as_str)
+        == Some("AlwaysAllow");
+    !ready && (always || (wanted > 0 && number("/status/currentHealthy") >= wanted))
+}
+
+/// The object with this condition in its status; the time of a condition is that of its last change.
+fn with_condition(object: &Value, mut condition: Value, now: &str) -> Value {
+    let mut next = object.clone();
+    let Some(status) = next.as_object_mut().and_then(|map| ensure(map, "status")) else {
+        return next;
+    };
+    condition["lastTransitionTime"] = json!(now);
+    let list = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(list) = list.as_array_mut() else { return next };
+    match list.iter_mut().find(|known| known.get("type") == condition.get("type")) {
+        Some(known) => {
+            if known.get("status") == condition.get("status") {
+                condition["lastTransitionTime"] = known.get("lastTransitionTime").cloned().unwrap_or_default();
+            }
+            *known = condition;
+        }
+        None => list.push(condition),
+    }
+    next
+}
+
+/// The pod, told why it goes.
+fn disrupted(pod: &Value, now: &str) -> Value {
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"});
+    with_condition(pod, condition, now)
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {
@@ -130,6 +186,11 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
         next["status"]["disruptedPods"] = json!({});
     }
     next["status"]["disruptedPods"][pod] = json!(now);
+    if allowed == 1 {
+        let condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
+            "observedGeneration": number("/status/observedGeneration")});
+        next = with_condition(&next, condition, now);
+    }
     Ok(next)
 }
 

@@ -39,7 +39,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
 
-use crate::admission::{Admission, NamespaceLifecycle};
+use crate::admission::{Admission, Classes, NamespaceLifecycle};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
 use crate::storage::{MemoryStorage, Storage};
@@ -120,7 +120,7 @@ pub(crate) struct Call<'a> {
 
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
-    /// and `kube-node-lease`, and the service `default/kubernetes`.
+    /// and `kube-node-lease`, the service `default/kubernetes`, and the two priority classes of the system.
     pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
         let storage = Arc::new(MemoryStorage::new(config.history, config.watch_buffer));
         ApiServer::with(env, config, storage, Arc::new(MastersOnly))
@@ -138,7 +138,10 @@ impl ApiServer {
             config,
             registry: Registry::new(),
             authorizer,
-            admission: vec![Box::new(NamespaceLifecycle::new(storage.clone()))],
+            admission: vec![
+                Box::new(NamespaceLifecycle::new(storage.clone())),
+                Box::new(Classes::new(storage.clone())),
+            ],
             storage,
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),

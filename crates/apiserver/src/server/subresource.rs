@@ -30,6 +30,24 @@ impl Call<'_> {
             (Some(Subresource::Status), Verb::Get) => self.get().await,
             (Some(Subresource::Status), Verb::Update) => self.update_part(Part::Status).await,
             (Some(Subresource::Status), Verb::Patch) => self.patch_part(Part::Status).await,
+            (Some(Subresource::EphemeralContainers | Subresource::Resize | Subresource::Approval), Verb::Get) => {
+                self.get().await
+            }
+            (
+                Some(found @ (Subresource::EphemeralContainers | Subresource::Resize | Subresource::Approval)),
+                Verb::Update | Verb::Patch,
+            ) => {
+                let part = match found {
+                    Subresource::EphemeralContainers => Part::EphemeralContainers,
+                    Subresource::Resize => Part::Resize,
+                    _ => Part::Approval,
+                };
+                if verb == Verb::Update {
+                    self.update_part(part).await
+                } else {
+                    self.patch_part(part).await
+                }
+            }
             (Some(Subresource::Scale(paths)), Verb::Get) => {
                 let stored = self.get_stored().await?;
                 Ok(Reply::new(
@@ -114,9 +132,7 @@ impl Call<'_> {
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&binding);
         if !wanted.is_empty() && wanted != name {
-            return Err(Status::bad_request(format!(
-                "name in URL does not match name in Binding object: {name}, {wanted}"
-            )));
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         let node = bound_node(&binding).map_err(Status::untyped)?;
         let uid = object::uid(&binding).to_owned();
@@ -166,6 +182,9 @@ fn name_of(subresource: &Subresource) -> &str {
         Subresource::Finalize => "finalize",
         Subresource::Binding => "binding",
         Subresource::Eviction => "eviction",
+        Subresource::EphemeralContainers => "ephemeralcontainers",
+        Subresource::Resize => "resize",
+        Subresource::Approval => "approval",
         Subresource::Refused { name, .. } => name,
     }
 }
@@ -225,6 +244,13 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     );
     let selector = match paths.selector.as_ref().and_then(|path| object.pointer(&pointer(path))) {
         Some(Value::String(text)) => text.clone(),
+        Some(labels @ Value::Object(map)) if map.values().all(Value::is_string) => {
+            // A ReplicationController selects by plain labels.
+            let selector = json!({"matchLabels": labels});
+            Selector::from_label_selector(&selector, &FieldPath::root())
+                .map(|selector| selector.to_string())
+                .unwrap_or_default()
+        }
         Some(selector @ Value::Object(_)) => {
             Selector::from_label_selector(selector, &FieldPath::root().key("selector"))
                 .map(|selector| selector.to_string())

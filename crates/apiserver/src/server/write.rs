@@ -14,6 +14,7 @@ use super::claims::Claim;
 use super::respond::full;
 use super::{Call, Inner};
 use crate::admission::{self, Operation};
+use crate::kinds::pods;
 use crate::object;
 use crate::registry::{GenerationRule, Resource, StrategyContext};
 use crate::status::Status;
@@ -32,6 +33,12 @@ pub(crate) enum Part {
     Status,
     /// `/finalize` of a namespace.
     Finalize,
+    /// `/ephemeralcontainers` of a pod.
+    EphemeralContainers,
+    /// `/resize` of a pod.
+    Resize,
+    /// `/approval` of a certificate signing request.
+    Approval,
     /// Everything, by the rules of the kind (scale).
     Whole,
     /// Everything, by no rules but those of the metadata: the server's own writes (binding, disruption budgets).
@@ -44,6 +51,9 @@ impl Part {
             Part::Main | Part::Whole | Part::Raw => "",
             Part::Status => "status",
             Part::Finalize => "finalize",
+            Part::EphemeralContainers => "ephemeralcontainers",
+            Part::Resize => "resize",
+            Part::Approval => "approval",
         }
     }
 }
@@ -167,11 +177,7 @@ impl Writer<'_> {
 
     /// The group of the kind in messages: that of the stored form, where one kind is served in two groups.
     fn kind_group(&self) -> &str {
-        if self.resource.conversion.is_some() {
-            ""
-        } else {
-            &self.resource.group
-        }
+        self.resource.stored_group()
     }
 
     fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
@@ -328,6 +334,12 @@ impl Writer<'_> {
         errors.extend(metadata);
         if part == Part::Status {
             errors.extend((resource.strategy.validate_status)(&new, old));
+        } else if part == Part::EphemeralContainers {
+            count_generation(&resource, &mut new, old);
+            errors.extend(pods::validate::ephemeral_containers(&new, old));
+        } else if part == Part::Resize {
+            count_generation(&resource, &mut new, old);
+            errors.extend(pods::validate::resize(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
@@ -430,7 +442,10 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
                 };
             }
             if resource.strategy.status_keeps_metadata {
-                for field in ["annotations", "finalizers"] {
+                // Deployments are alone in keeping their labels.
+                let fields = ["annotations", "finalizers", "labels"];
+                let taken = if resource.kind == "Deployment" { 2 } else { 3 };
+                for field in fields.into_iter().take(taken) {
                     let target = object::metadata_mut(new);
                     match metadata.get(field) {
                         Some(value) => target.insert(field.to_owned(), value.clone()),
@@ -449,6 +464,24 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
                 match finalizers {
                     Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers),
                     None => spec.remove("finalizers"),
+                };
+            }
+        }
+        Part::EphemeralContainers | Part::Resize => {
+            let wanted = std::mem::replace(new, old.clone());
+            if part == Part::Resize {
+                pods::take_resources(new, &wanted);
+            } else {
+                pods::take_ephemeral_containers(new, &wanted);
+            }
+        }
+        Part::Approval => {
+            let conditions = new.pointer("/status/conditions").cloned();
+            *new = old.clone();
+            if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+                match conditions {
+                    Some(conditions) => status.insert("conditions".to_owned(), conditions),
+                    None => status.remove("conditions"),
                 };
             }
         }

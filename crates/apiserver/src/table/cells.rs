@@ -7,15 +7,16 @@ use super::age;
 use crate::kinds::check::{At, get};
 use crate::registry::Cell;
 
+pub(crate) use super::more::*;
 pub(crate) use super::pod::POD;
 
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 
-fn text<'a>(object: &'a Value, keys: &[&str]) -> &'a str {
+pub(super) fn text<'a>(object: &'a Value, keys: &[&str]) -> &'a str {
     get(object, keys).as_str().unwrap_or("")
 }
 
-fn number(object: &Value, keys: &[&str]) -> i64 {
+pub(super) fn number(object: &Value, keys: &[&str]) -> i64 {
     get(object, keys).as_i64().unwrap_or(0)
 }
 
@@ -30,7 +31,7 @@ pub(super) fn created(object: &Value, now: Timestamp) -> Value {
 }
 
 /// `a=b,c=d`, or `<none>`.
-fn labels(map: &Value) -> String {
+pub(super) fn labels(map: &Value) -> String {
     let pairs: Vec<String> = At::root(map)
         .entries()
         .map(|(key, value)| format!("{key}={}", value.text()))
@@ -38,9 +39,12 @@ fn labels(map: &Value) -> String {
     or(&pairs.join(","), NONE).to_owned()
 }
 
-/// A label selector in words: `a=b,c in (d,e)`, or `<none>`.
 fn selector(object: &Value, _: Timestamp) -> Value {
-    let at = At::root(object).keys(&["spec", "selector"]);
+    selector_of(&At::root(object).keys(&["spec", "selector"]))
+}
+
+/// A label selector in words: `a=b,c in (d,e)`, or `<none>`.
+pub(super) fn selector_of(at: &At<'_>) -> Value {
     let mut words: Vec<String> = at
         .key("matchLabels")
         .entries()
@@ -67,8 +71,12 @@ fn selector(object: &Value, _: Timestamp) -> Value {
 }
 
 fn of_template(object: &Value, field: &str) -> Value {
-    let containers = At::root(object).keys(&["spec", "template", "spec", "containers"]);
-    containers
+    of_containers(&At::root(object).keys(&["spec", "template", "spec"]), field)
+}
+
+/// A field of all containers of a pod's spec.
+pub(super) fn of_containers(spec: &At<'_>, field: &str) -> Value {
+    spec.key("containers")
         .items()
         .map(|container| container.key(field).text())
         .collect::<Vec<_>>()
@@ -76,11 +84,11 @@ fn of_template(object: &Value, field: &str) -> Value {
         .into()
 }
 
-fn container_names(object: &Value, _: Timestamp) -> Value {
+pub(super) fn container_names(object: &Value, _: Timestamp) -> Value {
     of_template(object, "name")
 }
 
-fn container_images(object: &Value, _: Timestamp) -> Value {
+pub(super) fn container_images(object: &Value, _: Timestamp) -> Value {
     of_template(object, "image")
 }
 

@@ -9,6 +9,7 @@
 
 pub mod age;
 pub(crate) mod cells;
+mod more;
 mod pod;
 
 use kubewright_schema::jsonpath::JsonPath;
@@ -336,6 +337,34 @@ mod tests {
                 "source": {"component": "c"}, "lastTimestamp": "2026-01-01T00:01:30Z", "firstTimestamp": "2026-01-01T00:01:20Z", "count": 3}),
             json!(["10s", "Normal", "R", "pod/p", "", "c", "m", "20s", 3, "x"]),
         );
+    }
+
+    /// Objects and their rows as kube-apiserver printed them; `${age}` is the age, which is the same for all here.
+    #[test]
+    fn cells_are_those_of_the_recording() {
+        let cases: Vec<Value> =
+            serde_json::from_str(include_str!("../../testdata/cells.json")).expect("the committed recording");
+        for case in cases {
+            let (group_version, plural) = case["resource"]
+                .as_str()
+                .and_then(|path| path.rsplit_once('/'))
+                .expect("a path");
+            let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+            let row = Registry::new().lookup(group, version, plural).expect("a served kind");
+            let options = Options {
+                include: IncludeObject::None,
+                now: now(),
+                headers: false,
+            };
+            let table = render(&row, [&case["object"]], json!({}), options);
+            let mut cells = table["rows"][0]["cells"].clone();
+            for cell in cells.as_array_mut().expect("a list") {
+                if *cell == "100s" {
+                    *cell = "${age}".into();
+                }
+            }
+            assert_eq!(cells, case["cells"], "{}", case["resource"]);
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
+    status_keeps_metadata: true,
     grace_period,
     default: defaults::pod,
     prepare_create,
@@ -70,8 +71,15 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     object.insert("status".to_owned(), status);
 }
 
-/// What the admission plugins DefaultTolerationSeconds and Priority add to every pod (there are no PriorityClasses here).
+/// What a pod has unless the admission plugin Priority (see `admission`) found a class for it.
 fn admit(spec: &mut Object) {
+    tolerate(spec);
+    fill(spec, "priority", 0);
+    fill(spec, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+/// What the admission plugin DefaultTolerationSeconds adds to every pod that is created or changed.
+fn tolerate(spec: &mut Object) {
     for (condition, key) in [
         ("not-ready", "node.kubernetes.io/not-ready"),
         ("unreachable", "node.kubernetes.io/unreachable"),
@@ -93,25 +101,41 @@ fn admit(spec: &mut Object) {
             }
         }
     }
-    fill(
-        spec,
-        "priority",
-        priority_of(super::check::text(spec, "priorityClassName")),
-    );
-    fill(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
 
-/// The priority of the two classes that every cluster has; 0 for all else.
-fn priority_of(class: &str) -> i64 {
-    match class {
-        "system-cluster-critical" => 2_000_000_000,
-        "system-node-critical" => 2_000_001_000,
-        _ => 0,
+/// Takes the containers for debugging of `wanted` into the pod.
+pub(crate) fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
+    if let Some(spec) = pod.get_mut("spec") {
+        keep(spec, get(wanted, &["spec"]), "ephemeralContainers");
+    }
+}
+
+/// Takes the resources and resize policies of the containers of `wanted` into the pod.
+pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
+    for list in ["containers", "initContainers"] {
+        let Some(own) = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
+            continue;
+        };
+        for container in own {
+            let same = |other: &&Value| other.get("name") == container.get("name");
+            let Some(other) = get(wanted, &["spec", list])
+                .as_array()
+                .and_then(|list| list.iter().find(same))
+                .cloned()
+            else {
+                continue;
+            };
+            keep(container, &other, "resources");
+            keep(container, &other, "resizePolicy");
+        }
     }
 }
 
 fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
+    if let Some(spec) = new.as_object_mut().and_then(|object| ensure(object, "spec")) {
+        tolerate(spec);
+    }
     // Containers for debugging come and go through their own subresource.
     let before = get(old, &["spec"]).clone();
     if let (Some(spec), Some(_)) = (new.get_mut("spec"), before.as_object()) {

@@ -54,13 +54,7 @@ pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     let node = at.key("nodeAffinity");
     if node.key(REQUIRED).present() {
-        let terms = node.key(REQUIRED).key("nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.required(&terms, "must have at least one node selector term");
-        }
-        for term in terms.items() {
-            node_selector_term(errors, &term);
-        }
+        node_selector(errors, &node.key(REQUIRED));
     }
     for preferred in node.key(PREFERRED).items() {
         weight(errors, &preferred.key("weight"));
@@ -74,6 +68,17 @@ pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
             weight(errors, &preferred.key("weight"));
             pod_affinity_term(errors, &preferred.key("podAffinityTerm"));
         }
+    }
+}
+
+/// A `NodeSelector`, of a pod's affinity and of a volume.
+pub(crate) fn node_selector(errors: &mut Errors, at: &At<'_>) {
+    let terms = at.key("nodeSelectorTerms");
+    if terms.is_empty() {
+        errors.required(&terms, "must have at least one node selector term");
+    }
+    for term in terms.items() {
+        node_selector_term(errors, &term);
     }
 }
 

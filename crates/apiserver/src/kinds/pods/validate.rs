@@ -315,6 +315,46 @@ fn changed_containers(list: &str, new: &Value, old: &Value, changed: &mut Vec<St
     }
 }
 
+/// Errors in a change of `/ephemeralcontainers`: those that are there stay as they are.
+pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new).key("spec");
+    spec(&mut errors, &at);
+    let list = at.key("ephemeralContainers");
+    for before in At::root(old).keys(&["spec", "ephemeralContainers"]).items() {
+        let name = before.key("name").text();
+        match list.items().find(|entry| entry.key("name").text() == name) {
+            None => errors.forbidden(
+                &list,
+                format!("existing ephemeral containers {name:?} may not be removed\n"),
+            ),
+            Some(after) if after.value != before.value => errors.forbidden(
+                &list,
+                format!("existing ephemeral containers {name:?} may not be changed\n"),
+            ),
+            Some(_) => {}
+        }
+    }
+    errors.into_vec()
+}
+
+/// Errors in a change of `/resize`: requests and limits fit each other, and the class of the pod stays.
+pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new).key("spec");
+    spec(&mut errors, &at);
+    if super::qos_class(new) != super::qos_class(old) {
+        errors.invalid_value(
+            &At::root(new)
+                .keys(&["status", "qosClass"])
+                .moved(At::root(new).key("metadata").path),
+            super::qos_class(new),
+            "Pod QOS Class may not change as a result of resizing",
+        );
+    }
+    errors.into_vec()
+}
+
 /// Errors in a change of `/status`.
 pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();

@@ -1,10 +1,11 @@
 //! Rules for the volumes of a pod.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
 
-use super::resources;
 use crate::kinds::check::{At, Errors};
 
 /// Checks `spec.volumes` and gives the names that mounts may use.
@@ -221,22 +222,27 @@ fn mode(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A `PersistentVolumeClaimSpec`, as in ephemeral volumes and a StatefulSet's templates.
+/// A `PersistentVolumeClaimSpec`, of a claim itself, of ephemeral volumes and of a StatefulSet's templates.
 pub(crate) fn claim_spec(errors: &mut Errors, at: &At<'_>) {
-    if at.key("accessModes").is_empty() {
-        errors.required(&at.key("accessModes"), "at least 1 access mode is required");
+    let modes = at.key("accessModes");
+    if modes.is_empty() {
+        errors.required(&modes, "at least 1 access mode is required");
     }
-    for mode in at.key("accessModes").items() {
-        errors.one_of(
-            &mode,
-            &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"],
-            true,
-        );
-    }
-    let requests = at.keys(&["resources", "requests"]);
-    if requests.key("storage").present() {
-        resources::list(errors, &requests);
+    crate::kinds::storage::access_modes(errors, &modes);
+    // Kubernetes leaves `requests` out of the path.
+    let resources = at.key("resources");
+    let storage = resources.keys(&["requests", "storage"]);
+    let storage = storage.moved(resources.path.map_key("storage"));
+    if storage.present() {
+        if Quantity::from_str(storage.text()).is_ok_and(|amount| amount.sign() <= 0) {
+            errors.invalid(&storage, "must be greater than zero");
+        }
     } else {
-        errors.required(&requests.moved(requests.path.map_key("storage")), "");
+        errors.required(&storage, "");
     }
+    let class = at.key("storageClassName");
+    if !class.text().is_empty() {
+        errors.messages(&class, names::dns1123_subdomain(class.text()));
+    }
+    errors.one_of(&at.key("volumeMode"), &["Block", "Filesystem"], false);
 }

@@ -1,0 +1,578 @@
+//! HorizontalPodAutoscaler: stored as `autoscaling/v2`, also served as `autoscaling/v1`.
+//!
+//! What v1 has no field for, it carries in annotations, as kube-apiserver does, so that a client of v1 loses nothing.
+//!
+//! Not here: scaling, which is a controller's. Of `status`, v1's annotations carry the conditions and the current metrics in the form of v2.
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Map, Value, json};
+use std::str::FromStr;
+
+use super::check::{At, Errors, Object, absent, child, ensure, fill, get, keep};
+use crate::registry::{Conversion, PLAIN, Strategy};
+
+const AUTOSCALER: Strategy = Strategy {
+    status_keeps_metadata: true,
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    ..PLAIN
+};
+
+/// How autoscalers of `autoscaling/v2` are written.
+pub(crate) const V2: Strategy = Strategy {
+    default: default_v2,
+    prepare_create: |object, _| {
+        drop_status(object);
+        default_v2(object);
+    },
+    validate_create: autoscaler,
+    validate_update: |new, _| autoscaler(new),
+    ..AUTOSCALER
+};
+
+/// How autoscalers of `autoscaling/v1` are written: its rules are those of v2, and so are the paths in its errors.
+pub(crate) const V1: Strategy = Strategy {
+    default: default_v1,
+    prepare_create: |object, _| {
+        drop_status(object);
+        default_v1(object);
+    },
+    validate_create: |new| autoscaler(&to_v2(new.clone())),
+    validate_update: |new, _| autoscaler(&to_v2(new.clone())),
+    ..AUTOSCALER
+};
+
+/// Between `autoscaling/v1` and the stored form.
+pub(crate) const CONVERSION: Conversion = Conversion {
+    to_stored: to_v2,
+    from_stored: from_v2,
+};
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+
+fn drop_status(object: &mut Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+}
+
+fn cpu(utilization: Value) -> Value {
+    json!({"type": "Resource", "resource": {"name": "cpu",
+        "target": {"type": "Utilization", "averageUtilization": utilization}}})
+}
+
+fn default_v2(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "desiredReplicas", 0);
+        fill(status, "currentMetrics", Value::Null);
+    }
+    let Some(spec) = ensure(object, "spec") else { return };
+    fill(spec, "minReplicas", 1);
+    if absent(spec, "metrics") {
+        spec.insert("metrics".to_owned(), json!([cpu(json!(80))]));
+    }
+    let Some(behavior) = child(spec, "behavior") else {
+        return;
+    };
+    if let Some(up) = ensure(behavior, "scaleUp") {
+        fill(up, "stabilizationWindowSeconds", 0);
+        fill(up, "selectPolicy", "Max");
+        let policies = json!([{"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15}]);
+        fill(up, "policies", policies);
+    }
+    if let Some(down) = ensure(behavior, "scaleDown") {
+        fill(down, "selectPolicy", "Max");
+        fill(
+            down,
+            "policies",
+            json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]),
+        );
+    }
+}
+
+fn default_v1(object: &mut Value) {
+    let measured = !get(object, &["metadata", "annotations", METRICS]).is_null();
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "currentReplicas", 0);
+        fill(status, "desiredReplicas", 0);
+    }
+    let Some(spec) = ensure(object, "spec") else { return };
+    fill(spec, "minReplicas", 1);
+    if !measured {
+        fill(spec, "targetCPUUtilizationPercentage", 80);
+    }
+}
+
+/// The parts of a metric by its type.
+const SOURCES: [(&str, &str); 5] = [
+    ("Object", "object"),
+    ("External", "external"),
+    ("Pods", "pods"),
+    ("Resource", "resource"),
+    ("ContainerResource", "containerResource"),
+];
+
+fn rename(from: &Value, names: &[(&str, &str)]) -> Map<String, Value> {
+    let value = |path: &str| from.pointer(path).filter(|value| !value.is_null()).cloned();
+    names
+        .iter()
+        .filter_map(|(path, name)| Some(((*name).to_owned(), value(path)?)))
+        .collect()
+}
+
+/// A part of a metric: where its fields are in v2, and what they are called in v1.
+fn names_of(part: &str) -> &'static [(&'static str, &'static str)] {
+    match part {
+        "object" => &[
+            ("/describedObject", "target"),
+            ("/metric/name", "metricName"),
+            ("/metric/selector", "selector"),
+            ("/target/value", "targetValue"),
+            ("/target/averageValue", "averageValue"),
+        ],
+        "external" => &[
+            ("/metric/name", "metricName"),
+            ("/metric/selector", "metricSelector"),
+            ("/target/value", "targetValue"),
+            ("/target/averageValue", "targetAverageValue"),
+        ],
+        "pods" => &[
+            ("/metric/name", "metricName"),
+            ("/metric/selector", "selector"),
+            ("/target/averageValue", "targetAverageValue"),
+        ],
+        _ => &[
+            ("/name", "name"),
+            ("/container", "container"),
+            ("/target/averageUtilization", "targetAverageUtilization"),
+            ("/target/averageValue", "targetAverageValue"),
+        ],
+    }
+}
+
+/// The metric as v1 writes it in its annotation: the type, then the part that belongs to it.
+fn metric_to_text(metric: &Value) -> String {
+    let mut text = format!("{{\"type\":{}", get(metric, &["type"]));
+    for (_, part) in SOURCES {
+        if let Some(source) = metric.get(part).filter(|source| source.is_object()) {
+            text += &format!(",{}:{}", json!(part), Value::Object(rename(source, names_of(part))));
+        }
+    }
+    text + "}"
+}
+
+fn metric_from_v1(metric: &Value) -> Value {
+    let mut out = json!({"type": get(metric, &["type"])});
+    for (_, part) in SOURCES {
+        let Some(source) = metric.get(part).filter(|source| source.is_object()) else {
+            continue;
+        };
+        let mut made = json!({"target": {}});
+        for (path, name) in names_of(part) {
+            let Some(value) = source.get(*name).filter(|value| !value.is_null()) else {
+                continue;
+            };
+            let mut at = &mut made;
+            for key in path.split('/').skip(1) {
+                at = &mut at[key];
+            }
+            *at = value.clone();
+        }
+        let target = &made["target"];
+        let kind = if target.get("averageUtilization").is_some() {
+            "Utilization"
+        } else if target.get("value").is_some() {
+            "Value"
+        } else {
+            "AverageValue"
+        };
+        made["target"]["type"] = kind.into();
+        out[part] = made;
+    }
+    out
+}
+
+/// Rules in the annotation have the names of Go's fields.
+fn rules_to_text(rules: &Value) -> String {
+    if !rules.is_object() {
+        return "null".to_owned();
+    }
+    let field = |name: &str| get(rules, &[name]).to_string();
+    let policies: Vec<String> = At::root(rules)
+        .key("policies")
+        .items()
+        .map(|policy| {
+            let field = |name: &str| policy.key(name).value.to_string();
+            format!(
+                "{{\"Type\":{},\"Value\":{},\"PeriodSeconds\":{}}}",
+                field("type"),
+                field("value"),
+                field("periodSeconds")
+            )
+        })
+        .collect();
+    format!(
+        "{{\"StabilizationWindowSeconds\":{},\"SelectPolicy\":{},\"Policies\":[{}],\"Tolerance\":{}}}",
+        field("stabilizationWindowSeconds"),
+        field("selectPolicy"),
+        policies.join(","),
+        field("tolerance")
+    )
+}
+
+/// The same map with the first letter of each key small, without what is null.
+fn uncapitalize(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| {
+                let mut letters = key.chars();
+                let first = letters.next().map(|c| c.to_ascii_lowercase());
+                (first.into_iter().chain(letters).collect(), uncapitalize(value))
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(list) => list.iter().map(uncapitalize).collect(),
+        other => other.clone(),
+    }
+}
+
+fn from_v2(mut object: Value) -> Value {
+    default_v2(&mut object);
+    let mut notes: Vec<(&str, String)> = Vec::new();
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), "autoscaling/v1".into());
+        if let Some(spec) = child(map, "spec") {
+            spec_from_v2(spec, &mut notes);
+        }
+        if let Some(status) = child(map, "status") {
+            for (field, name) in [("conditions", CONDITIONS), ("currentMetrics", CURRENT_METRICS)] {
+                if let Some(list) = status.remove(field).filter(Value::is_array) {
+                    notes.push((name, list.to_string()));
+                }
+            }
+            fill(status, "currentReplicas", 0);
+        }
+    }
+    if !notes.is_empty() {
+        let metadata = crate::object::metadata_mut(&mut object);
+        if let Some(annotations) = ensure(metadata, "annotations") {
+            for (name, text) in notes {
+                annotations.insert(name.to_owned(), text.into());
+            }
+        }
+    }
+    object
+}
+
+fn spec_from_v2(spec: &mut Object, notes: &mut Vec<(&str, String)>) {
+    let mut others = Vec::new();
+    let metrics = spec.remove("metrics").unwrap_or_default();
+    for metric in metrics.as_array().into_iter().flatten() {
+        let utilization = get(metric, &["resource", "target", "averageUtilization"]);
+        let simple = get(metric, &["resource", "name"]) == "cpu" && !utilization.is_null();
+        if simple && absent(spec, "targetCPUUtilizationPercentage") {
+            spec.insert("targetCPUUtilizationPercentage".to_owned(), utilization.clone());
+        } else {
+            others.push(metric_to_text(metric));
+        }
+    }
+    if !others.is_empty() {
+        notes.push((METRICS, format!("[{}]", others.join(","))));
+    }
+    if let Some(behavior) = spec.remove("behavior") {
+        let text = format!(
+            "{{\"ScaleUp\":{},\"ScaleDown\":{}}}",
+            rules_to_text(get(&behavior, &["scaleUp"])),
+            rules_to_text(get(&behavior, &["scaleDown"]))
+        );
+        notes.push((BEHAVIOR, text));
+    }
+}
+
+fn to_v2(mut object: Value) -> Value {
+    let mut note = |name: &str| -> Option<Value> {
+        let metadata = crate::object::metadata_mut(&mut object);
+        let annotations = child(metadata, "annotations")?;
+        let text = annotations.remove(name);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+        // A text that is no JSON is not kept: kube-apiserver drops it as well.
+        serde_json::from_str(text?.as_str()?).ok()
+    };
+    let (metrics, behavior) = (note(METRICS), note(BEHAVIOR));
+    let (conditions, current) = (note(CONDITIONS), note(CURRENT_METRICS));
+    let Some(map) = object.as_object_mut() else {
+        return object;
+    };
+    map.insert("apiVersion".to_owned(), "autoscaling/v2".into());
+    if let Some(spec) = child(map, "spec") {
+        let mut all = Vec::new();
+        if let Some(Value::Array(metrics)) = &metrics {
+            all.extend(metrics.iter().map(metric_from_v1));
+        }
+        if let Some(utilization) = spec.remove("targetCPUUtilizationPercentage") {
+            all.push(cpu(utilization));
+        }
+        if !all.is_empty() {
+            spec.insert("metrics".to_owned(), Value::Array(all));
+        }
+        if let Some(behavior) = behavior.filter(Value::is_object) {
+            spec.insert("behavior".to_owned(), uncapitalize(&behavior));
+        }
+    }
+    if let Some(status) = child(map, "status") {
+        for (field, list) in [("conditions", conditions), ("currentMetrics", current)] {
+            if let Some(list) = list.filter(Value::is_array) {
+                status.insert(field.to_owned(), list);
+            }
+        }
+        status.remove("currentCPUUtilizationPercentage");
+        if status.get("currentReplicas").is_some_and(|count| count == 0) {
+            status.remove("currentReplicas");
+        }
+    }
+    default_v2(&mut object);
+    object
+}
+
+fn autoscaler(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let (least, most) = (spec.key("minReplicas"), spec.key("maxReplicas"));
+    let minimum = least.int().unwrap_or(1);
+    if minimum < 1 {
+        errors.invalid(&least, "must be greater than or equal to 1");
+    }
+    match most.int().unwrap_or(0) {
+        maximum if maximum < 1 => errors.required(&most, "must be set and greater than 0"),
+        maximum if maximum < minimum => {
+            errors.invalid(&most, "must be greater than or equal to `minReplicas`");
+        }
+        _ => {}
+    }
+    scaled_object(&mut errors, &spec.key("scaleTargetRef"));
+    let metrics = spec.key("metrics");
+    for metric in metrics.items() {
+        self::metric(&mut errors, &metric);
+    }
+    let outside = |metric: At<'_>| metric.key("object").present() || metric.key("external").present();
+    if minimum == 0 && !metrics.items().any(outside) {
+        errors.forbidden(
+            &metrics,
+            "must specify at least one Object or External metric to support scaling to zero replicas",
+        );
+    }
+    for direction in ["scaleUp", "scaleDown"] {
+        rules(&mut errors, &spec.keys(&["behavior", direction]));
+    }
+    errors.into_vec()
+}
+
+fn scaled_object(errors: &mut Errors, at: &At<'_>) {
+    for field in ["kind", "name"] {
+        let part = at.key(field);
+        if part.text().is_empty() {
+            errors.required(&part, "");
+        } else {
+            errors.messages(&part, names::path_segment_name(part.text()));
+        }
+    }
+}
+
+fn metric(errors: &mut Errors, at: &At<'_>) {
+    let kind = at.key("type");
+    if kind.text().is_empty() {
+        errors.required(&kind, "must specify a metric source type");
+    }
+    errors.one_of(
+        &kind,
+        &["ContainerResource", "External", "Object", "Pods", "Resource"],
+        false,
+    );
+    let present: Vec<At<'_>> = SOURCES
+        .iter()
+        .map(|(_, part)| at.key(part))
+        .filter(At::present)
+        .collect();
+    let expected = SOURCES
+        .iter()
+        .find(|(name, _)| *name == kind.text())
+        .map(|(_, part)| at.key(part));
+    if let Some(first) = present.first() {
+        source(errors, at, first);
+    }
+    if expected.is_none() {
+        // Kubernetes notices an unknown type twice.
+        errors.one_of(
+            &kind,
+            &["ContainerResource", "External", "Object", "Pods", "Resource"],
+            false,
+        );
+    }
+    if let Some(expected) = &expected
+        && !expected.present()
+    {
+        errors.required(expected, "must populate information for the given metric source");
+    }
+    if present.len() > 1 {
+        for other in present {
+            if expected.as_ref().is_none_or(|expected| expected.path != other.path) {
+                errors.forbidden(&other, "must populate the given metric source only");
+            }
+        }
+    }
+}
+
+fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
+    let target = at.key("target");
+    let (value, average) = (target.key("value"), target.key("averageValue"));
+    if metric.key("object").present() {
+        scaled_object(errors, &at.key("describedObject"));
+        metric_name(errors, &at.keys(&["metric", "name"]));
+        self::target(errors, &target);
+        if !value.present() && !average.present() {
+            errors.required(&average, "must set either a target value or averageValue");
+        }
+    } else if metric.key("external").present() {
+        metric_name(errors, &at.keys(&["metric", "name"]));
+        self::target(errors, &target);
+        if !value.present() && !average.present() {
+            errors.required(
+                &average,
+                "must set either a target value for metric or a per-pod target",
+            );
+        }
+        if value.present() && average.present() {
+            errors.forbidden(
+                &value,
+                "may not set both a target value for metric and a per-pod target",
+            );
+        }
+    } else if metric.key("pods").present() {
+        metric_name(errors, &at.keys(&["metric", "name"]));
+        self::target(errors, &target);
+        if !Quantity::from_str(average.text()).is_ok_and(|amount| amount.sign() > 0) {
+            errors.required(&average, "must specify a positive target averageValue");
+        }
+    } else {
+        if at.key("name").text().is_empty() {
+            errors.required(&at.key("name"), "must specify a resource name");
+        }
+        if !metric.key("resource").present() && at.key("container").text().is_empty() {
+            errors.required(&at.key("container"), "must specify a container");
+        }
+        self::target(errors, &target);
+        let utilization = target.key("averageUtilization");
+        match (utilization.present(), average.present()) {
+            (false, false) => errors.required(
+                &utilization,
+                "must set either a target raw value or a target utilization",
+            ),
+            (true, true) => errors.forbidden(&average, "may not set both a target raw value and a target utilization"),
+            _ => {}
+        }
+    }
+}
+
+fn metric_name(errors: &mut Errors, at: &At<'_>) {
+    if at.text().is_empty() {
+        errors.required(at, "must specify a metric name");
+    } else {
+        errors.messages(at, names::path_segment_name(at.text()));
+    }
+}
+
+fn target(errors: &mut Errors, at: &At<'_>) {
+    let kind = at.key("type");
+    if kind.text().is_empty() {
+        errors.required(&kind, "must specify a metric target type");
+    }
+    if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
+        errors.invalid_value(&kind, kind.text(), "must be either Utilization, Value, or AverageValue");
+    }
+    for field in ["value", "averageValue"] {
+        let amount = at.key(field);
+        if Quantity::from_str(amount.text()).is_ok_and(|amount| amount.sign() <= 0) {
+            errors.invalid(&amount, "must be positive");
+        }
+    }
+    let utilization = at.key("averageUtilization");
+    if utilization.int().is_some_and(|percent| percent < 1) {
+        errors.invalid(&utilization, "must be greater than 0");
+    }
+}
+
+fn rules(errors: &mut Errors, at: &At<'_>) {
+    if !at.present() {
+        return;
+    }
+    let window = at.key("stabilizationWindowSeconds");
+    if window.int().is_some_and(|seconds| seconds < 0) {
+        errors.invalid(&window, "must be greater than or equal to zero");
+    }
+    if window.int().is_some_and(|seconds| seconds > 3600) {
+        errors.invalid(&window, "must be less than or equal to 3600");
+    }
+    errors.one_of(&at.key("selectPolicy"), &["Disabled", "Max", "Min"], false);
+    let policies = at.key("policies");
+    if policies.is_empty() {
+        errors.required(&policies, "must specify at least one Policy");
+    }
+    for policy in policies.items() {
+        errors.one_of(&policy.key("type"), &["Percent", "Pods"], true);
+        for field in ["value", "periodSeconds"] {
+            let number = policy.key(field);
+            if number.int().unwrap_or(0) <= 0 {
+                errors.invalid_value(&number, number.int().unwrap_or(0), "must be greater than zero");
+            }
+        }
+        let period = policy.key("periodSeconds");
+        if period.int().is_some_and(|seconds| seconds > 1800) {
+            errors.invalid(&period, "must be less than or equal to 1800");
+        }
+    }
+    let tolerance = at.key("tolerance");
+    if Quantity::from_str(tolerance.text()).is_ok_and(|amount| amount.sign() < 0) {
+        errors.invalid(&tolerance, "must be greater than or equal to 0");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_on_the_way_through_v1() {
+        let object = json!({"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2",
+            "metadata": {"name": "a", "annotations": {"mine": "x"}},
+            "spec": {"minReplicas": 2, "maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"},
+                "metrics": [
+                    {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
+                    {"type": "Object", "object": {"describedObject": {"kind": "D", "name": "d"}, "metric": {"name": "o"},
+                        "target": {"type": "Value", "value": "2k"}}},
+                    {"type": "External", "external": {"metric": {"name": "e", "selector": {"matchLabels": {"a": "b"}}},
+                        "target": {"type": "AverageValue", "averageValue": "1"}}},
+                    {"type": "ContainerResource", "containerResource": {"name": "memory", "container": "c",
+                        "target": {"type": "Utilization", "averageUtilization": 5}}},
+                    cpu(json!(60))],
+                "behavior": {"scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
+                    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
+                    "scaleDown": {"selectPolicy": "Min", "tolerance": "0.1", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}}},
+            "status": {"desiredReplicas": 1, "conditions": [{"type": "AbleToScale", "status": "True", "lastTransitionTime": null}],
+                "currentMetrics": [{"type": "Resource"}]}});
+        let v1 = from_v2(object.clone());
+        assert_eq!(v1["spec"]["targetCPUUtilizationPercentage"], 60);
+        assert!(v1["spec"].get("metrics").is_none() && v1["spec"].get("behavior").is_none());
+        assert_eq!(to_v2(v1), object);
+    }
+}

@@ -1,0 +1,543 @@
+//! `networking.k8s.io`: Ingress, IngressClass, NetworkPolicy, IPAddress, ServiceCIDR.
+//!
+//! They say what a network ought to do; nothing here routes or filters.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use serde_json::{Value, json};
+
+use super::check::{
+    At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
+};
+use super::pods::scheduling::label_selector;
+use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
+
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+/// How Ingresses are written.
+pub(crate) const INGRESS: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    status_keeps_metadata: true,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        ensure(object, "spec");
+        if let Some(status) = ensure(object, "status") {
+            ensure(status, "loadBalancer");
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: |new| {
+        let mut errors = Errors::default();
+        errors.extend(ingress(new));
+        let (annotation, class) = (annotation(new), At::root(new).keys(&["spec", "ingressClassName"]));
+        if !annotation.text().is_empty() && class.present() && class.text() != annotation.text() {
+            errors.invalid(&annotation, "must match `ingressClassName` when both are specified");
+        }
+        errors.into_vec()
+    },
+    validate_update: |new, _| ingress(new),
+    warnings: |new, old| {
+        let deprecated =
+            "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
+        let used = !annotation(new).text().is_empty() && old.is_none();
+        used.then(|| deprecated.to_owned()).into_iter().collect()
+    },
+    ..PLAIN
+};
+
+/// How IngressClasses are written.
+pub(crate) const INGRESS_CLASS: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    default: |object| {
+        let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+            return;
+        };
+        if let Some(parameters) = child(spec, "parameters") {
+            fill(parameters, "scope", "Cluster");
+        }
+    },
+    validate_create: ingress_class,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(ingress_class(new));
+        let path = ["spec", "controller"];
+        errors.immutable(&At::root(new).keys(&path), &At::root(old).keys(&path));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// How NetworkPolicies are written.
+pub(crate) const NETWORK_POLICY: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    default: |object| {
+        let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+            return;
+        };
+        ensure(spec, "podSelector");
+        for direction in ["ingress", "egress"] {
+            for rule in each(spec, direction) {
+                for port in each(rule, "ports") {
+                    fill(port, "protocol", "TCP");
+                }
+            }
+        }
+        if absent(spec, "policyTypes") {
+            let both = spec
+                .get("egress")
+                .and_then(Value::as_array)
+                .is_some_and(|rules| !rules.is_empty());
+            let types = if both {
+                json!(["Ingress", "Egress"])
+            } else {
+                json!(["Ingress"])
+            };
+            fill(spec, "policyTypes", types);
+        }
+    },
+    validate_create: network_policy,
+    validate_update: |new, _| network_policy(new),
+    ..PLAIN
+};
+
+/// How IPAddresses are written.
+pub(crate) const IP_ADDRESS: Strategy = Strategy {
+    names: NameRule::PathSegment,
+    validate_create: ip_address,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(ip_address(new));
+        let path = ["spec", "parentRef"];
+        errors.immutable(&At::root(new).keys(&path), &At::root(old).keys(&path));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// How ServiceCIDRs are written.
+pub(crate) const SERVICE_CIDR: Strategy = Strategy {
+    status_keeps_metadata: true,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        ensure(object, "spec");
+        ensure(object, "status");
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: service_cidr,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(service_cidr(new));
+        let (now, before) = (At::root(new).keys(&["spec", "cidrs"]), get(old, &["spec", "cidrs"]));
+        let kept = before.as_array().is_none_or(|before| {
+            now.value
+                .as_array()
+                .is_some_and(|now| now.len() >= before.len() && now[..before.len()] == before[..])
+        });
+        if !kept {
+            errors.invalid(&now, "field is immutable");
+        }
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+fn annotation(object: &Value) -> At<'_> {
+    At {
+        value: get(object, &["metadata", "annotations", CLASS_ANNOTATION]),
+        // Kubernetes leaves `metadata` out of the path.
+        path: At::root(object).key("annotations").path.key(CLASS_ANNOTATION),
+    }
+}
+
+fn ingress(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let backend_of_all = spec.key("defaultBackend");
+    if spec.key("rules").is_empty() && !backend_of_all.present() {
+        errors.invalid_value(
+            &spec,
+            Value::Null,
+            "either `defaultBackend` or `rules` must be specified",
+        );
+    }
+    if backend_of_all.present() {
+        backend(&mut errors, &backend_of_all);
+    }
+    for rule in spec.key("rules").items() {
+        host(&mut errors, &rule.key("host"), true);
+        if !rule.key("http").present() {
+            continue;
+        }
+        let paths = rule.keys(&["http", "paths"]);
+        if paths.is_empty() {
+            errors.required(&paths, "");
+        }
+        for path in paths.items() {
+            http_path(&mut errors, &path);
+        }
+    }
+    for tls in spec.key("tls").items() {
+        for name in tls.key("hosts").items() {
+            host(&mut errors, &name, false);
+        }
+        let secret = tls.key("secretName");
+        if !secret.text().is_empty() {
+            errors.messages(&secret, names::dns1123_subdomain(secret.text()));
+        }
+    }
+    let class = spec.key("ingressClassName");
+    if class.present() {
+        errors.messages(&class, names::dns1123_subdomain(class.text()));
+    }
+    errors.into_vec()
+}
+
+fn host(errors: &mut Errors, at: &At<'_>, of_rule: bool) {
+    let name = at.text();
+    if name.is_empty() {
+        return;
+    }
+    if of_rule && name.parse::<IpAddr>().is_ok() {
+        errors.invalid(at, "must be a DNS name, not an IP address");
+    } else if name.contains('*') {
+        let rest = name.strip_prefix("*.");
+        if !rest.is_some_and(|rest| names::dns1123_subdomain(rest).is_empty()) {
+            errors.invalid(
+                at,
+                "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case \
+                 alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation \
+                 is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            );
+        }
+    } else {
+        errors.messages(at, names::dns1123_subdomain(name));
+    }
+}
+
+fn http_path(errors: &mut Errors, at: &At<'_>) {
+    let (path, kind) = (at.key("path"), at.key("pathType"));
+    match kind.value {
+        Value::Null => errors.required(&kind, "pathType must be specified"),
+        _ => match kind.text() {
+            "Exact" | "Prefix" => {
+                if path.text().starts_with('/') {
+                    for sequence in ["//", "/./", "/../", "%2f", "%2F"] {
+                        if path.text().contains(sequence) {
+                            errors.invalid(&path, format!("must not contain '{sequence}'"));
+                        }
+                    }
+                    for end in ["/..", "/."] {
+                        if path.text().ends_with(end) {
+                            errors.invalid(&path, format!("cannot end with '{end}'"));
+                        }
+                    }
+                } else {
+                    errors.invalid_value(&path, path.text(), "must be an absolute path");
+                }
+            }
+            "ImplementationSpecific" => {
+                if !path.text().is_empty() && !path.text().starts_with('/') {
+                    errors.invalid(&path, "must be an absolute path");
+                }
+            }
+            _ => errors.unsupported(&kind, &["Exact", "ImplementationSpecific", "Prefix"]),
+        },
+    }
+    backend(errors, &at.key("backend"));
+}
+
+fn backend(errors: &mut Errors, at: &At<'_>) {
+    let (service, resource) = (at.key("service"), at.key("resource"));
+    match (service.present(), resource.present()) {
+        (true, true) => errors.invalid_value(at, "", "cannot set both resource and service backends"),
+        (false, false) => errors.invalid_value(at, "", "resource or service backend is required"),
+        (false, true) => {
+            reference(errors, &resource);
+        }
+        (true, false) => {
+            let name = service.key("name");
+            if name.text().is_empty() {
+                errors.required(&name, "");
+            } else {
+                errors.messages(&name, names::dns1123_label(name.text()));
+            }
+            let (word, number) = (service.keys(&["port", "name"]), service.keys(&["port", "number"]));
+            match (!word.text().is_empty(), number.int().unwrap_or(0) != 0) {
+                (true, true) => errors.invalid_value(at, "", "cannot set both port name & port number"),
+                (false, false) => errors.required(at, "port name or number is required"),
+                (true, false) => errors.messages(&word, port_name_messages(word.text())),
+                (false, true) => check_port(errors, &number),
+            }
+        }
+    }
+}
+
+/// `apiGroup`, `kind` and `name` of an object that is named by them.
+fn reference(errors: &mut Errors, at: &At<'_>) {
+    let group = at.key("apiGroup");
+    if group.present() && !group.text().is_empty() {
+        errors.messages(&group, names::dns1123_subdomain(group.text()));
+    }
+    for field in ["kind", "name"] {
+        let part = at.key(field);
+        if part.text().is_empty() {
+            errors.required(&part, "");
+        } else {
+            errors.messages(&part, names::path_segment_name(part.text()));
+        }
+    }
+}
+
+fn ingress_class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let controller = spec.key("controller");
+    if controller.text().is_empty() {
+        errors.required(&controller, "");
+    } else {
+        if controller.text().len() > 250 {
+            errors.push(FieldError::too_long(controller.path.to_string(), 250));
+        }
+        prefixed_path(&mut errors, &controller);
+    }
+    let parameters = spec.key("parameters");
+    if parameters.present() {
+        reference(&mut errors, &parameters);
+        let (scope, namespace) = (parameters.key("scope"), parameters.key("namespace"));
+        match scope.text() {
+            "" => errors.required(&scope, ""),
+            "Cluster" if namespace.present() => {
+                errors.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'");
+            }
+            "Namespace" if namespace.text().is_empty() => {
+                errors.required(&namespace, "`parameters.scope` is set to 'Namespace'");
+            }
+            "Namespace" => errors.messages(&namespace, names::dns1123_label(namespace.text())),
+            "Cluster" => {}
+            _ => errors.unsupported(&scope, &["Cluster", "Namespace"]),
+        }
+    }
+    errors.into_vec()
+}
+
+/// A domain, a slash and a path.
+fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
+    match at.text().split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            for message in names::dns1123_subdomain(domain) {
+                errors.invalid_value(at, domain, message);
+            }
+        }
+        _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
+/// An address and the length of its prefix.
+type Cidr = (IpAddr, u8);
+
+fn cidr(at: &At<'_>) -> Option<Cidr> {
+    let (address, length) = at.text().split_once('/')?;
+    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+    (length <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, length))
+}
+
+fn check_cidr(errors: &mut Errors, at: &At<'_>) -> Option<Cidr> {
+    let parsed = cidr(at);
+    if parsed.is_none() {
+        errors.invalid(at, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+    }
+    parsed
+}
+
+/// The first bits of an address, the others zero.
+fn network((address, length): Cidr) -> u128 {
+    match address {
+        IpAddr::V4(four) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            u128::from(four.to_bits() & mask)
+        }
+        IpAddr::V6(six) => six.to_bits() & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0),
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => u128::from(four.to_bits()),
+        IpAddr::V6(six) => six.to_bits(),
+    }
+}
+
+fn network_policy(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    label_selector(&mut errors, &spec.key("podSelector"));
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        for rule in spec.key(direction).items() {
+            for port in rule.key("ports").items() {
+                policy_port(&mut errors, &port);
+            }
+            for peer in rule.key(peers).items() {
+                policy_peer(&mut errors, &peer);
+            }
+        }
+    }
+    let types = spec.key("policyTypes");
+    if types.len() > 2 {
+        errors.invalid(&types, "may not specify more than two policyTypes");
+    } else {
+        for kind in types.items() {
+            errors.one_of(&kind, &["Ingress", "Egress"], true);
+        }
+    }
+    errors.into_vec()
+}
+
+fn policy_port(errors: &mut Errors, at: &At<'_>) {
+    let (protocol, port, end) = (at.key("protocol"), at.key("port"), at.key("endPort"));
+    if protocol.present() {
+        errors.one_of(&protocol, &["TCP", "UDP", "SCTP"], true);
+    }
+    if port.present() {
+        check_port_or_name(errors, &port);
+    }
+    if !end.present() {
+        return;
+    }
+    match port.value {
+        Value::Null => errors.invalid(&end, "may not be specified when `port` is not specified"),
+        Value::String(_) => errors.invalid(&end, "may not be specified when `port` is non-numeric"),
+        first => {
+            if end.int() < first.as_i64() {
+                // Kubernetes shows the port that the range should not go below.
+                errors.invalid_value(&end, first.clone(), "must be greater than or equal to `port`");
+            }
+            if !end.int().is_some_and(|end| (1..=65535).contains(&end)) {
+                check_port(errors, &end);
+            }
+        }
+    }
+}
+
+fn policy_peer(errors: &mut Errors, at: &At<'_>) {
+    let (pods, namespaces, block) = (at.key("podSelector"), at.key("namespaceSelector"), at.key("ipBlock"));
+    label_selector(errors, &pods);
+    label_selector(errors, &namespaces);
+    if block.present() {
+        let outer = block.key("cidr");
+        if outer.text().is_empty() {
+            errors.required(&outer, "");
+        } else if let Some(whole) = check_cidr(errors, &outer) {
+            for part in block.key("except").items() {
+                let Some(inner) = check_cidr(errors, &part) else {
+                    continue;
+                };
+                let inside = inner.0.is_ipv4() == whole.0.is_ipv4()
+                    && inner.1 > whole.1
+                    && network((inner.0, whole.1)) == network(whole);
+                if !inside {
+                    errors.invalid(&part, "must be a strict subset of `cidr`");
+                }
+            }
+        }
+    }
+    match (pods.present() || namespaces.present(), block.present()) {
+        (false, false) => errors.required(at, "must specify a peer"),
+        (true, true) => errors.forbidden(at, "may not specify both ipBlock and another peer"),
+        _ => {}
+    }
+}
+
+fn ip_address(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let name = At::root(new).keys(&["metadata", "name"]);
+    match name.text().parse::<IpAddr>() {
+        Ok(address) if address.to_string() == name.text() => {}
+        Ok(address) => errors.invalid(&name, format!("must be in canonical form (\"{address}\")")),
+        Err(_) => {
+            let plain: Vec<&str> = name
+                .text()
+                .split('.')
+                .map(|part| part.trim_start_matches('0'))
+                .map(|part| if part.is_empty() { "0" } else { part })
+                .collect();
+            if plain.join(".").parse::<std::net::Ipv4Addr>().is_ok() {
+                errors.invalid(&name, "must not have leading 0s");
+            } else {
+                errors.invalid(&name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+            }
+        }
+    }
+    let parent = At::root(new).keys(&["spec", "parentRef"]);
+    if parent.present() {
+        let group = parent.key("group");
+        if !group.text().is_empty() {
+            errors.messages(&group, names::dns1123_subdomain(group.text()));
+        }
+        for field in ["resource", "name"] {
+            let part = parent.key(field);
+            if part.text().is_empty() {
+                errors.required(&part, "");
+            } else {
+                errors.messages(&part, names::path_segment_name(part.text()));
+            }
+        }
+    } else {
+        errors.required(&parent, "");
+    }
+    errors.into_vec()
+}
+
+fn service_cidr(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let list = At::root(new).keys(&["spec", "cidrs"]);
+    if list.is_empty() {
+        errors.required(&list, "at least one CIDR required");
+    }
+    if list.len() > 2 {
+        errors.invalid(&list, "may only hold up to 2 values");
+    }
+    let mut families = BTreeSet::new();
+    let mut twice = false;
+    for entry in list.items() {
+        let Some(parsed) = check_cidr(&mut errors, &entry) else {
+            continue;
+        };
+        twice |= !families.insert(parsed.0.is_ipv4());
+        if bits(parsed.0) != network(parsed) {
+            errors.invalid(&entry, "must not have bits set beyond the prefix length");
+        }
+    }
+    if twice && list.len() == 2 {
+        errors.invalid(
+            &list,
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+        );
+    }
+    errors.into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_of_all_lengths() {
+        for (text, wanted) in [
+            ("10.1.2.3/0", "0.0.0.0"),
+            ("10.1.2.3/8", "10.0.0.0"),
+            ("10.1.2.3/32", "10.1.2.3"),
+        ] {
+            let value = Value::from(text);
+            let parsed = cidr(&At::root(&value)).expect("a network");
+            assert_eq!(network(parsed), bits(wanted.parse().expect("an address")), "{text}");
+        }
+        for text in ["10.1.2.3", "10.1.2.3/33", "::/129", "x/1", "1.2.3.4/-1", ""] {
+            assert_eq!(cidr(&At::root(&Value::from(text))), None, "{text}");
+        }
+        let six = Value::from("2001:db8::1/0");
+        assert_eq!(network(cidr(&At::root(&six)).expect("a network")), 0);
+    }
+}

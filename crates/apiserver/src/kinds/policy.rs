@@ -1,0 +1,446 @@
+//! What bounds others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
+//!
+//! Not here: counting against a quota and applying a limit range, which no admission plugin does yet; a create says so in a warning.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
+use super::pods::scheduling::{label_selector, tolerations};
+use super::workloads::int_or_percent;
+use crate::registry::{GenerationRule, PLAIN, Strategy};
+
+/// How PodDisruptionBudgets are written.
+pub(crate) const BUDGET: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    status_keeps_metadata: true,
+    default: default_budget,
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+        }
+        default_budget(object);
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: budget,
+    validate_update: |new, _| budget(new),
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        for number in BUDGET_NUMBERS {
+            errors.non_negative(&At::root(new).key("status").key(number));
+        }
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+const BUDGET_NUMBERS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+
+fn default_budget(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    ensure(object, "spec");
+    let Some(status) = ensure(object, "status") else { return };
+    for number in BUDGET_NUMBERS {
+        fill(status, number, 0);
+    }
+}
+
+fn budget(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let (least, most) = (spec.key("minAvailable"), spec.key("maxUnavailable"));
+    if least.present() && most.present() {
+        let value = json!({
+            "MinAvailable": least.value, "Selector": spec.key("selector").value, "MaxUnavailable": most.value,
+            "UnhealthyPodEvictionPolicy": spec.key("unhealthyPodEvictionPolicy").value,
+        });
+        errors.invalid_value(&spec, value, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for amount in [least, most] {
+        int_or_percent(&mut errors, &amount);
+        let percent = amount.value.as_str().and_then(|text| text.strip_suffix('%'));
+        if percent
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number > 100)
+        {
+            errors.invalid(&amount, "must not be greater than 100%");
+        }
+    }
+    label_selector(&mut errors, &spec.key("selector"));
+    errors.one_of(
+        &spec.key("unhealthyPodEvictionPolicy"),
+        &["AlwaysAllow", "IfHealthyBudget"],
+        false,
+    );
+    errors.into_vec()
+}
+
+/// How ResourceQuotas are written.
+pub(crate) const QUOTA: Strategy = Strategy {
+    delete_returns_object: true,
+    status_keeps_metadata: true,
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        ensure(object, "spec");
+        ensure(object, "status");
+    },
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({}));
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: quota,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(quota(new));
+        let scopes = |object: &Value| -> BTreeSet<String> {
+            let at = At::root(object).keys(&["spec", "scopes"]);
+            at.items().map(|scope| scope.text().to_owned()).collect()
+        };
+        if scopes(new) != scopes(old) {
+            errors.invalid(&At::root(new).keys(&["spec", "scopes"]), "field is immutable");
+        }
+        errors.into_vec()
+    },
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        for list in ["hard", "used"] {
+            for (name, entry) in At::root(new).key("status").key(list).entries() {
+                quota_amount(&mut errors, name, &entry);
+            }
+        }
+        errors.into_vec()
+    },
+    warnings: |_, old| {
+        let words = "this server stores resource quotas but does not enforce them yet";
+        old.is_none().then(|| words.to_owned()).into_iter().collect()
+    },
+    ..PLAIN
+};
+
+/// What a quota may count; all but the first seven are whole numbers of objects.
+const COUNTED: [&str; 21] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+    "services.nodeport",
+    "storage",
+];
+
+fn is_whole(name: &str) -> bool {
+    matches!(
+        name,
+        "pods"
+            | "resourcequotas"
+            | "services"
+            | "replicationcontrollers"
+            | "secrets"
+            | "configmaps"
+            | "persistentvolumeclaims"
+            | "services.nodeports"
+            | "services.loadbalancers"
+    ) || name.starts_with("count/")
+}
+
+fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
+    for message in names::qualified_name(name) {
+        errors.invalid_value(at, name, message);
+    }
+    let domain = name.contains('/');
+    if !domain && !COUNTED.contains(&name) && !name.contains("hugepages-") {
+        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+        errors.invalid_value(at, name, "must be a standard resource for quota");
+    }
+    let Ok(amount) = Quantity::from_str(at.text()) else {
+        return;
+    };
+    if amount.sign() < 0 {
+        errors.invalid(at, "must be greater than or equal to 0");
+    } else if is_whole(name) && amount.milli_value() % 1000 != 0 {
+        errors.invalid(at, "must be an integer");
+    }
+}
+
+fn quota(new: &Value) -> Vec<FieldError> {
+    const SCOPES: [&str; 7] = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+        "VolumeAttributesClass",
+    ];
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    for (name, entry) in spec.key("hard").entries() {
+        quota_amount(&mut errors, name, &entry);
+    }
+    let scopes = spec.key("scopes");
+    let mut seen = BTreeSet::new();
+    for scope in scopes.items() {
+        if !SCOPES.contains(&scope.text()) {
+            errors.invalid(&scopes, "unsupported scope");
+        }
+        let best_effort_only = scope.text() == "BestEffort"
+            && spec
+                .key("hard")
+                .entries()
+                .any(|(name, _)| name != "pods" && name != "count/pods");
+        if best_effort_only || !SCOPES.contains(&scope.text()) {
+            errors.invalid(&scopes, "unsupported scope applied to resource");
+        }
+        seen.insert(scope.text());
+    }
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| seen.contains(scope)) {
+            errors.invalid(&scopes, "conflicting scopes");
+        }
+    }
+    errors.into_vec()
+}
+
+/// How LimitRanges are written.
+pub(crate) const LIMITS: Strategy = Strategy {
+    create_on_update: true,
+    default: default_limits,
+    validate_create: limits,
+    validate_update: |new, _| limits(new),
+    warnings: |_, old| {
+        let words = "this server stores limit ranges but does not apply them yet";
+        old.is_none().then(|| words.to_owned()).into_iter().collect()
+    },
+    ..PLAIN
+};
+
+/// Containers without a default get the maximum, those without a default request the default, else the minimum.
+fn default_limits(object: &mut Value) {
+    let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+        return;
+    };
+    for item in each(spec, "limits") {
+        if item.get("type").and_then(Value::as_str) != Some("Container") {
+            continue;
+        }
+        for (target, sources) in [("default", ["max", "max"]), ("defaultRequest", ["default", "min"])] {
+            let mut merged: Object = item.get(target).and_then(Value::as_object).cloned().unwrap_or_default();
+            for source in sources {
+                for (name, amount) in item.get(source).and_then(Value::as_object).into_iter().flatten() {
+                    merged.entry(name.clone()).or_insert_with(|| amount.clone());
+                }
+            }
+            if !merged.is_empty() {
+                item.insert(target.to_owned(), Value::Object(merged));
+            }
+        }
+    }
+}
+
+fn limits(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let mut seen = BTreeSet::new();
+    for item in At::root(new).keys(&["spec", "limits"]).items() {
+        let kind = item.key("type");
+        if !seen.insert(kind.text()) {
+            errors.duplicate(&kind);
+        }
+        if kind.text() == "Pod" {
+            for field in ["default", "defaultRequest"] {
+                if !item.key(field).is_empty() {
+                    errors.forbidden(&item.key(field), "may not be specified when `type` is 'Pod'");
+                }
+            }
+        }
+        let has = |bound: &str| item.keys(&[bound, "storage"]).present();
+        if kind.text() == "PersistentVolumeClaim" && !has("min") && !has("max") {
+            errors.required(
+                &item.key("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
+        }
+        let resources: BTreeSet<&str> = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+            .iter()
+            .flat_map(|list| item.key(list).entries().map(|(name, _)| name).collect::<Vec<_>>())
+            .collect();
+        for resource in resources {
+            bounds(&mut errors, &item, resource);
+        }
+    }
+    errors.into_vec()
+}
+
+/// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another value than the
+/// one at fault here and there).
+fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
+    let at = |list: &str| At {
+        value: get(item.value, &[list, resource]),
+        path: item.key(list).path.map_key(resource),
+    };
+    let amount = |list: &str| Quantity::from_str(at(list).text()).ok();
+    let (least, most) = (amount("min"), amount("max"));
+    let (request, usual) = (amount("defaultRequest"), amount("default"));
+    let mut refuse = |path: &str, shown: &str, low: (&str, &Option<Quantity>), high: (&str, &Option<Quantity>)| {
+        if let (Some(below), Some(above)) = (low.1, high.1)
+            && below > above
+        {
+            let detail = format!("{} value {below} is greater than {} value {above}", low.0, high.0);
+            errors.invalid_value(&at(path), at(shown).text(), detail);
+        }
+    };
+    refuse("min", "min", ("min", &least), ("max", &most));
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("min", &least),
+        ("default request", &request),
+    );
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("default request", &request),
+        ("max", &most),
+    );
+    refuse(
+        "defaultRequest",
+        "defaultRequest",
+        ("default request", &request),
+        ("default limit", &usual),
+    );
+    refuse("default", "min", ("min", &least), ("default", &usual));
+    refuse("default", "default", ("default", &usual), ("max", &most));
+    if amount("maxLimitRequestRatio").is_some_and(|ratio| ratio < Quantity::new(1, 0, ratio.format())) {
+        let ratio = at("maxLimitRequestRatio");
+        errors.invalid(&ratio, format!("ratio {} is less than 1", ratio.text()));
+    }
+}
+
+/// The highest value that a class of a user may have.
+const HIGHEST: i64 = 1_000_000_000;
+
+/// How PriorityClasses are written.
+pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        fill(object, "preemptionPolicy", "PreemptLowerPriority");
+    },
+    // It has a generation that never grows.
+    prepare_create: |object, _| {
+        crate::object::metadata_mut(object).insert("generation".to_owned(), 1.into());
+    },
+    validate_create: priority_class,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        let (now, before) = (At::root(new), At::root(old));
+        if now.key("value").value != before.key("value").value {
+            errors.forbidden(&now.key("value"), "may not be changed in an update.");
+        }
+        errors.immutable(&now.key("preemptionPolicy"), &before.key("preemptionPolicy"));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+/// The classes that every cluster has, with their values.
+pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];
+
+fn priority_class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let (name, value) = (at.keys(&["metadata", "name"]), at.key("value"));
+    if name.text().starts_with("system-") {
+        let known = SYSTEM_CLASSES.iter().find(|class| class.0 == name.text());
+        let why = match known {
+            None => Some(format!("{} is not a known system priority class", name.text())),
+            Some(class) if value.int() != Some(class.1) => {
+                Some(format!("value of {} PriorityClass must be {}", class.0, class.1))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            errors.forbidden(
+                &name,
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}"),
+            );
+        }
+    } else if value.int().is_some_and(|value| value > HIGHEST) {
+        errors.forbidden(
+            &value,
+            format!("maximum allowed value of a user defined priority is {HIGHEST}"),
+        );
+    }
+    errors.one_of(&at.key("preemptionPolicy"), &["PreemptLowerPriority", "Never"], false);
+    errors.into_vec()
+}
+
+/// How RuntimeClasses are written.
+pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
+    validate_create: runtime_class,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(runtime_class(new));
+        errors.immutable(&At::root(new).key("handler"), &At::root(old).key("handler"));
+        errors.into_vec()
+    },
+    ..PLAIN
+};
+
+fn runtime_class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let handler = at.key("handler");
+    if handler.text().is_empty() {
+        errors.required(&handler, "");
+    } else {
+        errors.messages(&handler, names::dns1123_label(handler.text()));
+    }
+    // Kubernetes names the overhead by the limits that it checks it as.
+    let fixed = at.keys(&["overhead", "podFixed"]);
+    for (name, entry) in fixed.moved(at.key("overhead").path.key("limits")).entries() {
+        if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.sign() < 0) {
+            errors.invalid(&entry, "must be greater than or equal to 0");
+        }
+        for message in names::qualified_name(name) {
+            errors.invalid_value(&entry, name, message);
+        }
+    }
+    let scheduling = at.key("scheduling");
+    if scheduling.key("nodeSelector").present() {
+        let selector = scheduling.key("nodeSelector");
+        errors.extend(names::labels(selector.value, &selector.path));
+    }
+    tolerations(&mut errors, &scheduling.key("tolerations"));
+    errors.into_vec()
+}

@@ -1,0 +1,683 @@
+//! Volumes and what provides them: PersistentVolume, PersistentVolumeClaim, and the kinds of `storage.k8s.io`.
+//!
+//! A claim and a volume get the finalizers that the admission plugin StorageObjectInUseProtection adds; a controller takes them away.
+//!
+//! Not here: binding and provisioning, which are a controller's; the contents of the many kinds of volume sources beyond hostPath, local and
+//! CSI, which are checked by their schema only.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, get, keep, text};
+use super::pods::scheduling::{label_selector, node_selector};
+use super::pods::{defaults, volumes};
+use crate::registry::{GenerationRule, PLAIN, Strategy};
+
+const STORED: Strategy = Strategy {
+    delete_returns_object: true,
+    ..PLAIN
+};
+
+/// How PersistentVolumes are written.
+pub(crate) const VOLUME: Strategy = Strategy {
+    status_keeps_metadata: true,
+    default: default_volume,
+    prepare_create: |object, context| {
+        protect(object, "kubernetes.io/pv-protection");
+        if let Some(object) = object.as_object_mut() {
+            let now = crate::env::rfc3339(context.env.now());
+            object.insert(
+                "status".to_owned(),
+                json!({"phase": "Pending", "lastPhaseTransitionTime": now}),
+            );
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: volume,
+    validate_update: update_volume,
+    ..STORED
+};
+
+/// How PersistentVolumeClaims are written.
+pub(crate) const CLAIM: Strategy = Strategy {
+    status_keeps_metadata: true,
+    default: default_claim,
+    prepare_create: |object, _| {
+        protect(object, "kubernetes.io/pvc-protection");
+        data_source(object);
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({"phase": "Pending"}));
+        }
+    },
+    prepare_update: |new, old, _| {
+        keep(new, old, "status");
+        data_source(new);
+    },
+    validate_create: claim,
+    validate_update: update_claim,
+    ..STORED
+};
+
+/// How StorageClasses are written.
+pub(crate) const CLASS: Strategy = Strategy {
+    default: |object| {
+        let Some(object) = object.as_object_mut() else { return };
+        fill(object, "reclaimPolicy", "Delete");
+        fill(object, "volumeBindingMode", "Immediate");
+    },
+    validate_create: class,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(class(new));
+        let (new, old) = (At::root(new), At::root(old));
+        if new.key("parameters").value != old.key("parameters").value {
+            errors.forbidden(&new.key("parameters"), "updates to parameters are forbidden.");
+        }
+        if new.key("provisioner").value != old.key("provisioner").value {
+            errors.forbidden(&new.key("provisioner"), "updates to provisioner are forbidden.");
+        }
+        errors.immutable(&new.key("reclaimPolicy"), &old.key("reclaimPolicy"));
+        errors.immutable(&new.key("volumeBindingMode"), &old.key("volumeBindingMode"));
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// How CSIDrivers are written.
+pub(crate) const DRIVER: Strategy = Strategy {
+    default: |object| {
+        let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+            return;
+        };
+        fill(spec, "attachRequired", true);
+        for flag in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+            fill(spec, flag, false);
+        }
+        fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        if absent(spec, "volumeLifecycleModes") {
+            fill(spec, "volumeLifecycleModes", json!(["Persistent"]));
+        }
+    },
+    validate_create: driver,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(driver(new));
+        let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
+        // Kubernetes misspells the path of the first one.
+        let attach = spec.key("attachRequired");
+        errors.immutable(
+            &attach.moved(spec.path.key("attachedRequired")),
+            &was.key("attachRequired"),
+        );
+        errors.immutable(&spec.key("volumeLifecycleModes"), &was.key("volumeLifecycleModes"));
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// How CSINodes are written.
+pub(crate) const NODE: Strategy = Strategy {
+    validate_create: node,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(node(new));
+        let drivers = At::root(new).keys(&["spec", "drivers"]);
+        for before in At::root(old).keys(&["spec", "drivers"]).items() {
+            let same = |driver: &At<'_>| driver.key("name").text() == before.key("name").text();
+            if let Some(after) = drivers.items().find(same)
+                && after.value != before.value
+            {
+                errors.invalid(&drivers.moved(after.path.clone()), "field is immutable");
+            }
+        }
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// How VolumeAttachments are written.
+pub(crate) const ATTACHMENT: Strategy = Strategy {
+    status_keeps_metadata: true,
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({"attached": false}));
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: attachment,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(attachment(new));
+        errors.immutable(&At::root(new).key("spec"), &At::root(old).key("spec"));
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// How VolumeAttributesClasses are written.
+pub(crate) const ATTRIBUTES: Strategy = Strategy {
+    prepare_create: |object, _| protect(object, "kubernetes.io/vac-protection"),
+    validate_create: attributes,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(attributes(new));
+        for field in ["driverName", "parameters"] {
+            let at = At::root(new).key(field);
+            if at.value != At::root(old).key(field).value {
+                errors.forbidden(&at, format!("updates to {field} are forbidden."));
+            }
+        }
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// How CSIStorageCapacities are written.
+pub(crate) const CAPACITY: Strategy = Strategy {
+    generation: GenerationRule::Never,
+    validate_create: capacity,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(capacity(new));
+        for field in ["nodeTopology", "storageClassName"] {
+            errors.immutable(&At::root(new).key(field), &At::root(old).key(field));
+        }
+        errors.into_vec()
+    },
+    ..STORED
+};
+
+/// Keeps an object until whoever uses it has let go.
+fn protect(object: &mut Value, finalizer: &str) {
+    let mut finalizers: Vec<String> = crate::object::finalizers(object)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    if !finalizers.iter().any(|known| known == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        crate::object::set_finalizers(object, finalizers);
+    }
+}
+
+fn default_volume(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(status) = ensure(object, "status") {
+        fill_text(status, "phase", "Pending");
+    }
+    let Some(spec) = ensure(object, "spec") else { return };
+    fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
+    fill(spec, "volumeMode", "Filesystem");
+    if let Some(path) = child(spec, "hostPath") {
+        fill(path, "type", "");
+    }
+    if let Some(disk) = child(spec, "iscsi") {
+        fill_text(disk, "iscsiInterface", "default");
+    }
+    if let Some(disk) = child(spec, "rbd") {
+        fill_text(disk, "pool", "rbd");
+        fill_text(disk, "user", "admin");
+        fill_text(disk, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(disk) = child(spec, "scaleIO") {
+        fill_text(disk, "storageMode", "ThinProvisioned");
+        fill_text(disk, "fsType", "xfs");
+    }
+    if let Some(disk) = child(spec, "azureDisk") {
+        fill(disk, "cachingMode", "ReadWrite");
+        fill(disk, "kind", "Shared");
+        fill(disk, "fsType", "ext4");
+        fill(disk, "readOnly", false);
+    }
+}
+
+const SOURCES: [&str; 23] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+    "image",
+];
+
+/// Checks a list of access modes; all errors are about the list.
+pub(crate) fn access_modes(errors: &mut Errors, at: &At<'_>) {
+    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    for mode in at.items() {
+        if !MODES.contains(&mode.text()) {
+            errors.unsupported(&mode.moved(at.path.clone()), &MODES);
+        }
+    }
+    if at.len() > 1 && at.items().any(|mode| mode.text() == "ReadWriteOncePod") {
+        errors.forbidden(at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn class_name(errors: &mut Errors, at: &At<'_>) {
+    if !at.text().is_empty() {
+        errors.messages(at, names::dns1123_subdomain(at.text()));
+    }
+}
+
+fn positive(errors: &mut Errors, at: &At<'_>) {
+    if Quantity::from_str(at.text()).is_ok_and(|amount| amount.sign() <= 0) {
+        errors.invalid(at, "must be greater than zero");
+    }
+}
+
+fn not_negative(errors: &mut Errors, at: &At<'_>) {
+    if Quantity::from_str(at.text()).is_ok_and(|amount| amount.sign() < 0) {
+        errors.invalid(at, "must be greater than or equal to 0");
+    }
+}
+
+fn volume(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let modes = spec.key("accessModes");
+    if modes.is_empty() {
+        errors.required(&modes, "");
+    }
+    access_modes(&mut errors, &modes);
+    let capacity = spec.key("capacity");
+    if capacity.is_empty() {
+        errors.required(&capacity, "");
+    }
+    if capacity.len() != 1 || !capacity.key("storage").present() {
+        let value = if capacity.is_empty() {
+            Value::Null
+        } else {
+            capacity.value.clone()
+        };
+        errors.push(FieldError::not_supported(
+            capacity.path.to_string(),
+            value,
+            &["storage"],
+        ));
+    }
+    for (_, entry) in capacity.entries() {
+        positive(&mut errors, &entry);
+    }
+    errors.one_of(
+        &spec.key("persistentVolumeReclaimPolicy"),
+        &["Delete", "Recycle", "Retain"],
+        false,
+    );
+    let affinity = spec.key("nodeAffinity");
+    if affinity.present() {
+        let required = affinity.key("required");
+        if required.present() {
+            node_selector(&mut errors, &required);
+        } else {
+            errors.required(&required, "must specify required node constraints");
+        }
+    }
+    let mut sources = SOURCES.iter().map(|name| spec.key(name)).filter(At::present);
+    match sources.next() {
+        Some(first) => source(&mut errors, &spec, &first),
+        None => errors.required(&spec, "must specify a volume type"),
+    }
+    for more in sources {
+        errors.forbidden(&more, "may not specify more than 1 volume type");
+    }
+    class_name(&mut errors, &spec.key("storageClassName"));
+    errors.one_of(&spec.key("volumeMode"), &["Block", "Filesystem"], false);
+    errors.into_vec()
+}
+
+fn source(errors: &mut Errors, spec: &At<'_>, source: &At<'_>) {
+    let path = source.key("path");
+    if spec.key("hostPath").present() {
+        if path.text().is_empty() {
+            errors.required(&path, "");
+        } else {
+            no_backsteps(errors, &path);
+        }
+        if path.text() == "/" && spec.key("persistentVolumeReclaimPolicy").text() == "Recycle" {
+            errors.forbidden(
+                &spec.key("persistentVolumeReclaimPolicy"),
+                "may not be 'recycle' for a hostPath mount of '/'",
+            );
+        }
+    } else if spec.key("local").present() {
+        if path.text().is_empty() {
+            errors.required(&path, "");
+        } else {
+            no_backsteps(errors, &path);
+        }
+        if !spec.key("nodeAffinity").present() {
+            errors.required(&spec.key("nodeAffinity"), "Local volume requires node affinity");
+        }
+    } else if spec.key("nfs").present() {
+        for field in ["server", "path"] {
+            if source.key(field).text().is_empty() {
+                errors.required(&source.key(field), "");
+            }
+        }
+        if !path.text().is_empty() && !path.text().starts_with('/') {
+            errors.invalid(&path, "must be an absolute path");
+        }
+    } else if spec.key("csi").present() {
+        driver_name(errors, &source.key("driver"));
+        if source.key("volumeHandle").text().is_empty() {
+            errors.required(&source.key("volumeHandle"), "");
+        }
+    }
+}
+
+fn no_backsteps(errors: &mut Errors, at: &At<'_>) {
+    if at.text().split('/').any(|part| part == "..") {
+        errors.invalid(at, "must not contain '..'");
+    }
+}
+
+fn driver_name(errors: &mut Errors, at: &At<'_>) {
+    if at.text().is_empty() {
+        errors.required(at, "");
+    } else if at.text().len() > 63 {
+        errors.push(FieldError::too_long(at.path.to_string(), 63));
+    }
+    if !at.text().is_empty() {
+        errors.messages(at, names::dns1123_subdomain(&at.text().to_lowercase()));
+    }
+}
+
+fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(volume(new));
+    let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
+    if SOURCES.iter().any(|name| spec.key(name).value != was.key(name).value) {
+        errors.forbidden(
+            &spec.key("persistentvolumesource"),
+            "spec.persistentvolumesource is immutable after creation",
+        );
+    }
+    errors.immutable(&spec.key("volumeMode"), &was.key("volumeMode"));
+    if was.key("nodeAffinity").present() {
+        errors.immutable(&spec.key("nodeAffinity"), &was.key("nodeAffinity"));
+    }
+    errors.into_vec()
+}
+
+fn default_claim(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(status) = ensure(object, "status") {
+        fill_text(status, "phase", "Pending");
+    }
+    if let Some(spec) = ensure(object, "spec") {
+        defaults::claim_spec(spec);
+    }
+}
+
+/// `dataSource` takes claims and snapshots only, others are dropped; it and `dataSourceRef` follow each other.
+fn data_source(object: &mut Value) {
+    let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) else {
+        return;
+    };
+    let known = child(spec, "dataSource").is_none_or(|source: &mut Object| {
+        let kind = text(source, "kind");
+        match text(source, "apiGroup") {
+            "" => kind == "PersistentVolumeClaim",
+            group => group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot",
+        }
+    });
+    if !known {
+        spec.remove("dataSource");
+    }
+    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) => {
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(reference)) if reference.get("namespace").is_none_or(|namespace| namespace == "") => {
+            spec.insert("dataSource".to_owned(), reference);
+        }
+        _ => {}
+    }
+}
+
+fn claim(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    label_selector(&mut errors, &spec.key("selector"));
+    volumes::claim_spec(&mut errors, &spec);
+    errors.into_vec()
+}
+
+fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(claim(new));
+    let spec = At::root(new).key("spec");
+    let bound = get(old, &["status", "phase"]) == "Bound";
+    let comparable = |object: &Value, other: &Value| {
+        let mut spec = get(object, &["spec"]).clone();
+        if let Some(map) = spec.as_object_mut() {
+            // Binding sets the volume; a default class may be found later.
+            for field in ["volumeName", "storageClassName"] {
+                if absent(map, field) || get(other, &["spec", field]).is_null() {
+                    map.remove(field);
+                }
+            }
+            if bound {
+                map.remove("volumeAttributesClassName");
+                if let Some(requests) = child(map, "resources").and_then(|resources| child(resources, "requests")) {
+                    requests.remove("storage");
+                }
+            }
+        }
+        spec
+    };
+    let lost = ["volumeName", "storageClassName"]
+        .iter()
+        .any(|field| !get(old, &["spec", field]).is_null() && get(new, &["spec", field]).is_null());
+    if lost || comparable(new, old) != comparable(old, new) {
+        errors.forbidden(
+            &spec,
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        );
+    }
+    let amount = |value: &Value, keys: &[&str]| Quantity::from_str(get(value, keys).as_str().unwrap_or(""));
+    let asked = amount(new, &["spec", "resources", "requests", "storage"]);
+    let before = amount(old, &["spec", "resources", "requests", "storage"]);
+    let has = amount(old, &["status", "capacity", "storage"]);
+    if let (true, Ok(asked), Ok(before)) = (bound, asked, before)
+        && asked < before
+        && has.is_ok_and(|has| asked <= has)
+    {
+        errors.forbidden(
+            &spec.keys(&["resources", "requests", "storage"]),
+            "field can not be less than status.capacity",
+        );
+    }
+    errors.into_vec()
+}
+
+fn class(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let provisioner = at.key("provisioner");
+    if provisioner.text().is_empty() {
+        errors.required(&provisioner, "");
+    } else {
+        let lower = provisioner.text().to_lowercase();
+        for message in names::qualified_name(&lower) {
+            errors.invalid_value(&provisioner, lower.clone(), message);
+        }
+    }
+    parameters(&mut errors, &at.key("parameters"), true);
+    errors.one_of(&at.key("reclaimPolicy"), &["Delete", "Retain"], false);
+    let mode = at.key("volumeBindingMode");
+    if mode.present() {
+        errors.one_of(&mode, &["Immediate", "WaitForFirstConsumer"], false);
+    } else {
+        errors.required(&mode, "");
+    }
+    for term in at.key("allowedTopologies").items() {
+        let mut seen = BTreeSet::new();
+        for expression in term.key("matchLabelExpressions").items() {
+            let (key, values) = (expression.key("key"), expression.key("values"));
+            if values.is_empty() {
+                errors.required(&values, "");
+            }
+            for message in names::qualified_name(key.text()) {
+                errors.invalid_value(&key, key.text(), message);
+            }
+            if !seen.insert(key.text()) {
+                errors.duplicate(&key);
+            }
+        }
+    }
+    errors.into_vec()
+}
+
+fn parameters(errors: &mut Errors, at: &At<'_>, may_be_empty: bool) {
+    if at.is_empty() && !may_be_empty {
+        errors.required(at, "must contain at least one key/value pair");
+    }
+    if at.len() > 512 {
+        errors.push(FieldError::too_long(at.path.to_string(), 512));
+    }
+    for (key, _) in at.entries() {
+        if key.is_empty() {
+            errors.invalid_value(at, key, "field can not be empty.");
+        }
+    }
+}
+
+fn driver(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    for required in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
+        if !spec.key(required).present() {
+            errors.required(&spec.key(required), "");
+        }
+    }
+    errors.one_of(
+        &spec.key("fsGroupPolicy"),
+        &["File", "None", "ReadWriteOnceWithFSType"],
+        false,
+    );
+    let mut seen = BTreeSet::new();
+    for request in spec.key("tokenRequests").items() {
+        let audience = request.key("audience");
+        if !seen.insert(audience.text()) {
+            errors.push(FieldError::duplicate(audience.path.to_string(), audience.text()));
+        }
+        let seconds = request.key("expirationSeconds");
+        if seconds.int().is_some_and(|seconds| seconds < 600) {
+            errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
+        } else if seconds.int().is_some_and(|seconds| seconds > 1 << 32) {
+            errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+    }
+    let modes = spec.key("volumeLifecycleModes");
+    for mode in modes.items() {
+        errors.one_of(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"], true);
+    }
+    errors.into_vec()
+}
+
+fn node(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let mut seen = BTreeSet::new();
+    for driver in At::root(new).keys(&["spec", "drivers"]).items() {
+        driver_name(&mut errors, &driver.key("name"));
+        let id = driver.key("nodeID");
+        if id.text().is_empty() {
+            errors.required(&id, "");
+        } else if id.text().len() > 256 {
+            errors.invalid(&id, "must be 256 characters or less");
+        }
+        let count = driver.keys(&["allocatable", "count"]);
+        errors.non_negative(&count);
+        if !seen.insert(driver.key("name").text()) {
+            errors.duplicate(&driver.key("name"));
+        }
+        for key in driver.key("topologyKeys").items() {
+            // Kubernetes reports keys at the driver.
+            let key = key.moved(driver.path.clone());
+            if key.text().is_empty() {
+                errors.required(&key, "");
+            }
+            for message in names::qualified_name(key.text()) {
+                errors.invalid_value(&key, key.text(), message);
+            }
+        }
+    }
+    errors.into_vec()
+}
+
+fn attachment(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    driver_name(&mut errors, &spec.key("attacher"));
+    let source = spec.key("source");
+    let (inline, name) = (source.key("inlineVolumeSpec"), source.key("persistentVolumeName"));
+    match (inline.present(), name.present()) {
+        (false, false) => errors.required(
+            &source,
+            "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+        ),
+        (true, true) => errors.forbidden(
+            &source,
+            "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+        ),
+        _ => {}
+    }
+    if name.present() && name.text().is_empty() {
+        errors.required(&name, "must specify non empty persistentVolumeName");
+    }
+    let node = spec.key("nodeName");
+    for message in names::dns1123_subdomain(node.text()) {
+        errors.invalid_value(&node, node.text(), message);
+    }
+    errors.into_vec()
+}
+
+fn attributes(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let driver = at.key("driverName");
+    if driver.text().is_empty() {
+        errors.required(&driver, "");
+    } else {
+        let lower = driver.text().to_lowercase();
+        for message in names::qualified_name(&lower) {
+            errors.invalid_value(&driver, lower.clone(), message);
+        }
+    }
+    parameters(&mut errors, &at.key("parameters"), false);
+    errors.into_vec()
+}
+
+fn capacity(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let class = at.key("storageClassName");
+    for message in names::dns1123_subdomain(class.text()) {
+        errors.invalid_value(&class, class.text(), message);
+    }
+    not_negative(&mut errors, &at.key("capacity"));
+    label_selector(&mut errors, &at.key("nodeTopology"));
+    errors.into_vec()
+}

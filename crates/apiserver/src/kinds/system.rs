@@ -1,0 +1,426 @@
+//! Kinds of the API machinery itself: APIService, CertificateSigningRequest, FlowSchema, PriorityLevelConfiguration, and `resource.k8s.io`.
+//!
+//! They are stored, with the defaults and the coarse rules of Kubernetes. Nothing acts on them: requests are neither aggregated to other
+//! servers nor queued by flow, and nobody signs.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
+use serde_json::{Value, json};
+
+use super::check::{At, Errors, Object, child, each, ensure, fill, fill_number, fill_text, get, keep};
+use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
+
+fn ensure_status(object: &mut Value) {
+    if let Some(object) = object.as_object_mut() {
+        ensure(object, "spec");
+        ensure(object, "status");
+    }
+}
+
+fn empty_status(object: &mut Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert("status".to_owned(), json!({}));
+    }
+}
+
+/// How APIServices are written.
+pub(crate) const API_SERVICE: Strategy = Strategy {
+    names: NameRule::PathSegment,
+    status_keeps_metadata: true,
+    default: |object| {
+        ensure_status(object);
+        if let Some(service) = object
+            .as_object_mut()
+            .and_then(|object| child(object, "spec"))
+            .and_then(|spec| child(spec, "service"))
+        {
+            fill(service, "port", 443);
+        }
+    },
+    prepare_create: |object, context| {
+        empty_status(object);
+        if get(object, &["spec", "service"]).is_null() && object.is_object() {
+            object["status"]["conditions"] = json!([{"type": "Available", "status": "True",
+                "lastTransitionTime": crate::env::rfc3339(context.env.now()), "reason": "Local",
+                "message": "Local APIServices are always available"}]);
+        }
+    },
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: api_service,
+    validate_update: |new, _| api_service(new),
+    warnings: |new, old| {
+        let elsewhere = old.is_none() && !get(new, &["spec", "service"]).is_null();
+        let words = "this server stores APIServices but does not pass requests on to other servers yet";
+        elsewhere.then(|| words.to_owned()).into_iter().collect()
+    },
+    ..PLAIN
+};
+
+fn api_service(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let spec = at.key("spec");
+    let (group, version) = (spec.key("group").text(), spec.key("version").text());
+    let wanted = format!("{version}.{group}");
+    let name = at.keys(&["metadata", "name"]);
+    if name.text() != wanted {
+        errors.invalid(&name, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
+    }
+    if !group.is_empty() {
+        errors.messages(&spec.key("group"), names::dns1123_subdomain(group));
+    }
+    errors.messages(&spec.key("version"), names::dns1035_label(version));
+    for (field, limit) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
+        let number = spec.key(field);
+        let value = number.int().unwrap_or(0);
+        if value <= 0 || value > limit {
+            errors.invalid_value(&number, value, format!("must be positive and less than {limit}"));
+        }
+    }
+    let (service, insecure, bundle) = (
+        spec.key("service"),
+        spec.key("insecureSkipTLSVerify"),
+        spec.key("caBundle"),
+    );
+    if service.present() {
+        for field in ["namespace", "name"] {
+            if service.key(field).text().is_empty() {
+                errors.required(&service.key(field), "");
+            }
+        }
+        if insecure.is_true() && !bundle.text().is_empty() {
+            errors.invalid(&insecure, "may not be true if caBundle is present");
+        }
+    } else {
+        if !bundle.text().is_empty() {
+            errors.invalid(&bundle, "local APIServices may not have a caBundle");
+        }
+        if insecure.is_true() {
+            errors.invalid(&insecure, "local APIServices may not have insecureSkipTLSVerify");
+        }
+    }
+    errors.into_vec()
+}
+
+/// How CertificateSigningRequests are written.
+pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
+    status_keeps_metadata: true,
+    default: ensure_status,
+    prepare_create: |object, context| {
+        empty_status(object);
+        let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+            return;
+        };
+        for field in ["uid", "groups", "extra"] {
+            spec.remove(field);
+        }
+        let user = context.user;
+        spec.insert("username".to_owned(), user.name.as_str().into());
+        if !user.uid.is_empty() {
+            spec.insert("uid".to_owned(), user.uid.as_str().into());
+        }
+        if !user.groups.is_empty() {
+            spec.insert("groups".to_owned(), json!(user.groups));
+        }
+        if !user.extra.is_empty() {
+            spec.insert("extra".to_owned(), json!(user.extra));
+        }
+    },
+    // The request never changes, its conditions have subresources of their own.
+    prepare_update: |new, old, _| {
+        keep(new, old, "spec");
+        keep(new, old, "status");
+    },
+    validate_create: signing_request,
+    ..PLAIN
+};
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+fn signing_request(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let request = spec.key("request");
+    let decoded = STANDARD.decode(request.text()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&decoded);
+    if !text.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
+        errors.invalid_value(&request, request.text(), "PEM block type must be CERTIFICATE REQUEST");
+    }
+    let usages = spec.key("usages");
+    if usages.is_empty() {
+        errors.required(&usages, "");
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for usage in usages.items() {
+        errors.one_of(&usage, &USAGES, true);
+        if !seen.insert(usage.text()) {
+            errors.duplicate(&usage);
+        }
+    }
+    let signer = spec.key("signerName");
+    if signer.text().is_empty() {
+        errors.required(&signer, "");
+    } else {
+        match signer.text().split_once('/') {
+            Some((domain, path)) if !path.is_empty() => {
+                for message in names::dns1123_subdomain(domain) {
+                    errors.invalid(&signer, message);
+                }
+                if !domain.contains('.') {
+                    errors.invalid(
+                        &signer,
+                        "should be a domain with at least two segments separated by dots",
+                    );
+                }
+            }
+            _ => errors.invalid(
+                &signer,
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            ),
+        }
+    }
+    let seconds = spec.key("expirationSeconds");
+    if seconds.int().is_some_and(|seconds| seconds < 600) {
+        errors.invalid(
+            &seconds,
+            "may not specify a duration less than 600 seconds (10 minutes)",
+        );
+    }
+    errors.into_vec()
+}
+
+const FLOW: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    status_keeps_metadata: true,
+    prepare_create: |object, _| empty_status(object),
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    ..PLAIN
+};
+
+/// How FlowSchemas are written.
+pub(crate) const FLOW_SCHEMA: Strategy = Strategy {
+    default: |object| {
+        ensure_status(object);
+        if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {
+            fill_number(spec, "matchingPrecedence", 1000);
+        }
+    },
+    validate_create: flow_schema,
+    validate_update: |new, _| flow_schema(new),
+    ..FLOW
+};
+
+fn flow_schema(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let level = spec.keys(&["priorityLevelConfiguration", "name"]);
+    if level.text().is_empty() {
+        errors.required(&level, "must reference a priority level");
+    } else {
+        errors.messages(&level, names::dns1123_subdomain(level.text()));
+    }
+    let precedence = spec.key("matchingPrecedence");
+    if precedence.int().is_some_and(|value| !(1..=10_000).contains(&value)) {
+        errors.invalid(&precedence, "must be at most 10000");
+    }
+    let method = spec.key("distinguisherMethod");
+    if method.present() {
+        errors.one_of(&method.key("type"), &["ByNamespace", "ByUser"], true);
+    }
+    for rule in spec.key("rules").items() {
+        let non_empty = |errors: &mut Errors, at: At<'_>, words: &str| {
+            if at.is_empty() {
+                errors.required(&at, words);
+            }
+        };
+        non_empty(
+            &mut errors,
+            rule.key("subjects"),
+            "subjects must contain at least one value",
+        );
+        if rule.key("resourceRules").is_empty() && rule.key("nonResourceRules").is_empty() {
+            errors.required(
+                &rule,
+                "at least one of resourceRules and nonResourceRules has to be non-empty",
+            );
+        }
+        for resource in rule.key("resourceRules").items() {
+            for (field, words) in [
+                ("verbs", "verbs must contain at least one value"),
+                ("apiGroups", "resource rules must supply at least one api group"),
+                ("resources", "resource rules must supply at least one resource"),
+            ] {
+                non_empty(&mut errors, resource.key(field), words);
+            }
+            if !resource.key("clusterScope").is_true() {
+                non_empty(
+                    &mut errors,
+                    resource.key("namespaces"),
+                    "resource rules that are not cluster scoped must supply at least one namespace",
+                );
+            }
+        }
+        for path in rule.key("nonResourceRules").items() {
+            non_empty(&mut errors, path.key("verbs"), "verbs must contain at least one value");
+            non_empty(
+                &mut errors,
+                path.key("nonResourceURLs"),
+                "nonResourceURLs must contain at least one value",
+            );
+        }
+    }
+    errors.into_vec()
+}
+
+/// How PriorityLevelConfigurations are written.
+pub(crate) const PRIORITY_LEVEL: Strategy = Strategy {
+    default: |object| {
+        ensure_status(object);
+        let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) else {
+            return;
+        };
+        if let Some(exempt) = child(spec, "exempt") {
+            fill(exempt, "nominalConcurrencyShares", 0);
+            fill(exempt, "lendablePercent", 0);
+        }
+        let Some(limited) = child(spec, "limited") else { return };
+        fill(limited, "nominalConcurrencyShares", 30);
+        fill(limited, "lendablePercent", 0);
+        if let Some(queuing) = ensure(limited, "limitResponse").and_then(|response| child(response, "queuing")) {
+            fill_number(queuing, "queues", 64);
+            fill_number(queuing, "handSize", 8);
+            fill_number(queuing, "queueLengthLimit", 50);
+        }
+    },
+    validate_create: priority_level,
+    validate_update: |new, _| priority_level(new),
+    ..FLOW
+};
+
+fn priority_level(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let spec = at.key("spec");
+    let (kind, limited, exempt) = (spec.key("type"), spec.key("limited"), spec.key("exempt"));
+    let named = at.keys(&["metadata", "name"]).text() == "exempt";
+    if named != (kind.text() == "Exempt") {
+        errors.invalid(&kind, "must be 'Exempt' if and only if `name` is 'exempt'");
+    }
+    match kind.text() {
+        "Exempt" if limited.present() => errors.forbidden(&limited, "must be nil if the type is not Limited"),
+        "Limited" if exempt.present() => errors.forbidden(&exempt, "must be nil if the type is Limited"),
+        "Limited" if !limited.present() => errors.required(&limited, "must not be empty when type is Limited"),
+        "Limited" => {
+            let response = limited.key("limitResponse");
+            let queuing = response.key("queuing");
+            match response.key("type").text() {
+                "Reject" if queuing.present() => {
+                    errors.forbidden(&queuing, "must be nil if limited.limitResponse.type is not Limited");
+                }
+                "Queue" if !queuing.present() => {
+                    errors.required(&queuing, "must not be empty if limited.limitResponse.type is Limited");
+                }
+                "Reject" | "Queue" => {}
+                _ => errors.one_of(&response.key("type"), &["Queue", "Reject"], true),
+            }
+        }
+        "Exempt" => {}
+        _ => errors.one_of(&kind, &["Exempt", "Limited"], true),
+    }
+    errors.into_vec()
+}
+
+const RESOURCE: Strategy = Strategy {
+    delete_returns_object: true,
+    ..PLAIN
+};
+
+/// How DeviceClasses and ResourceSlices are written.
+pub(crate) const DEVICES: Strategy = Strategy {
+    generation: GenerationRule::Spec,
+    default: |object| {
+        if let Some(object) = object.as_object_mut() {
+            ensure(object, "spec");
+        }
+    },
+    ..RESOURCE
+};
+
+/// How ResourceClaims are written.
+pub(crate) const CLAIM: Strategy = Strategy {
+    status_keeps_metadata: true,
+    default: |object| {
+        ensure_status(object);
+        if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {
+            claim_spec(spec);
+        }
+    },
+    prepare_create: |object, _| empty_status(object),
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.immutable(&At::root(new).key("spec"), &At::root(old).key("spec"));
+        errors.into_vec()
+    },
+    ..RESOURCE
+};
+
+/// How ResourceClaimTemplates are written.
+pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
+    default: |object| {
+        let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+            return;
+        };
+        ensure(spec, "metadata");
+        if let Some(claim) = ensure(spec, "spec") {
+            claim_spec(claim);
+        }
+    },
+    validate_update: CLAIM.validate_update,
+    ..RESOURCE
+};
+
+fn claim_spec(spec: &mut Object) {
+    let Some(devices) = ensure(spec, "devices") else { return };
+    for request in each(devices, "requests") {
+        if let Some(exactly) = child(request, "exactly") {
+            counted(exactly);
+        }
+        for alternative in each(request, "firstAvailable") {
+            counted(alternative);
+        }
+    }
+}
+
+fn counted(request: &mut Object) {
+    fill_text(request, "allocationMode", "ExactCount");
+    if super::check::text(request, "allocationMode") == "ExactCount" {
+        fill_number(request, "count", 1);
+    }
+}
