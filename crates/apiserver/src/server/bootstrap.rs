@@ -4,6 +4,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::managed::Tracking;
 use super::write::Writer;
 use crate::kinds::services;
 use crate::user::UserInfo;
@@ -36,6 +37,7 @@ fn create(server: &Inner, plural: &str, object: Value) {
         resource,
         user: &user,
         dry_run: false,
+        tracking: Tracking::Update("kube-apiserver".to_owned()),
         warnings: Vec::new(),
     };
     // Nothing waits here: no webhook exists yet.

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use super::managed::Tracking;
 use super::write::Writer;
 use super::{Call, Inner};
 use crate::object;
@@ -120,6 +121,7 @@ impl Inner {
                 resource: resource.clone(),
                 user: &user,
                 dry_run: false,
+                tracking: Tracking::Untouched,
                 warnings: Vec::new(),
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));

@@ -7,6 +7,7 @@
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic.
 
+mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
@@ -15,6 +16,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod eviction;
+mod managed;
 pub(crate) mod negotiate;
 mod options;
 mod patch;
