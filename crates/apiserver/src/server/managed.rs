@@ -66,10 +66,14 @@ pub(crate) fn manager_name(field_manager: &str, headers: &HeaderMap) -> String {
 
 /// How the fields of a kind are looked at.
 pub(crate) fn object_type(resource: &Resource) -> ObjectType {
+    let schema = resource.schema.clone();
     if resource.custom.is_some() {
-        ObjectType::custom(resource.schema.clone())
+        ObjectType::custom(schema)
+    } else if resource.kind == "Event" {
+        // The one kind that is served in two groups, with other fields in each.
+        ObjectType::built_in(schema).with_fields_of_its_version()
     } else {
-        ObjectType::built_in(resource.schema.clone())
+        ObjectType::built_in(schema)
     }
 }
 
@@ -105,6 +109,11 @@ pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mu
             let mut managed = ManagedFields::decode(claimed.as_ref()).unwrap_or_default();
             let version = resource.api_version();
             let manager = Manager::new(name, Operation::Update, &version, "");
+            // What is not taken from a create belongs to nobody either.
+            let status = match object.as_object_mut() {
+                Some(map) if resource.has_status() => map.remove("status"),
+                _ => None,
+            };
             apply::update(
                 &object_type(resource),
                 &Value::Null,
@@ -114,17 +123,52 @@ pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mu
                 &version,
                 now,
             );
+            if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
+                map.insert("status".to_owned(), status);
+            }
             set(object, &managed);
         }
     }
 }
 
-/// Enters an update of a part; `claimed` are the entries that the client sent.
+/// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are not stored, yet
+/// upstream counts them as written.
+pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &Value) -> Vec<(String, Option<Value>)> {
+    let (Part::Status, Some(_), Some(new), Some(old)) = (part, &resource.custom, new.as_object(), old.as_object())
+    else {
+        return Vec::new();
+    };
+    let keys = new.keys().chain(old.keys().filter(|key| !new.contains_key(*key)));
+    keys.filter(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()))
+        .filter(|key| new.get(*key) != old.get(*key))
+        .map(|key| (key.clone(), new.get(key).cloned()))
+        .collect()
+}
+
+/// Puts values of top-level fields in, and gives back those that were there.
+fn exchange(object: &mut Value, fields: Vec<(String, Option<Value>)>) -> Vec<(String, Option<Value>)> {
+    let Some(map) = object.as_object_mut() else {
+        return Vec::new();
+    };
+    let swapped = fields.into_iter().map(|(key, value)| {
+        let before = match value {
+            Some(value) => map.insert(key.clone(), value),
+            None => map.remove(&key),
+        };
+        (key, before)
+    });
+    swapped.collect()
+}
+
+/// Enters an update of a part; `claimed` are the entries that the client sent, `beside` what
+/// [`beside_status`] found.
+#[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 pub(crate) fn track_update(
     resource: &Resource,
     tracking: &Tracking,
     part: Part,
     claimed: Option<Value>,
+    beside: Vec<(String, Option<Value>)>,
     new: &mut Value,
     old: &Value,
     now: &str,
@@ -153,7 +197,9 @@ pub(crate) fn track_update(
     let version = resource.api_version();
     let manager = Manager::new(name, Operation::Update, &version, subresource);
     object::metadata_mut(new).remove(KEY);
+    let kept = exchange(new, beside);
     let changed = apply::update(&object_type(resource), old, new, &mut managed, &manager, &version, now);
+    exchange(new, kept);
     if changed || replaced {
         set(new, &managed);
     } else {

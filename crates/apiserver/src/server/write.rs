@@ -328,12 +328,13 @@ impl Writer<'_> {
         self.warnings.extend(object::dedup_owners(&mut new));
         object::keep_system_fields(&mut new, old, resource.namespaced);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
+        let beside = managed::beside_status(&resource, part, &new, old);
         restrict(&resource, &mut new, old, part);
         if part != Part::Finalize {
             self.default(&mut new);
         }
         let now = crate::env::rfc3339(self.server.env.now());
-        managed::track_update(&resource, &self.tracking, part, claimed, &mut new, old, &now);
+        managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
         let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
         self.mutate(&attributes, &mut new, Some(old)).await?;
         let mut claim = Claim::default();

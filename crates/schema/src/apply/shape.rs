@@ -21,17 +21,41 @@ static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(|| {
 pub struct ObjectType {
     schema: SchemaRef,
     custom: bool,
+    versions_apart: bool,
 }
 
 impl ObjectType {
     /// A built-in kind: its plain structs are always there, as in Go.
     pub fn built_in(schema: SchemaRef) -> ObjectType {
-        ObjectType { schema, custom: false }
+        ObjectType {
+            schema,
+            custom: false,
+            versions_apart: false,
+        }
     }
 
     /// A custom resource: its fields are those of the definition, with those of every object.
     pub fn custom(schema: SchemaRef) -> ObjectType {
-        ObjectType { schema, custom: true }
+        ObjectType {
+            schema,
+            custom: true,
+            versions_apart: false,
+        }
+    }
+
+    /// The same for a kind that has other fields in its other versions: their entries cannot be read in this one, and go with the next
+    /// write.
+    #[must_use]
+    pub fn with_fields_of_its_version(self) -> ObjectType {
+        ObjectType {
+            versions_apart: true,
+            ..self
+        }
+    }
+
+    /// Whether entries of this version can be read in that one.
+    pub(super) fn reads(&self, version: &str, entry: &str) -> bool {
+        !self.versions_apart || version == entry
     }
 
     pub(super) fn shape(&self) -> Shape<'_> {

@@ -117,8 +117,13 @@ pub fn update(
     if managed.entries.is_empty() && !live.is_null() {
         return false;
     }
+    let known = managed.entries.len();
+    managed
+        .entries
+        .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let dropped = managed.entries.len() != known;
     let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now));
-    cap(managed) || changed
+    cap(managed) || changed || dropped
 }
 
 /// The same without the rule for objects that are not tracked.
@@ -258,6 +263,9 @@ pub fn apply(
         };
         follow(shape, &Value::Null, live, managed, &before, version, Some(now));
     }
+    managed
+        .entries
+        .retain(|_, owned| kind.reads(version, &owned.api_version));
     let mut new = merge::merge(live, config, shape);
     let last = managed.entries.get(manager).cloned();
     let owned = Owned {
@@ -379,4 +387,180 @@ pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &Fiel
         entries.insert(manager, owned);
     }
     ManagedFields { entries }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{SchemaRef, catalog};
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    fn custom() -> ObjectType {
+        let schema = json!({"type": "object", "properties": {
+            "box": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}},
+            "whole": {"type": "array", "items": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }});
+        ObjectType::custom(SchemaRef::from_crd(&schema).expect("a schema"))
+    }
+
+    fn applied(
+        live: &Value,
+        config: &Value,
+        managed: &mut ManagedFields,
+        name: &str,
+        force: bool,
+    ) -> Result<Option<Value>, ApplyError> {
+        let manager = Manager::new(name, Operation::Apply, "g/v1", "");
+        apply(&custom(), live, config, managed, &manager, "g/v1", force, NOW)
+    }
+
+    #[test]
+    fn configurations_of_a_wrong_form_are_refused() {
+        for (config, want) in [
+            (json!({"nope": 1}), ".nope: field not declared in schema"),
+            (json!({"box": 1}), ".box: expected map, got &{1}"),
+            (
+                json!({"set": {"a": [1, "x"]}}),
+                ".set: expected list, got &{map[a:[1 x]]}",
+            ),
+            (json!({"set": ["x", "x"]}), ".set: duplicate entries for key [=\"x\"]"),
+            (
+                json!({"list": [{"k": "a"}, {"k": "a"}]}),
+                ".list: duplicate entries for key [k=\"a\"]",
+            ),
+            (
+                json!({"list": [null]}),
+                ".list: element 0: associative list with keys may not have a null element",
+            ),
+            (
+                json!({"box": {"a": 1}}),
+                ".box.a: expected string, got &value.valueUnstructured{Value:1}",
+            ),
+            (
+                json!({"list": [{"k": "a", "v": "1"}], "box": {"c": 1}}),
+                "errors:\n  .box.c: field not declared in schema\n  .list[k=\"a\"].v: expected numeric (int or float), got string",
+            ),
+        ] {
+            let refused = applied(&Value::Null, &config, &mut ManagedFields::default(), "m", false);
+            assert_eq!(refused, Err(ApplyError::Invalid(want.to_owned())), "{config}");
+        }
+    }
+
+    #[test]
+    fn items_keep_their_places() {
+        for (live, config, want) in [
+            (json!(["a", "b", "c"]), json!(["d"]), json!(["a", "b", "c", "d"])),
+            (json!(["a", "b", "c"]), json!(["c", "a"]), json!(["b", "c", "a"])),
+            (json!(["a", "b", "c"]), json!(["x", "b"]), json!(["a", "x", "b", "c"])),
+            (json!(["a", "a", "b"]), json!(["b"]), json!(["a", "a", "b"])),
+        ] {
+            let new = merge::merge(&json!({"set": live}), &json!({"set": config}), custom().shape());
+            assert_eq!(new["set"], want, "{live} and {config}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_owns_any_more_goes() {
+        let mut managed = ManagedFields::default();
+        let one = json!({"box": {"a": "1"}, "set": ["x", "y"], "list": [{"k": "a", "v": 1}], "free": {"p": {"q": 1}}});
+        let live = applied(&Value::Null, &one, &mut managed, "one", false)
+            .expect("applied")
+            .expect("new");
+        assert_eq!(live, one);
+        let two = json!({"set": ["y"], "list": [{"k": "a"}]});
+        assert_eq!(applied(&live, &two, &mut managed, "two", false), Ok(None));
+        let left = applied(&live, &json!({}), &mut managed, "one", false)
+            .expect("applied")
+            .expect("new");
+        assert_eq!(left, json!({"set": ["y"], "list": [{"k": "a"}]}));
+        assert_eq!(managed.entries.len(), 1);
+    }
+
+    #[test]
+    fn plain_structs_of_built_in_kinds_are_always_there() {
+        let kind = ObjectType::built_in(catalog::for_kind("apps", "v1", "Deployment").expect("built in"));
+        let manager = Manager::new("m", Operation::Update, "apps/v1", "");
+        let mut managed = ManagedFields::default();
+        let new = json!({"spec": {"strategy": {"type": "Recreate"}, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"spec": {"containers": [{"name": "c", "resources": {}}]}}}});
+        assert!(update(
+            &kind,
+            &Value::Null,
+            &new,
+            &mut managed,
+            &manager,
+            "apps/v1",
+            NOW
+        ));
+        assert_eq!(
+            managed.entries[&manager].fields.encode(),
+            json!({"f:spec": {"f:selector": {}, "f:strategy": {"f:type": {}},
+                "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:resources": {}}}}}}})
+        );
+        let before = managed.clone();
+        assert!(!update(&kind, &new, &new, &mut managed, &manager, "apps/v1", "later"));
+        assert_eq!(managed, before);
+    }
+
+    /// Without empty lists and maps: upstream drops one with its last item although it is applied, and puts it back the next time.
+    fn some_object() -> impl Strategy<Value = Value> {
+        let word = || prop::sample::select(vec!["a", "b", "c"]);
+        let words = || prop::collection::btree_set(word(), 1..3).prop_map(|set| json!(set));
+        let list = prop::collection::btree_map(word(), prop::option::of(1..3), 1..3).prop_map(|items| {
+            let items = items.into_iter().map(|(k, v)| match v {
+                Some(v) => json!({"k": k, "v": v}),
+                None => json!({"k": k}),
+            });
+            Value::Array(items.collect())
+        });
+        let free = prop::collection::btree_map(word(), words(), 1..3).prop_map(|map| json!(map));
+        let part = |key: &'static str, value: BoxedStrategy<Value>| {
+            prop::option::of(value).prop_map(move |value| (key, value))
+        };
+        let fields = (
+            part("set", words().boxed()),
+            part("whole", words().boxed()),
+            part("list", list.boxed()),
+            part("free", free.boxed()),
+            part("box", word().prop_map(|word| json!({"a": word})).boxed()),
+        );
+        fields.prop_map(|(a, b, c, d, e)| {
+            let fields = [a, b, c, d, e].into_iter();
+            fields
+                .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn applying_again_changes_nothing(live in some_object(), one in some_object(), two in some_object()) {
+            let mut managed = ManagedFields::default();
+            let writer = Manager::new("w", Operation::Update, "g/v1", "");
+            update(&custom(), &Value::Null, &live, &mut managed, &writer, "g/v1", NOW);
+            let mut object = live;
+            for config in [&one, &two] {
+                let new = applied(&object, config, &mut managed, "m", true).expect("forced");
+                object = new.unwrap_or(object);
+                if object.to_string().contains("null") {
+                    // A struct that lost its only field is null, which the server refuses.
+                    break;
+                }
+                let before = managed.clone();
+                prop_assert_eq!(applied(&object, config, &mut managed, "m", false), Ok(None));
+                prop_assert_eq!(&managed, &before);
+                // What is written is read, and no entry is without a field.
+                prop_assert_eq!(ManagedFields::decode(managed.encode().as_ref()), Ok(managed.clone()));
+                prop_assert!(managed.entries.values().all(|owned| !owned.fields.is_empty()));
+            }
+        }
+    }
 }
