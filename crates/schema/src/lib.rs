@@ -3,6 +3,7 @@
 //! Pure: no clock, no IO, ordered collections only.
 
 // values and patches
+pub mod apply;
 pub mod decode;
 pub mod error;
 pub mod fields;

@@ -5,6 +5,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::managed::Tracking;
 use super::write::Writer;
 use crate::kinds::{policy, services};
 use crate::user::UserInfo;
@@ -47,6 +48,7 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         resource,
         user: &user,
         dry_run: false,
+        tracking: Tracking::Update("kube-apiserver".to_owned()),
         warnings: Vec::new(),
     };
     // Nothing waits here: no webhook exists yet.

@@ -24,7 +24,7 @@ impl Call<'_> {
             &mut self.warnings,
         )?;
         self.fit_namespace(&mut object)?;
-        let mut writer = self.writer(options.dry_run);
+        let mut writer = self.tracked_writer(&options);
         let written = writer.create(object).await;
         self.warnings.append(&mut writer.warnings);
         Ok(self.show(201, written?))

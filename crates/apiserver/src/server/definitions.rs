@@ -5,7 +5,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::write::Writer;
+use super::managed::{self, Tracking};
+use super::write::{Part, Writer};
 use super::{Call, Inner};
 use crate::object;
 use crate::registry::{Resource, crd};
@@ -59,12 +60,13 @@ impl Inner {
         loop {
             let stored = self.stored_definitions();
             let mut beaten = false;
-            for changed in crd::settle(stored.iter().map(|object| object.value()), self.env.now()) {
+            for mut changed in crd::settle(stored.iter().map(|object| object.value()), self.env.now()) {
                 let name = object::name(&changed).to_owned();
-                let revision = stored
-                    .iter()
-                    .find(|object| object::name(object.value()) == name)
-                    .map_or(0, |object| object.revision());
+                let present = stored.iter().find(|object| object::name(object.value()) == name);
+                if let Some(present) = present {
+                    self.enter_settled(&mut changed, present.value());
+                }
+                let revision = present.map_or(0, |object| object.revision());
                 let result = self.storage.update(STORE, &name, revision, changed);
                 beaten |= matches!(result, Err(StorageError::Conflict { .. } | StorageError::NotFound(_)));
             }
@@ -74,6 +76,28 @@ impl Inner {
         }
         let stored = self.stored_definitions();
         self.registry.apply_crds(stored.iter().map(|object| object.value()));
+    }
+
+    /// The status of a definition belongs to the server.
+    fn enter_settled(&self, changed: &mut serde_json::Value, present: &serde_json::Value) {
+        let Some(resource) = self
+            .registry
+            .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        else {
+            return;
+        };
+        let tracking = Tracking::Update("kube-apiserver".to_owned());
+        let now = crate::env::rfc3339(self.env.now());
+        managed::track_update(
+            &resource,
+            &tracking,
+            Part::Status,
+            None,
+            Vec::new(),
+            changed,
+            present,
+            &now,
+        );
     }
 
     /// Deletes the objects of terminating definitions, and the definitions that have none left.
@@ -120,6 +144,7 @@ impl Inner {
                 resource: resource.clone(),
                 user: &user,
                 dry_run: false,
+                tracking: Tracking::Untouched,
                 warnings: Vec::new(),
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));

@@ -4,6 +4,7 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
+use super::managed::Tracking;
 use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
 use super::write::{Part, Writer};
@@ -91,6 +92,7 @@ impl Call<'_> {
             resource: resource.clone(),
             user: self.user,
             dry_run: false,
+            tracking: Tracking::Untouched,
             warnings: Vec::new(),
         };
         writer

@@ -1,12 +1,13 @@
 //! The server: one pipeline for every request and every kind.
 //!
 //! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb. The verbs stand in files of their own: `read`
-//! (get, list, watch), `create`, `update`, `patch`, `delete`, `subresource`; what all writes share is in `write`. What belongs to a kind
+//! (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes share is in `write`. What belongs to a kind
 //! comes out of its row (see [`crate::registry::Resource`]).
 //!
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic.
 
+mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
@@ -15,6 +16,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod eviction;
+mod managed;
 pub(crate) mod negotiate;
 mod options;
 mod patch;
@@ -28,6 +30,8 @@ mod update;
 mod write;
 mod yaml;
 
+#[cfg(test)]
+mod recorded;
 #[cfg(test)]
 mod tests;
 

@@ -15,10 +15,14 @@ pub(crate) enum FieldValidation {
 }
 
 /// The options of a write, from the query.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
+    /// Empty when the client gives none.
+    pub(crate) field_manager: String,
+    /// Takes fields away from their owners (apply only).
+    pub(crate) force: bool,
 }
 
 /// An unsupported value, with the supported ones in upstream's order, which is not always the alphabet's.
@@ -54,9 +58,21 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
 impl WriteOptions {
     /// Reads the options of a POST, PUT or PATCH; `kind` is the name of the options in errors.
     pub(crate) fn parse(query: &Query, kind: &str) -> Result<WriteOptions, Status> {
+        WriteOptions::checked(query, kind, false)
+    }
+
+    /// Reads the options of an apply.
+    pub(crate) fn parse_apply(query: &Query) -> Result<WriteOptions, Status> {
+        WriteOptions::checked(query, "PatchOptions", true)
+    }
+
+    fn checked(query: &Query, kind: &str, apply: bool) -> Result<WriteOptions, Status> {
         let mut errors = Vec::new();
+        if apply && query.get("fieldManager").is_empty() {
+            errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+        }
         check_field_manager(query.get("fieldManager"), &mut errors);
-        if kind == "PatchOptions" && query.has("force") {
+        if !apply && kind == "PatchOptions" && query.has("force") {
             errors.push(FieldError::forbidden(
                 "force",
                 "may not be specified for non-apply patch",
@@ -80,6 +96,8 @@ impl WriteOptions {
             Ok(WriteOptions {
                 dry_run: query.has("dryRun"),
                 field_validation,
+                field_manager: query.get("fieldManager").to_owned(),
+                force: query.flag("force"),
             })
         } else {
             Err(Status::invalid_options(kind, &errors))

@@ -1,6 +1,6 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch. Each runs inside the compare-and-swap loop, on the present object.
 //!
-//! Server-side apply is refused in words until field ownership is tracked.
+//! Not here: server-side apply, which is a patch by its verb only (see `apply`).
 
 use std::sync::Arc;
 
@@ -43,12 +43,15 @@ impl Call<'_> {
     }
 
     pub(crate) async fn patch_part(&mut self, part: Part) -> Result<Reply, Status> {
+        if super::apply::is_apply(self.headers) {
+            return self.apply_part(part).await;
+        }
         let patch = self.read_patch()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let resource = self.resource.clone();
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
-        let mut writer = self.writer(options.dry_run);
+        let mut writer = self.tracked_writer(&options);
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {
                 let mut new = patch.apply_to(old, &resource)?;
@@ -73,12 +76,6 @@ impl Call<'_> {
             "application/strategic-merge-patch+json" => {
                 return Err(Status::unsupported_media_type(
                     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-                ));
-            }
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-                return Err(Status::not_implemented(
-                    "server-side apply is not served yet: this server does not track field ownership; use a merge patch, a strategic \
-                     merge patch, a JSON patch or an update instead (kubectl apply without --server-side)",
                 ));
             }
             _ => {

@@ -5,6 +5,7 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Map, Value, json};
 
+use super::managed::{ScaleOwners, Tracking};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply, full};
 use super::route::Verb;
@@ -75,29 +76,44 @@ impl Call<'_> {
         let scale = decode::parse(self.body, format, "Scale")?.value;
         check_scale_kind(&scale)?;
         self.fit_name(&scale)?;
-        self.write_scale(paths, options.dry_run, |_| Ok(scale.clone())).await
+        self.write_scale(paths, &options, |live, owners| {
+            owners.update(live, &scale);
+            Ok(scale.clone())
+        })
+        .await
     }
 
     async fn patch_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
+        if super::apply::is_apply(self.headers) {
+            return self.apply_scale(paths).await;
+        }
         let patch = self.read_patch()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        self.write_scale(paths, options.dry_run, |scale| patch.apply_plain(scale))
-            .await
+        self.write_scale(paths, &options, |live, owners| {
+            let scale = patch.apply_plain(live)?;
+            owners.update(live, &scale);
+            Ok(scale)
+        })
+        .await
     }
 
-    /// Writes `spec.replicas` of a Scale into the object.
-    async fn write_scale(
+    /// Writes `spec.replicas` of a Scale into the object; `wanted` makes the new Scale of the present one and says who owns it.
+    pub(crate) async fn write_scale(
         &mut self,
         paths: &ScalePaths,
-        dry_run: bool,
-        wanted: impl Fn(&Value) -> Result<Value, Status>,
+        options: &WriteOptions,
+        wanted: impl Fn(&Value, &mut ScaleOwners) -> Result<Value, Status>,
     ) -> Result<Reply, Status> {
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
-        let mut writer = self.writer(dry_run);
+        let mut writer = self.tracked_writer(options);
+        let manager = writer.tracking.manager().to_owned();
+        writer.tracking = Tracking::Given;
+        let now = crate::env::rfc3339(self.server.env.now());
         let written = writer
             .update(&namespace, &name, Part::Whole, |old, _| {
-                let scale = wanted(&scale_of(old, paths)?)?;
+                let mut owners = ScaleOwners::new(old, paths, &manager, &now);
+                let scale = wanted(&scale_of(old, paths)?, &mut owners)?;
                 check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
                 let replicas = match scale.pointer("/spec/replicas") {
                     None | Some(Value::Null) => 0,
@@ -112,6 +128,7 @@ impl Call<'_> {
                 }
                 let mut new = old.clone();
                 set_path(&mut new, &paths.spec_replicas, json!(replicas));
+                owners.write_to(&mut new, &resource.api_version());
                 Ok(new)
             })
             .await;

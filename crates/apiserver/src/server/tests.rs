@@ -548,8 +548,8 @@ fn bodies_and_media_types() {
         "application/apply-patch+yaml",
         &format!("PATCH {MAPS}/a?fieldManager=x"),
         "{}".into(),
-        501,
-        "server-side apply is not served yet",
+        400,
+        "invalid object type: /, Kind=",
     );
     check(
         "application/json",

@@ -31,7 +31,7 @@ impl Call<'_> {
         self.fit_name(&object)?;
         self.fit_namespace(&mut object)?;
         let name = self.name().to_owned();
-        let mut writer = self.writer(options.dry_run);
+        let mut writer = self.tracked_writer(&options);
         if resource.strategy.create_on_update
             && part == Part::Main
             && self.server.storage.get(&resource.store, &self.key()).is_none()

@@ -11,6 +11,8 @@ use kubewright_schema::structural;
 use serde_json::Value;
 
 use super::claims::Claim;
+use super::managed::{self, Tracking};
+use super::options::WriteOptions;
 use super::respond::full;
 use super::{Call, Inner};
 use crate::admission::{self, Operation};
@@ -46,7 +48,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn subresource(self) -> &'static str {
+    pub(crate) fn subresource(self) -> &'static str {
         match self {
             Part::Main | Part::Whole | Part::Raw => "",
             Part::Status => "status",
@@ -81,17 +83,29 @@ pub(crate) struct Writer<'a> {
     pub(crate) resource: Arc<Resource>,
     pub(crate) user: &'a UserInfo,
     pub(crate) dry_run: bool,
+    /// How the write is entered in `managedFields`.
+    pub(crate) tracking: Tracking,
     pub(crate) warnings: Vec<String>,
 }
 
 impl<'a> Call<'a> {
+    /// A writer whose writes belong to nobody (deletes, bindings).
     pub(crate) fn writer(&self, dry_run: bool) -> Writer<'a> {
         Writer {
             server: self.server,
             resource: self.resource.clone(),
             user: self.user,
             dry_run,
+            tracking: Tracking::Untouched,
             warnings: Vec::new(),
+        }
+    }
+
+    /// A writer whose writes belong to the client.
+    pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
+        Writer {
+            tracking: Tracking::Update(managed::manager_name(&options.field_manager, self.headers)),
+            ..self.writer(options.dry_run)
         }
     }
 }
@@ -196,6 +210,8 @@ impl Writer<'_> {
         object::wipe_system_fields(&mut object);
         let namespace = object::namespace(&object).to_owned();
         self.default(&mut object);
+        let now = crate::env::rfc3339(self.server.env.now());
+        managed::track_create(&resource, &self.tracking, &mut object, &now);
         let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         self.mutate(&attributes, &mut object, None).await?;
         let template = object;
@@ -238,8 +254,6 @@ impl Writer<'_> {
         }
         let metadata = object::metadata_mut(object);
         metadata.remove("resourceVersion");
-        // Entries of managedFields are not tracked, so a client's own would be wrong from the next write on.
-        metadata.remove("managedFields");
         if resource.strategy.generation != GenerationRule::Never {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
@@ -319,11 +333,14 @@ impl Writer<'_> {
         let resource = self.resource.clone();
         self.warnings.extend(object::dedup_owners(&mut new));
         object::keep_system_fields(&mut new, old, resource.namespaced);
+        let claimed = object::metadata_mut(&mut new).remove("managedFields");
+        let beside = managed::beside_status(&resource, part, &new, old);
         restrict(&resource, &mut new, old, part);
-        object::metadata_mut(&mut new).remove("managedFields");
         if part != Part::Finalize {
             self.default(&mut new);
         }
+        let now = crate::env::rfc3339(self.server.env.now());
+        managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
         let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
         self.mutate(&attributes, &mut new, Some(old)).await?;
         let mut claim = Claim::default();
@@ -354,6 +371,7 @@ impl Writer<'_> {
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
         self.validate(&attributes, &new, Some(old)).await?;
+        managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
 

@@ -315,6 +315,12 @@ fn scalar(written: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar
     resolve::resolve(written, plain, standard.as_deref(), tag.is_some())
 }
 
+/// Whether the collection that begins at this character closes at once.
+fn closes_at_once(text: &str, at: usize) -> bool {
+    let mut rest = text.chars().skip(at + 1).skip_while(|c| c.is_whitespace());
+    matches!(rest.next(), Some('}' | ']'))
+}
+
 /// The parser's error in the words of `goyaml.v2`, as far as it has words for it.
 fn wrong(error: &ScanError, text: &str) -> DecodeError {
     let begun = matches!(text.trim_end().as_bytes().last(), Some(b'[' | b'{' | b','));
@@ -323,6 +329,11 @@ fn wrong(error: &ScanError, text: &str) -> DecodeError {
     let node = "did not find expected node content";
     let words = match error.kind() {
         ErrorKind::UnclosedFlowCollection { .. } if begun => node,
+        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } if closes_at_once(text, error.marker().index()) => {
+            node
+        }
+        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } => sequence,
+        ErrorKind::MismatchedFlowCollectionEnd { .. } => mapping,
         ErrorKind::UnclosedFlowCollection { open: '[' } | ErrorKind::ExpectedFlowSequenceSeparator => sequence,
         ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::ExpectedFlowMappingSeparator => mapping,
         ErrorKind::ExpectedNodeContent => node,
@@ -436,6 +447,8 @@ mod tests {
             );
         };
         check("a: [", "yaml: line 1: did not find expected node content");
+        check("{\"a\": [}", "yaml: did not find expected node content");
+        check("{\"a\": [1}", "yaml: did not find expected ',' or ']'");
         check("a: [1\n", "yaml: line 1: did not find expected ',' or ']'");
         check("a: 1\nb: {c: 1", "yaml: line 2: did not find expected ',' or '}'");
         check(

@@ -227,6 +227,13 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
     }
 }
 
+/// What a Go program sees in the field `key` of a struct when nothing was ever written there: `{}` for a plain struct, null for a list
+/// that is always written, none where the field itself is absent.
+pub(crate) fn absent_form(schema: &Schema, key: &str) -> Option<Value> {
+    let property = schema.properties.get(key)?;
+    plain_zero(property, key, schema, schema.name.and_then(facts))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,7 @@ mod validate;
 
 pub use crd_rules::check_crd_schema;
 pub use default::default;
+pub(crate) use go::absent_form;
 pub use go::go_normalize;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
@@ -35,7 +36,7 @@ const JSON_SCHEMA_PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiexte
 
 /// Types that Kubernetes reads and writes with code of their own, so that their schema says little or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Special {
+pub(crate) enum Special {
     /// RFC 3339, written in UTC without fractions.
     Time,
     /// RFC 3339, written in UTC with six digits of a second.
@@ -50,7 +51,7 @@ enum Special {
     SchemaOr(&'static str),
 }
 
-fn special(schema: &SchemaRef) -> Option<Special> {
+pub(crate) fn special(schema: &SchemaRef) -> Option<Special> {
     Some(match schema.type_name()? {
         "Time" => Special::Time,
         "MicroTime" => Special::MicroTime,

@@ -1,0 +1,301 @@
+//! PATCH with `application/apply-patch+yaml`: server-side apply. It creates what is not there, and runs inside the compare-and-swap loop
+//! like every write, so that conflicts are judged by what is really there.
+
+use http::HeaderMap;
+use kubewright_schema::apply::{self, ApplyError, Conflict, Manager, Operation};
+use kubewright_schema::decode::{self as schema_decode};
+use kubewright_schema::error::Reason;
+use kubewright_schema::path::FieldPath;
+use kubewright_schema::structural;
+use serde_json::{Value, json};
+
+use super::managed::{self, Tracking};
+use super::options::{FieldValidation, WriteOptions};
+use super::respond::Reply;
+use super::update::check_version;
+use super::write::{Part, Writer};
+use super::{Call, decode, negotiate};
+use crate::object;
+use crate::registry::{Resource, ScalePaths};
+use crate::status::{Cause, Details, Status};
+
+/// Whether a patch is an apply.
+pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
+    negotiate::content_type(headers) == "application/apply-patch+yaml"
+}
+
+/// A configuration, read but not yet applied.
+struct Configuration {
+    value: Value,
+    duplicates: Vec<String>,
+}
+
+/// What an apply needs to know besides the live object.
+struct Apply<'a> {
+    configuration: &'a Configuration,
+    resource: &'a Resource,
+    options: &'a WriteOptions,
+    part: Part,
+    now: String,
+}
+
+impl Configuration {
+    /// Reads a body: YAML, of which JSON is a part.
+    fn read(body: &[u8]) -> Result<Configuration, Status> {
+        let decoded = match schema_decode::json(body) {
+            Ok(decoded) if decoded.duplicates.is_empty() => decoded,
+            _ => schema_decode::yaml(body).map_err(|error| {
+                let text = error.to_string();
+                let text = text.strip_prefix("yaml: ").unwrap_or(&text);
+                Status::bad_request(format!(
+                    "error decoding YAML: error converting YAML to JSON: yaml: {text}"
+                ))
+            })?,
+        };
+        let what = match &decoded.value {
+            Value::Object(_) | Value::Null => None,
+            Value::Bool(_) => Some("bool"),
+            Value::Number(_) => Some("number"),
+            Value::String(_) => Some("string"),
+            Value::Array(_) => Some("array"),
+        };
+        if let Some(what) = what {
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type \
+                 map[string]interface {{}}"
+            )));
+        }
+        let value = if decoded.value.is_null() {
+            json!({})
+        } else {
+            decoded.value
+        };
+        Ok(Configuration {
+            value,
+            duplicates: decoded.duplicates,
+        })
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.value.get(key).and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// `apps/v1, Kind=Deployment`, as Go prints it.
+    fn group_version_kind(&self) -> String {
+        let version = self.text("apiVersion");
+        let slash = if version.contains('/') { "" } else { "/" };
+        format!("{slash}{version}, Kind={}", self.text("kind"))
+    }
+
+    /// It must be of this kind and must not say who owns what.
+    fn check(&self, version: &str, kind: &str) -> Result<(), Status> {
+        if self.text("apiVersion") != version || self.text("kind") != kind {
+            let message = format!("invalid object type: {}", self.group_version_kind());
+            return Err(Status::bad_request(message));
+        }
+        if managed::entries(&self.value).is_some_and(|entries| !entries.is_null()) {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        Ok(())
+    }
+
+    /// What strict validation objects to.
+    fn check_duplicates(&self, how: FieldValidation, warnings: &mut Vec<String>) -> Result<(), Status> {
+        match how {
+            FieldValidation::Strict if !self.duplicates.is_empty() => Err(Status::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                self.duplicates.join("\n  ")
+            ))),
+            FieldValidation::Warn => {
+                warnings.extend(self.duplicates.iter().cloned());
+                Ok(())
+            }
+            FieldValidation::Ignore | FieldValidation::Strict => Ok(()),
+        }
+    }
+
+    /// The answer to a configuration that was not applied.
+    fn refused(&self, error: ApplyError) -> Status {
+        match error {
+            ApplyError::Invalid(why) => Status::untyped(format!(
+                "failed to create typed patch object ({}/{}; {}): {why}",
+                object::namespace(&self.value),
+                object::name(&self.value),
+                self.group_version_kind()
+            )),
+            ApplyError::Conflicts(conflicts) => conflicted(&conflicts),
+        }
+    }
+}
+
+fn conflicted(conflicts: &[Conflict]) -> Status {
+    let causes = conflicts.iter().map(|conflict| Cause {
+        reason: "FieldManagerConflict".into(),
+        message: format!("conflict with {}", conflict.manager),
+        field: conflict.field.clone(),
+    });
+    let details = Details {
+        causes: causes.collect(),
+        ..Details::default()
+    };
+    Status::failure(409, "Conflict", apply::conflict_message(conflicts)).with_details(details)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
+    }
+}
+
+impl Apply<'_> {
+    /// The configuration without what this part does not write.
+    fn restricted(&self) -> Value {
+        let mut config = self.configuration.value.clone();
+        let Some(map) = config.as_object_mut() else {
+            return config;
+        };
+        match self.part {
+            Part::Status => {
+                map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
+                let keeps = self.resource.strategy.status_keeps_metadata;
+                object::metadata_mut(&mut config).retain(|key, _| match key.as_str() {
+                    "annotations" | "finalizers" => keeps,
+                    other => ["name", "namespace", "uid", "resourceVersion"].contains(&other),
+                });
+            }
+            _ if self.resource.has_status() => {
+                map.remove("status");
+            }
+            _ => {}
+        }
+        config
+    }
+
+    /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from other writes,
+    /// is not asked here.
+    fn refuse_nulls(&self, new: &Value) -> Result<(), Status> {
+        if self.resource.custom.is_none() || !has_null(new) {
+            return Ok(());
+        }
+        let mut errors = structural::validate(new, &self.resource.schema, &FieldPath::root());
+        errors.retain(|error| error.reason == Reason::TypeInvalid && error.bad_value == Some(json!("null")));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let (group, kind) = (&self.resource.group, &self.resource.kind);
+        Err(Status::invalid(group, kind, object::name(new), &errors))
+    }
+
+    /// The object that comes of the live one (null: there is none), with its entries.
+    fn run(&self, live: &Value, warnings: &mut Vec<String>) -> Result<Value, Status> {
+        let version = self.resource.api_version();
+        self.configuration.check(&version, &self.resource.kind)?;
+        let mut managed = managed::decode(live);
+        let mut bare = live.clone();
+        if !bare.is_null() {
+            object::metadata_mut(&mut bare).remove("managedFields");
+        }
+        let manager = Manager::new(
+            &self.options.field_manager,
+            Operation::Apply,
+            &version,
+            self.part.subresource(),
+        );
+        let applied = apply::apply(
+            &managed::object_type(self.resource),
+            &bare,
+            &self.restricted(),
+            &mut managed,
+            &manager,
+            &version,
+            self.options.force,
+            &self.now,
+        );
+        let mut new = match applied.map_err(|error| self.configuration.refused(error))? {
+            Some(mut new) => {
+                decode::fit(&mut new, self.resource, Vec::new(), None).map_err(Status::untyped)?;
+                self.refuse_nulls(&new)?;
+                new
+            }
+            None => bare,
+        };
+        managed::set(&mut new, &managed);
+        let how = self.options.field_validation;
+        self.configuration.check_duplicates(how, warnings)?;
+        Ok(new)
+    }
+}
+
+impl Call<'_> {
+    /// Applies a configuration to an object or to its status.
+    pub(crate) async fn apply_part(&mut self, part: Part) -> Result<Reply, Status> {
+        let options = WriteOptions::parse_apply(self.query)?;
+        let configuration = Configuration::read(self.body)?;
+        let resource = self.resource.clone();
+        let apply = Apply {
+            configuration: &configuration,
+            resource: &resource,
+            options: &options,
+            part,
+            now: crate::env::rfc3339(self.server.env.now()),
+        };
+        let mut writer = Writer {
+            tracking: Tracking::Given,
+            ..self.writer(options.dry_run)
+        };
+        if part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none() {
+            match self.apply_new(&apply, &mut writer).await {
+                // Somebody else was faster: then it is there now.
+                Err(status) if status.reason == "AlreadyExists" => writer.warnings.clear(),
+                result => {
+                    self.warnings.append(&mut writer.warnings);
+                    return result;
+                }
+            }
+        }
+        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let written = writer
+            .update(&namespace, &name, part, |old, warnings| {
+                let mut new = apply.run(old, warnings)?;
+                self.fit_namespace(&mut new)?;
+                self.fit_name(&new)?;
+                check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
+                Ok(new)
+            })
+            .await;
+        self.warnings.append(&mut writer.warnings);
+        Ok(self.show(200, written?))
+    }
+
+    /// Creates the object out of nothing but the configuration.
+    async fn apply_new(&self, apply: &Apply<'_>, writer: &mut Writer<'_>) -> Result<Reply, Status> {
+        let mut object = apply.run(&Value::Null, &mut writer.warnings)?;
+        let uid = object::uid(&object);
+        if !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(apply.resource, self.name(), &why));
+        }
+        self.fit_namespace(&mut object)?;
+        self.fit_name(&object)?;
+        self.refuse_while_definition_ends("create")?;
+        let written = writer.create(object).await?;
+        Ok(self.show(201, written))
+    }
+
+    /// Applies an `autoscaling/v1` Scale.
+    pub(crate) async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
+        let options = WriteOptions::parse_apply(self.query)?;
+        let configuration = Configuration::read(self.body)?;
+        self.write_scale(paths, &options, |live, owners| {
+            configuration.check(managed::SCALE_VERSION, "Scale")?;
+            let applied = owners.apply(live, &configuration.value, options.force);
+            let scale = applied.map_err(|error| configuration.refused(error))?;
+            Ok(scale.unwrap_or_else(|| live.clone()))
+        })
+        .await
+    }
+}

@@ -1,0 +1,336 @@
+//! `metadata.managedFields`: which write is entered for whom. What a write means for the fields is decided in `kubewright_schema::apply`.
+//!
+//! Invariants: entries change before admission, so that what webhooks and the server fill in belongs to nobody; entries that cannot be
+//! read never fail a write; what no client wrote (a binding, a delete) leaves the entries alone.
+
+use http::HeaderMap;
+use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
+use kubewright_schema::catalog;
+use serde_json::Value;
+
+use super::write::Part;
+use crate::object;
+use crate::registry::{Resource, ScalePaths};
+
+/// Longest name of a manager, in bytes.
+const MAX_NAME: usize = 128;
+const KEY: &str = "managedFields";
+/// What a Scale is written in, whatever it scales.
+pub(crate) const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// How a write is entered in `managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    /// The entries stay as they are.
+    Untouched,
+    /// What changes belongs to this manager.
+    Update(String),
+    /// The object that is written says itself who owns what (apply, scale).
+    Given,
+}
+
+impl Tracking {
+    /// The name of the manager, if there is one.
+    pub(crate) fn manager(&self) -> &str {
+        match self {
+            Tracking::Update(name) => name,
+            Tracking::Untouched | Tracking::Given => "",
+        }
+    }
+}
+
+/// `fieldManager`, or what the User-Agent begins with.
+pub(crate) fn manager_name(field_manager: &str, headers: &HeaderMap) -> String {
+    if !field_manager.is_empty() {
+        return field_manager.to_owned();
+    }
+    let agent = headers
+        .get(http::header::USER_AGENT)
+        .map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let agent = agent.unwrap_or_default();
+    let mut name = String::new();
+    for c in agent
+        .split('/')
+        .next()
+        .unwrap_or("")
+        .chars()
+        .filter(|c| !c.is_control())
+    {
+        if name.len() + c.len_utf8() > MAX_NAME {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
+
+/// How the fields of a kind are looked at.
+pub(crate) fn object_type(resource: &Resource) -> ObjectType {
+    let schema = resource.schema.clone();
+    if resource.custom.is_some() {
+        ObjectType::custom(schema)
+    } else if resource.kind == "Event" {
+        // The one kind that is served in two groups, with other fields in each.
+        ObjectType::built_in(schema).with_fields_of_its_version()
+    } else {
+        ObjectType::built_in(schema)
+    }
+}
+
+pub(crate) fn entries(object: &Value) -> Option<&Value> {
+    object.get("metadata").and_then(|metadata| metadata.get(KEY))
+}
+
+/// The entries of an object; none where they cannot be read.
+pub(crate) fn decode(object: &Value) -> ManagedFields {
+    ManagedFields::decode(entries(object)).unwrap_or_default()
+}
+
+/// Replaces the entries of an object.
+pub(crate) fn set(object: &mut Value, managed: &ManagedFields) {
+    put(object, managed.encode());
+}
+
+fn put(object: &mut Value, entries: Option<Value>) {
+    let metadata = object::metadata_mut(object);
+    match entries {
+        Some(entries) => metadata.insert(KEY.to_owned(), entries),
+        None => metadata.remove(KEY),
+    };
+}
+
+/// Enters a create.
+pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mut Value, now: &str) {
+    match tracking {
+        Tracking::Given => {}
+        Tracking::Untouched => put(object, None),
+        Tracking::Update(name) => {
+            let claimed = object::metadata_mut(object).remove(KEY);
+            let mut managed = ManagedFields::decode(claimed.as_ref()).unwrap_or_default();
+            let version = resource.api_version();
+            let manager = Manager::new(name, Operation::Update, &version, "");
+            // What is not taken from a create belongs to nobody either.
+            let status = match object.as_object_mut() {
+                Some(map) if resource.has_status() => map.remove("status"),
+                _ => None,
+            };
+            apply::update(
+                &object_type(resource),
+                &Value::Null,
+                object,
+                &mut managed,
+                &manager,
+                &version,
+                now,
+            );
+            if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
+                map.insert("status".to_owned(), status);
+            }
+            set(object, &managed);
+        }
+    }
+}
+
+/// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are not stored, yet
+/// upstream counts them as written.
+pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &Value) -> Vec<(String, Option<Value>)> {
+    let (Part::Status, Some(_), Some(new), Some(old)) = (part, &resource.custom, new.as_object(), old.as_object())
+    else {
+        return Vec::new();
+    };
+    let keys = new.keys().chain(old.keys().filter(|key| !new.contains_key(*key)));
+    keys.filter(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&key.as_str()))
+        .filter(|key| new.get(*key) != old.get(*key))
+        .map(|key| (key.clone(), new.get(key).cloned()))
+        .collect()
+}
+
+/// Puts values of top-level fields in, and gives back those that were there.
+fn exchange(object: &mut Value, fields: Vec<(String, Option<Value>)>) -> Vec<(String, Option<Value>)> {
+    let Some(map) = object.as_object_mut() else {
+        return Vec::new();
+    };
+    let swapped = fields.into_iter().map(|(key, value)| {
+        let before = match value {
+            Some(value) => map.insert(key.clone(), value),
+            None => map.remove(&key),
+        };
+        (key, before)
+    });
+    swapped.collect()
+}
+
+/// Enters an update of a part; `claimed` are the entries that the client sent, `beside` what
+/// [`beside_status`] found.
+#[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
+pub(crate) fn track_update(
+    resource: &Resource,
+    tracking: &Tracking,
+    part: Part,
+    claimed: Option<Value>,
+    beside: Vec<(String, Option<Value>)>,
+    new: &mut Value,
+    old: &Value,
+    now: &str,
+) {
+    let present = entries(old);
+    let name = match tracking {
+        Tracking::Given => return put(new, claimed),
+        Tracking::Untouched => return put(new, present.cloned()),
+        Tracking::Update(name) => name,
+    };
+    let subresource = part.subresource();
+    // A subresource cannot hand ownership around, and a client that knows nothing of it must not lose it.
+    let mut given = None;
+    if let (true, Some(claimed)) = (subresource.is_empty(), claimed)
+        && Some(&claimed) != present
+    {
+        if apply::is_reset(&claimed) {
+            return put(new, None);
+        }
+        given = ManagedFields::decode(Some(&claimed))
+            .ok()
+            .filter(|managed| !managed.entries.is_empty());
+    }
+    let replaced = given.is_some();
+    let mut managed = given.unwrap_or_else(|| decode(old));
+    let version = resource.api_version();
+    let manager = Manager::new(name, Operation::Update, &version, subresource);
+    object::metadata_mut(new).remove(KEY);
+    let kept = exchange(new, beside);
+    let changed = apply::update(&object_type(resource), old, new, &mut managed, &manager, &version, now);
+    exchange(new, kept);
+    if changed || replaced {
+        set(new, &managed);
+    } else {
+        put(new, present.cloned());
+    }
+}
+
+/// Puts the present entries back when a write changed nothing but their times, so that it is no write.
+pub(crate) fn keep_times(new: &mut Value, old: &Value) {
+    if entries(new) == entries(old) {
+        return;
+    }
+    let timeless = |object: &Value| {
+        let mut managed = decode(object);
+        managed.entries.values_mut().for_each(|owned| owned.time = None);
+        managed
+    };
+    let same = |key: &str| new.get(key) == old.get(key);
+    let fields = |object: &Value| object.as_object().map_or(0, serde_json::Map::len);
+    let unchanged = fields(new) == fields(old)
+        && new
+            .as_object()
+            .is_some_and(|map| map.keys().filter(|key| *key != "metadata").all(|key| same(key)))
+        && same_metadata(new, old);
+    if unchanged && timeless(new) == timeless(old) {
+        put(new, entries(old).cloned());
+    }
+}
+
+fn same_metadata(new: &Value, old: &Value) -> bool {
+    let of = |object: &Value| {
+        object
+            .get("metadata")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (mut new, mut old) = (of(new), of(old));
+    for key in [KEY, "resourceVersion"] {
+        new.remove(key);
+        old.remove(key);
+    }
+    new == old
+}
+
+/// The owners of what a Scale shows, while it is written.
+pub(crate) struct ScaleOwners {
+    kind: ObjectType,
+    parent: ManagedFields,
+    scale: ManagedFields,
+    path: FieldSet,
+    manager: String,
+    now: String,
+}
+
+impl ScaleOwners {
+    pub(crate) fn new(old: &Value, paths: &ScalePaths, manager: &str, now: &str) -> ScaleOwners {
+        let parent = decode(old);
+        let path = FieldSet::of_path(paths.spec_replicas.split('.').filter(|name| !name.is_empty()));
+        let schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
+        ScaleOwners {
+            kind: ObjectType::built_in(schema),
+            scale: apply::scale_managers(&parent, &path),
+            parent,
+            path,
+            manager: manager.to_owned(),
+            now: now.to_owned(),
+        }
+    }
+
+    /// Enters a PUT or a patch.
+    pub(crate) fn update(&mut self, live: &Value, new: &Value) {
+        let manager = Manager::new(&self.manager, Operation::Update, SCALE_VERSION, "scale");
+        apply::update(
+            &self.kind,
+            live,
+            new,
+            &mut self.scale,
+            &manager,
+            SCALE_VERSION,
+            &self.now,
+        );
+    }
+
+    /// Applies a configuration; none when it changes no value.
+    pub(crate) fn apply(
+        &mut self,
+        live: &Value,
+        config: &Value,
+        force: bool,
+    ) -> Result<Option<Value>, apply::ApplyError> {
+        let manager = Manager::new(&self.manager, Operation::Apply, SCALE_VERSION, "scale");
+        apply::apply(
+            &self.kind,
+            live,
+            config,
+            &mut self.scale,
+            &manager,
+            SCALE_VERSION,
+            force,
+            &self.now,
+        )
+    }
+
+    /// Writes the entries of the scaled object.
+    pub(crate) fn write_to(self, object: &mut Value, version: &str) {
+        set(
+            object,
+            &apply::scale_to_parent(&self.parent, self.scale, &self.path, version),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_have_names() {
+        for (field_manager, agent, want) in [
+            ("m", "kubectl/v1.36", "m"),
+            ("", "kubectl/v1.36 (linux/amd64)", "kubectl"),
+            ("", "curl", "curl"),
+            ("", "", ""),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
+            assert_eq!(manager_name(field_manager, &headers), want);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::USER_AGENT, "x".repeat(200).parse().expect("a header"));
+        assert_eq!(manager_name("", &headers).len(), MAX_NAME);
+    }
+}

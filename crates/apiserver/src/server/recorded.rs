@@ -1,0 +1,171 @@
+//! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
+//! version moved, and the values.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::Request;
+use serde_json::{Value, json};
+
+use super::{ApiServer, Config};
+use crate::env::fake::{FakeEnv, Shared};
+use crate::{Body, UserInfo};
+
+fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
+    let (method, uri) = step["request"]
+        .as_str()
+        .and_then(|line| line.split_once(' '))
+        .expect("a request");
+    let mut request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("user-agent", "replay/1.0");
+    if let Some(kind) = step["type"].as_str() {
+        request = request.header("content-type", kind);
+    }
+    let body = match &step["body"] {
+        Value::Null => Bytes::new(),
+        Value::String(text) => Bytes::from(text.clone()),
+        body => Bytes::from(body.to_string()),
+    };
+    let request = request.body(body).expect("a request");
+    let response = api
+        .handle(request, UserInfo::admin())
+        .now_or_never()
+        .expect("nothing waits here");
+    let (parts, body) = response.into_parts();
+    let Body::Full(bytes) = body else {
+        panic!("no watch was asked for")
+    };
+    let body = serde_json::from_slice(&bytes).expect("the answers are JSON");
+    (parts.status.as_u16(), body)
+}
+
+/// The entries without their times, in an order that does not depend on them.
+fn entries(body: &Value) -> BTreeMap<String, Value> {
+    let list = body.as_array().cloned().unwrap_or_default();
+    let keyed = list.into_iter().map(|mut entry| {
+        entry.as_object_mut().expect("an entry").remove("time");
+        let key = format!(
+            "{} {} {} {}",
+            entry["operation"], entry["manager"], entry["apiVersion"], entry["subresource"]
+        );
+        (key, entry)
+    });
+    keyed.collect()
+}
+
+/// Whether a value is as recorded, where `${…}` stands for anything.
+fn fits(ours: &Value, recorded: &Value) -> bool {
+    match (ours, recorded) {
+        (_, Value::String(text)) if text.starts_with("${") => true,
+        (Value::Object(ours), Value::Object(recorded)) => {
+            ours.len() == recorded.len()
+                && recorded
+                    .iter()
+                    .all(|(key, value)| ours.get(key).is_some_and(|ours| fits(ours, value)))
+        }
+        (Value::Array(ours), Value::Array(recorded)) => {
+            ours.len() == recorded.len() && ours.iter().zip(recorded).all(|(ours, recorded)| fits(ours, recorded))
+        }
+        _ => ours == recorded,
+    }
+}
+
+/// Recorded name of a version, and the version that it was here.
+type Versions = BTreeMap<String, String>;
+
+fn check(api: &ApiServer, step: &Value, versions: &mut Versions) -> Result<(), String> {
+    let (code, body) = send(api, step);
+    if step["code"] != code {
+        return Err(format!("code {code}: {body}"));
+    }
+    if let Some(message) = step["message"].as_str()
+        && body["message"] != message
+    {
+        return Err(format!(
+            "message\n   ours: {}\n   recorded: {message:?}",
+            body["message"]
+        ));
+    }
+    if step.get("managedFields").is_some() {
+        let (ours, recorded) = (
+            entries(&body["metadata"]["managedFields"]),
+            entries(&step["managedFields"]),
+        );
+        if ours != recorded {
+            return Err(format!(
+                "managedFields\n   ours: {}\n   recorded: {}",
+                json!(ours),
+                json!(recorded)
+            ));
+        }
+    }
+    for part in ["spec", "data"] {
+        if step.get(part).is_some() && !fits(&body[part], &step[part]) {
+            return Err(format!("{part}\n   ours: {}\n   recorded: {}", body[part], step[part]));
+        }
+    }
+    if let (Some(recorded), Some(ours)) = (
+        step["resourceVersion"].as_str(),
+        body["metadata"]["resourceVersion"].as_str(),
+    ) {
+        let known = versions.get(recorded).is_none_or(|version| version == ours);
+        let moved = versions
+            .iter()
+            .all(|(name, version)| name == recorded || version != ours);
+        if !known || !moved {
+            return Err(format!(
+                "resourceVersion {ours}, recorded {recorded}, before {versions:?}"
+            ));
+        }
+        versions.insert(recorded.to_owned(), ours.to_owned());
+    }
+    Ok(())
+}
+
+#[test]
+fn applies_are_answered_as_kube_apiserver_answered_them() {
+    let sequences: Vec<Value> =
+        serde_json::from_str(include_str!("../../testdata/apply.json")).expect("the committed extract");
+    let mut failed = Vec::new();
+    for sequence in &sequences {
+        let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+        let mut versions = Versions::new();
+        for step in sequence["steps"].as_array().expect("steps") {
+            if let Err(why) = check(&api, step, &mut versions) {
+                failed.push(format!("{} {}: {why}", sequence["sequence"], step["name"]));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// A config map with these entries for its managers: how many, and what they are called, after another manager wrote.
+#[test]
+fn the_oldest_updates_are_joined() {
+    let env = FakeEnv::new();
+    let api = ApiServer::new(std::sync::Arc::new(Shared(env.clone())), Config::default());
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let create = json!({"request": format!("POST {maps}?fieldManager=m00"), "body": {"metadata": {"name": "a"}, "data": {"m00": ""}}});
+    assert_eq!(send(&api, &create).0, 201);
+    for at in 1..=10 {
+        env.advance(std::time::Duration::from_secs(1));
+        let patch = json!({
+            "request": format!("PATCH {maps}/a?fieldManager=m{at:02}"),
+            "type": "application/merge-patch+json",
+            "body": {"data": {format!("m{at:02}"): ""}},
+        });
+        assert_eq!(send(&api, &patch).0, 200);
+    }
+    let (_, map) = send(&api, &json!({"request": format!("GET {maps}/a")}));
+    let list = map["metadata"]["managedFields"].as_array().expect("entries");
+    let names: Vec<&str> = list.iter().filter_map(|entry| entry["manager"].as_str()).collect();
+    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names[0], "ancient-changes");
+    assert_eq!(
+        list[0]["fieldsV1"],
+        json!({"f:data": {".": {}, "f:m00": {}, "f:m01": {}}})
+    );
+}

@@ -1,0 +1,136 @@
+//! What is wrong with the form of an applied configuration, in the words of the server.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::set::{field, shown};
+use super::shape::{Form, Shape, element};
+use crate::schema::{Schema, Type};
+
+/// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
+pub(super) fn check(value: &Value, shape: Shape<'_>) -> Vec<String> {
+    let mut errors = Vec::new();
+    walk(value, shape, "", &mut errors);
+    errors
+}
+
+/// Several errors as one text.
+pub(super) fn joined(errors: &[String]) -> String {
+    match errors {
+        [one] => one.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    }
+}
+
+fn report(path: &str, message: &str, errors: &mut Vec<String>) {
+    errors.push(if path.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{path}: {message}")
+    });
+}
+
+fn walk(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+    if value.is_null() {
+        return;
+    }
+    match (shape.form([Some(value), None]), value) {
+        (Form::Map, Value::Object(map)) => {
+            for (key, below) in map {
+                let path = format!("{path}{}", shown(&field(key)));
+                match shape.part(key) {
+                    Some(part) => walk(below, part.shape, &path, errors),
+                    None => report(&path, "field not declared in schema", errors),
+                }
+            }
+        }
+        (Form::Map, other) => report(path, &format!("expected map, got &{{{}}}", go(other)), errors),
+        (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => items(list, form, shape, path, errors),
+        (Form::Set | Form::Items(_), other) => {
+            report(path, &format!("expected list, got &{{{}}}", go(other)), errors);
+        }
+        (Form::Leaf, value) => {
+            if let Shape::Schema(schema) = shape
+                && let Some(message) = wrong_leaf(value, schema)
+            {
+                report(path, &message, errors);
+            } else if matches!(shape, Shape::Text) && !value.is_string() {
+                report(path, &not_a_string(value), errors);
+            }
+        }
+    }
+}
+
+fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (at, item) in list.iter().enumerate() {
+        match element(form, item) {
+            Err(why) => report(path, &format!("element {at}: {why}"), errors),
+            Ok(element) => {
+                let below = shown(&element);
+                if seen.insert(element) {
+                    walk(item, shape.items(), &format!("{path}{below}"), errors);
+                } else {
+                    report(path, &format!("duplicate entries for key {below}"), errors);
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a scalar, or with an atomic list or map as such.
+fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
+    if schema.int_or_string
+        || (schema.name.is_some() && schema.properties.is_empty() && schema.type_ != Some(Type::String))
+    {
+        return None;
+    }
+    match (schema.type_?, value) {
+        (Type::Object, Value::Object(_))
+        | (Type::Array, Value::Array(_))
+        | (Type::String, Value::String(_))
+        | (Type::Boolean, Value::Bool(_))
+        | (Type::Integer | Type::Number, Value::Number(_)) => None,
+        (Type::Object, other) => Some(format!("expected map, got &{{{}}}", go(other))),
+        (Type::Array, other) => Some(format!("expected list, got &{{{}}}", go(other))),
+        (Type::String, other) => Some(not_a_string(other)),
+        (Type::Boolean, other) => Some(format!("expected boolean, got &{{{}}}", go(other))),
+        (Type::Integer | Type::Number, other) => {
+            Some(format!("expected numeric (int or float), got {}", go_type(other)))
+        }
+    }
+}
+
+fn not_a_string(value: &Value) -> String {
+    format!("expected string, got &value.valueUnstructured{{Value:{}}}", go(value))
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go prints it (`%v`).
+fn go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().map(go).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let fields: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}

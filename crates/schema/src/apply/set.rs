@@ -1,0 +1,322 @@
+//! Sets of fields: a trie of path elements, as `fieldsV1` writes it.
+//!
+//! An element is kept in its written form: `f:name` (a field), `k:{"port":80}` (an item of a list by its keys), `v:"x"` (an item of a
+//! set), `i:0` (an item by its place). Keys are sorted and written without spaces, so that equal elements are equal texts.
+//!
+//! Invariant: every node is a member or has members below it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// A set of paths into an object (`fieldpath.Set` upstream).
+///
+/// ```
+/// use kubewright_schema::apply::FieldSet;
+/// use serde_json::json;
+///
+/// let set = FieldSet::decode(&json!({"f:data": {".": {}, "f:a": {}}}))?;
+/// assert_eq!(set.paths(), [".data", ".data.a"]);
+/// assert_eq!(set.encode(), json!({"f:data": {".": {}, "f:a": {}}}));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    pub(super) nodes: BTreeMap<String, Node>,
+}
+
+/// What a set says about one element.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    /// Whether the path up to here is in the set.
+    pub(super) member: bool,
+    /// Longer paths.
+    pub(super) children: FieldSet,
+}
+
+impl Node {
+    pub(super) const LEAF: Node = Node {
+        member: true,
+        children: FieldSet { nodes: BTreeMap::new() },
+    };
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.member && self.children.is_empty()
+    }
+}
+
+/// The element of a field.
+pub(super) fn field(name: &str) -> String {
+    format!("f:{name}")
+}
+
+impl FieldSet {
+    /// The set of this one path of field names.
+    pub fn of_path<'a>(path: impl DoubleEndedIterator<Item = &'a str>) -> FieldSet {
+        let mut set = FieldSet::default();
+        let mut node = Node::LEAF;
+        for name in path.rev() {
+            set = FieldSet::default();
+            set.nodes.insert(field(name), node);
+            node = Node {
+                member: false,
+                children: set.clone(),
+            };
+        }
+        set
+    }
+
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Puts a node in, unless it says nothing.
+    pub(super) fn put(&mut self, element: String, node: Node) {
+        if !node.is_empty() {
+            self.nodes.insert(element, node);
+        }
+    }
+
+    /// Adds all paths of the other set.
+    pub fn extend(&mut self, other: &FieldSet) {
+        for (element, theirs) in &other.nodes {
+            match self.nodes.get_mut(element) {
+                Some(ours) => {
+                    ours.member |= theirs.member;
+                    ours.children.extend(&theirs.children);
+                }
+                None => {
+                    self.nodes.insert(element.clone(), theirs.clone());
+                }
+            }
+        }
+    }
+
+    /// Takes out the paths of the other set; longer and shorter paths stay.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        self.nodes.retain(|element, ours| {
+            if let Some(theirs) = other.nodes.get(element) {
+                ours.member &= !theirs.member;
+                ours.children.subtract(&theirs.children);
+            }
+            !ours.is_empty()
+        });
+    }
+
+    /// The paths that are in both.
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut both = FieldSet::default();
+        for (element, ours) in &self.nodes {
+            if let Some(theirs) = other.nodes.get(element) {
+                let node = Node {
+                    member: ours.member && theirs.member,
+                    children: ours.children.intersection(&theirs.children),
+                };
+                both.put(element.clone(), node);
+            }
+        }
+        both
+    }
+
+    /// Whether all paths of the other set are in this one.
+    pub fn contains_all(&self, other: &FieldSet) -> bool {
+        other.nodes.iter().all(|(element, theirs)| {
+            self.nodes
+                .get(element)
+                .is_some_and(|ours| (ours.member || !theirs.member) && ours.children.contains_all(&theirs.children))
+        })
+    }
+
+    /// The paths as messages show them (`.spec.ports[port=53,protocol="TCP"].name`): at each level the members first, then what is below.
+    pub fn paths(&self) -> Vec<String> {
+        fn walk(set: &FieldSet, prefix: &str, found: &mut Vec<String>) {
+            let members = set.nodes.iter().filter(|(_, node)| node.member);
+            found.extend(members.map(|(element, _)| format!("{prefix}{}", shown(element))));
+            for (element, node) in set.nodes.iter().filter(|(_, node)| !node.children.is_empty()) {
+                walk(&node.children, &format!("{prefix}{}", shown(element)), found);
+            }
+        }
+        let mut found = Vec::new();
+        walk(self, "", &mut found);
+        found
+    }
+
+    /// Reads `fieldsV1`.
+    ///
+    /// # Errors
+    /// A text that says which element is none, for what is not written as `fieldsV1` is.
+    pub fn decode(fields: &Value) -> Result<FieldSet, String> {
+        let Value::Object(map) = fields else {
+            return Err(format!("fieldsV1 must be an object, not {fields}"));
+        };
+        let (set, member) = decode_map(map)?;
+        if member {
+            return Err("the object itself cannot be a field".to_owned());
+        }
+        Ok(set)
+    }
+
+    /// Writes `fieldsV1`.
+    pub fn encode(&self) -> Value {
+        let nodes = self.nodes.iter();
+        Value::Object(nodes.map(|(element, node)| (element.clone(), node.encode())).collect())
+    }
+}
+
+impl Node {
+    fn encode(&self) -> Value {
+        let mut below = self.children.encode();
+        if let (true, false, Value::Object(map)) = (self.member, self.children.is_empty(), &mut below) {
+            map.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        below
+    }
+}
+
+/// The set, and whether `.` is in it.
+fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
+    let mut set = FieldSet::default();
+    let mut itself = false;
+    for (written, below) in map {
+        let Value::Object(below) = below else {
+            return Err(format!("the value of {written:?} must be an object"));
+        };
+        if written == "." {
+            itself = true;
+            continue;
+        }
+        let element = canonical(written)?;
+        let (children, member) = decode_map(below)?;
+        let member = member || below.is_empty();
+        set.put(element, Node { member, children });
+    }
+    Ok((set, itself))
+}
+
+/// The element in its one written form.
+fn canonical(written: &str) -> Result<String, String> {
+    let wrong = || format!("{written:?} is no element of a path");
+    match written.split_once(':').ok_or_else(wrong)? {
+        ("f", _) => Ok(written.to_owned()),
+        ("i", place) => place
+            .parse::<i64>()
+            .map(|place| format!("i:{place}"))
+            .map_err(|_| wrong()),
+        ("v", value) => {
+            let value: Value = serde_json::from_str(value).map_err(|_| wrong())?;
+            Ok(format!("v:{value}"))
+        }
+        ("k", keys) => {
+            let keys: Map<String, Value> = serde_json::from_str(keys).map_err(|_| wrong())?;
+            Ok(key_element(keys))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// The element of an item with these keys; the map is sorted by its nature.
+pub(super) fn key_element(keys: Map<String, Value>) -> String {
+    format!("k:{}", Value::Object(keys))
+}
+
+/// An element as messages show it.
+pub(super) fn shown(element: &str) -> String {
+    match element.split_once(':') {
+        Some(("f", name)) => format!(".{name}"),
+        Some(("v", value)) => format!("[={value}]"),
+        Some(("i", place)) => format!("[{place}]"),
+        Some(("k", keys)) => {
+            let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+            let mut text = String::from("[");
+            for (at, (key, value)) in keys.iter().enumerate() {
+                let comma = if at == 0 { "" } else { "," };
+                // Writing into a String cannot fail.
+                let _ = write!(text, "{comma}{key}={value}");
+            }
+            text.push(']');
+            text
+        }
+        _ => element.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(value: &Value) -> FieldSet {
+        FieldSet::decode(value).expect("well-formed")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (written, again) in [
+            (json!({}), None),
+            (json!({"f:a": {}}), None),
+            (json!({"f:a": {".": {}}}), Some(json!({"f:a": {}}))),
+            (json!({"f:a": {".": {}, "v:\"x\"": {}, "i:3": {}}}), None),
+            (
+                json!({"f:p": {"k:{\"protocol\":\"TCP\", \"port\":80}": {"f:x": {}}}}),
+                Some(json!({"f:p": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:x": {}}}})),
+            ),
+        ] {
+            assert_eq!(set(&written).encode(), again.unwrap_or(written));
+        }
+        for wrong in [
+            json!([]),
+            json!({"a": {}}),
+            json!({"f:a": 1}),
+            json!({"k:x": {}}),
+            json!({"i:x": {}}),
+            json!({"v:": {}}),
+            json!({".": {}}),
+        ] {
+            assert!(FieldSet::decode(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn members_come_before_what_is_below() {
+        let set = set(&json!({"f:a": {"k:{\"n\":\"x\",\"p\":1}": {".": {}, "f:z": {}}, "v:2": {}}, "f:b": {}}));
+        assert_eq!(set.paths(), [".b", ".a[n=\"x\",p=1]", ".a[=2]", ".a[n=\"x\",p=1].z"]);
+    }
+
+    fn some_set() -> impl Strategy<Value = FieldSet> {
+        let paths = prop::collection::vec(
+            prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 1..4),
+            0..6,
+        );
+        paths.prop_map(|paths| {
+            let mut set = FieldSet::default();
+            for path in paths {
+                set.extend(&FieldSet::of_path(path.into_iter()));
+            }
+            set
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn sets_are_sets(a in some_set(), b in some_set()) {
+            let paths = |set: &FieldSet| set.paths().into_iter().collect::<std::collections::BTreeSet<_>>();
+            let mut union = a.clone();
+            union.extend(&b);
+            prop_assert_eq!(paths(&union), &paths(&a) | &paths(&b));
+            let mut rest = a.clone();
+            rest.subtract(&b);
+            prop_assert_eq!(paths(&rest), &paths(&a) - &paths(&b));
+            prop_assert_eq!(paths(&a.intersection(&b)), &paths(&a) & &paths(&b));
+            prop_assert_eq!(a.contains_all(&b), paths(&b).is_subset(&paths(&a)));
+            prop_assert_eq!(FieldSet::decode(&a.encode()), Ok(a));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! How a value is taken apart: what its schema says about lists and maps, and which path elements its parts have.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::FieldSet;
+use super::set::{Node, field, key_element};
+use crate::catalog;
+use crate::schema::{ListType, MapType, Schema, SchemaRef, Type};
+use crate::structural;
+
+static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(|| {
+    catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+        .expect("the catalog has the metadata of objects")
+});
+
+/// The type of an object whose fields are owned.
+#[derive(Clone, Debug)]
+pub struct ObjectType {
+    schema: SchemaRef,
+    custom: bool,
+    versions_apart: bool,
+}
+
+impl ObjectType {
+    /// A built-in kind: its plain structs are always there, as in Go.
+    pub fn built_in(schema: SchemaRef) -> ObjectType {
+        ObjectType {
+            schema,
+            custom: false,
+            versions_apart: false,
+        }
+    }
+
+    /// A custom resource: its fields are those of the definition, with those of every object.
+    pub fn custom(schema: SchemaRef) -> ObjectType {
+        ObjectType {
+            schema,
+            custom: true,
+            versions_apart: false,
+        }
+    }
+
+    /// The same for a kind that has other fields in its other versions: their entries cannot be read in this one, and go with the next
+    /// write.
+    #[must_use]
+    pub fn with_fields_of_its_version(self) -> ObjectType {
+        ObjectType {
+            versions_apart: true,
+            ..self
+        }
+    }
+
+    /// Whether entries of this version can be read in that one.
+    pub(super) fn reads(&self, version: &str, entry: &str) -> bool {
+        !self.versions_apart || version == entry
+    }
+
+    pub(super) fn shape(&self) -> Shape<'_> {
+        if self.custom {
+            Shape::Embedded(&self.schema)
+        } else {
+            Shape::Schema(&self.schema)
+        }
+    }
+}
+
+/// What is known about the type of a value.
+#[derive(Clone, Copy)]
+pub(super) enum Shape<'a> {
+    /// What the schema says.
+    Schema(&'a SchemaRef),
+    /// The same for an object with `apiVersion`, `kind` and `metadata` of its own.
+    Embedded(&'a SchemaRef),
+    /// Nothing: lists are atomic, objects are granular.
+    Deduced,
+    /// A text that every object has.
+    Text,
+    /// Neither fields nor items may be in it.
+    Nothing,
+}
+
+/// How a value is taken apart.
+#[derive(Clone, Copy)]
+pub(super) enum Form<'a> {
+    /// Not at all: a scalar, or an atomic list or map.
+    Leaf,
+    /// By the values of its items.
+    Set,
+    /// By the keys of its items.
+    Items(&'a Schema),
+    /// By its fields.
+    Map,
+}
+
+/// A part of a map: its type, and whether the schema knows it by name.
+pub(super) struct Part<'a> {
+    pub(super) shape: Shape<'a>,
+    pub(super) declared: bool,
+}
+
+impl<'a> Shape<'a> {
+    fn schema(self) -> Option<&'a Schema> {
+        match self {
+            Shape::Schema(schema) | Shape::Embedded(schema) => Some(schema.get()),
+            Shape::Deduced | Shape::Text | Shape::Nothing => None,
+        }
+    }
+
+    /// How a value of this type is taken apart; the values decide only where the schema says nothing.
+    pub(super) fn form(self, values: [Option<&Value>; 2]) -> Form<'a> {
+        let reference = match self {
+            Shape::Deduced => return deduced(values),
+            Shape::Text | Shape::Nothing => return Form::Leaf,
+            Shape::Embedded(_) => return Form::Map,
+            Shape::Schema(reference) => reference,
+        };
+        let schema = reference.get();
+        if schema.embedded_resource {
+            return Form::Map;
+        }
+        if schema.int_or_string || structural::special(reference).is_some() {
+            return Form::Leaf;
+        }
+        match schema.type_ {
+            Some(Type::Object) if schema.map_type == Some(MapType::Atomic) => Form::Leaf,
+            Some(Type::Object) if schema.name.is_some() && schema.is_free_form() => Form::Leaf,
+            Some(Type::Object) => Form::Map,
+            Some(Type::Array) => match schema.list_type {
+                Some(ListType::Set) => Form::Set,
+                Some(ListType::Map) => Form::Items(schema),
+                Some(ListType::Atomic) | None => Form::Leaf,
+            },
+            None if schema.preserve_unknown_fields => deduced(values),
+            _ => Form::Leaf,
+        }
+    }
+
+    /// The type of a field or of an entry of a map; none when the schema does not allow it.
+    pub(super) fn part(self, key: &str) -> Option<Part<'a>> {
+        let declared = |shape| Some(Part { shape, declared: true });
+        let embedded =
+            matches!(self, Shape::Embedded(_)) || self.schema().is_some_and(|schema| schema.embedded_resource);
+        if embedded {
+            match key {
+                "apiVersion" | "kind" => return declared(Shape::Text),
+                "metadata" => return declared(Shape::Schema(&OBJECT_META)),
+                _ => {}
+            }
+        }
+        let Some(schema) = self.schema() else {
+            let deduced = matches!(self, Shape::Deduced);
+            return deduced.then_some(Part {
+                shape: Shape::Deduced,
+                declared: false,
+            });
+        };
+        if let Some(property) = schema.properties.get(key) {
+            return declared(Shape::Schema(property));
+        }
+        let shape = match &schema.additional_properties {
+            Some(values) => Shape::Schema(values),
+            None if schema.preserve_unknown_fields || schema.additional_properties_allowed == Some(true) => {
+                Shape::Deduced
+            }
+            None => return None,
+        };
+        Some(Part { shape, declared: false })
+    }
+
+    /// The type of a part that may be of any name; nothing is known about one that the schema does not allow.
+    pub(super) fn part_or_nothing(self, key: &str) -> Part<'a> {
+        self.part(key).unwrap_or(Part {
+            shape: Shape::Nothing,
+            declared: false,
+        })
+    }
+
+    /// The type of the items of a list.
+    pub(super) fn items(self) -> Shape<'a> {
+        match self.schema().and_then(|schema| schema.items.as_ref()) {
+            Some(items) => Shape::Schema(items),
+            None => Shape::Deduced,
+        }
+    }
+
+    /// What stands in a field that nobody wrote, in the Go struct of a built-in kind.
+    pub(super) fn absent(self, key: &str) -> Option<Value> {
+        match self {
+            Shape::Schema(schema) if schema.name.is_some() => structural::absent_form(schema.get(), key),
+            _ => None,
+        }
+    }
+}
+
+fn deduced<'a>(values: [Option<&Value>; 2]) -> Form<'a> {
+    let object = values.into_iter().flatten().any(Value::is_object);
+    let other = values
+        .into_iter()
+        .flatten()
+        .any(|value| !value.is_object() && !value.is_null());
+    if object && !other { Form::Map } else { Form::Leaf }
+}
+
+/// The element of an item of a list, or why it has none.
+pub(super) fn element(form: Form<'_>, item: &Value) -> Result<String, String> {
+    match form {
+        Form::Set => match item {
+            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            scalar => Ok(format!("v:{scalar}")),
+        },
+        Form::Items(schema) => keyed(schema, item),
+        Form::Leaf | Form::Map => Err("not a list of items with an identity".to_owned()),
+    }
+}
+
+fn keyed(schema: &Schema, item: &Value) -> Result<String, String> {
+    let fields = match item {
+        Value::Object(fields) => fields,
+        Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+    };
+    let mut keys = Map::new();
+    for key in &schema.list_map_keys {
+        let value = fields.get(key).map(Cow::Borrowed).or_else(|| {
+            let items = schema.items.as_ref()?;
+            items.properties.get(key)?.own_default().map(Cow::Borrowed)
+        });
+        if let Some(value) = value {
+            keys.insert(key.clone(), value.into_owned());
+        }
+    }
+    Ok(key_element(keys))
+}
+
+/// The fields that an applied configuration owns (`ToFieldSet` upstream).
+pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
+    match (shape.form([Some(value), None]), value) {
+        (Form::Leaf, _) => Node::LEAF,
+        (Form::Map, Value::Object(map)) => {
+            let mut children = FieldSet::default();
+            for (key, below) in map {
+                let part = shape.part_or_nothing(key);
+                let mut node = fields(below, part.shape);
+                let empty = below.is_null() || below.as_object().is_some_and(Map::is_empty);
+                node.member |= empty || !part.declared;
+                children.put(field(key), node);
+            }
+            Node {
+                member: false,
+                children,
+            }
+        }
+        (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => {
+            let mut children = FieldSet::default();
+            for item in list {
+                let Ok(element) = element(form, item) else { continue };
+                // Of items that stand twice only the place is owned: nobody can say whose the parts are.
+                let node = if children.nodes.contains_key(&element) {
+                    Node::LEAF
+                } else {
+                    let mut node = fields(item, shape.items());
+                    node.member = true;
+                    node
+                };
+                children.put(element, node);
+            }
+            Node {
+                member: false,
+                children,
+            }
+        }
+        _ => Node::default(),
+    }
+}
+
+/// The set with every struct field on the way as a member of its own.
+pub(super) fn with_named(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
+    let mut named = FieldSet::default();
+    for (element, node) in &set.nodes {
+        let (below, declared) = match element.split_once(':') {
+            Some(("f", name)) => {
+                let part = shape.part_or_nothing(name);
+                (part.shape, part.declared)
+            }
+            Some(("k", _)) => (shape.items(), false),
+            _ => (Shape::Nothing, false),
+        };
+        let node = Node {
+            member: node.member || declared,
+            children: with_named(&node.children, below),
+        };
+        named.put(element.clone(), node);
+    }
+    named
+}

@@ -1,0 +1,566 @@
+//! What a write means for who owns what.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::diff::{Diff, diff};
+use super::managers::{ManagedFields, Manager, Operation, Owned};
+use super::shape::{Shape, fields, with_named};
+use super::{FieldSet, ObjectType, check, merge};
+
+/// More Update entries than this are joined into one of [`ANCIENT`].
+const MAX_UPDATE_MANAGERS: usize = 10;
+/// The manager of changes that are too long ago to be told apart.
+const ANCIENT: &str = "ancient-changes";
+/// The manager of what an object held before anybody was tracked.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// What nobody owns: who an object is, and what only the server writes.
+static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let mut set = FieldSet::default();
+    for path in [
+        "apiVersion",
+        "kind",
+        "metadata",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.creationTimestamp",
+        "metadata.selfLink",
+        "metadata.uid",
+        "metadata.clusterName",
+        "metadata.generation",
+        "metadata.managedFields",
+        "metadata.resourceVersion",
+    ] {
+        set.extend(&FieldSet::of_path(path.split('.')));
+    }
+    set
+});
+
+/// A field that somebody else owns and an apply would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The owner as messages show it: `"m1"`, `"ctl" with subresource "status"`, `"kubectl" using apps/v1 at 2026-01-01T00:00:00Z`.
+    pub manager: String,
+    /// The field as messages show it: `.data.x`.
+    pub field: String,
+}
+
+/// Why a configuration was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyError {
+    /// It does not fit the schema; the text says where.
+    Invalid(String),
+    /// Others own what it would change.
+    Conflicts(Vec<Conflict>),
+}
+
+/// `Apply failed with 2 conflicts: …`: the conflicts by manager.
+pub fn conflict_message(conflicts: &[Conflict]) -> String {
+    if let [one] = conflicts {
+        return format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            one.manager, one.field
+        );
+    }
+    let mut by_manager: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for conflict in conflicts {
+        by_manager.entry(&conflict.manager).or_default().push(&conflict.field);
+    }
+    let mut lines = Vec::new();
+    for (manager, fields) in by_manager {
+        lines.push(format!("conflicts with {manager}:"));
+        lines.extend(fields.into_iter().map(|field| format!("- {field}")));
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+}
+
+fn shown(manager: &Manager) -> String {
+    let mut text = format!("{:?}", manager.name);
+    if !manager.subresource.is_empty() {
+        text = format!("{text} with subresource {:?}", manager.subresource);
+    }
+    if manager.operation == Operation::Update {
+        text = format!("{text} using {}", manager.api_version);
+    }
+    text
+}
+
+/// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: what changed belongs to the manager
+/// from now on. Answers whether the entries changed. `now` is the time for the manager's entry.
+///
+/// An object that has no entries any more is not tracked again before somebody applies.
+///
+/// ```
+/// use kubewright_schema::apply::{ManagedFields, Manager, ObjectType, Operation, update};
+/// use kubewright_schema::catalog;
+/// use serde_json::{Value, json};
+///
+/// let kind = ObjectType::built_in(catalog::for_kind("", "v1", "ConfigMap").expect("built in"));
+/// let writer = Manager::new("kubectl", Operation::Update, "v1", "");
+/// let mut managed = ManagedFields::default();
+/// let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
+/// update(&kind, &Value::Null, &new, &mut managed, &writer, "v1", "2026-01-01T00:00:00Z");
+/// assert_eq!(managed.entries[&writer].fields.paths(), [".data", ".data.x"]);
+/// ```
+pub fn update(
+    kind: &ObjectType,
+    live: &Value,
+    new: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    now: &str,
+) -> bool {
+    if managed.entries.is_empty() && !live.is_null() {
+        return false;
+    }
+    let known = managed.entries.len();
+    managed
+        .entries
+        .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let dropped = managed.entries.len() != known;
+    let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now));
+    cap(managed) || changed || dropped
+}
+
+/// The same without the rule for objects that are not tracked.
+fn follow(
+    shape: Shape<'_>,
+    live: &Value,
+    new: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    now: Option<&str>,
+) -> bool {
+    let empty = Value::Object(serde_json::Map::new());
+    let live = if live.is_null() { &empty } else { live };
+    let difference = diff(live, new, shape);
+    let Diff {
+        mut added,
+        modified,
+        mut removed,
+    } = difference;
+    added.extend(&modified);
+    added.subtract(&UNOWNED);
+    removed.subtract(&UNOWNED);
+    if added.is_empty() && removed.is_empty() {
+        return false;
+    }
+    managed.entries.retain(|_, owned| {
+        owned.fields.subtract(&added);
+        owned.fields.subtract(&removed);
+        !owned.fields.is_empty()
+    });
+    if !added.is_empty() {
+        let owned = managed.entries.entry(manager.clone()).or_insert_with(|| Owned {
+            fields: FieldSet::default(),
+            api_version: version.to_owned(),
+            time: None,
+        });
+        owned.fields.extend(&added);
+        owned.time = now.map(str::to_owned);
+    }
+    true
+}
+
+/// Joins the oldest updates of a version until there are few enough.
+fn cap(managed: &mut ManagedFields) -> bool {
+    let entries = &mut managed.entries;
+    let mut updates: Vec<(Option<String>, Manager)> = entries
+        .iter()
+        .filter(|(manager, _)| manager.operation == Operation::Update)
+        .map(|(manager, owned)| (owned.time.clone(), manager.clone()))
+        .collect();
+    let mut left = updates.len();
+    if left <= MAX_UPDATE_MANAGERS {
+        return false;
+    }
+    updates.sort();
+    let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
+    for (_, manager) in updates {
+        if left <= MAX_UPDATE_MANAGERS {
+            break;
+        }
+        let Some(version) = entries.get(&manager).map(|owned| owned.api_version.clone()) else {
+            continue;
+        };
+        let Some(first) = first_of.get(&version) else {
+            first_of.insert(version, manager);
+            continue;
+        };
+        let bucket = Manager::new(ANCIENT, Operation::Update, &version, "");
+        if !entries.contains_key(&bucket)
+            && let Some(owned) = entries.remove(first)
+        {
+            entries.insert(bucket.clone(), owned);
+        }
+        if manager != bucket
+            && let Some(owned) = entries.remove(&manager)
+            && let Some(joined) = entries.get_mut(&bucket)
+        {
+            joined.fields.extend(&owned.fields);
+            // The later of the two: the entries come in the order of their times.
+            joined.time = owned.time;
+            left -= 1;
+        }
+    }
+    true
+}
+
+/// Applies a configuration to the live object (null: it creates), neither with `managedFields`.
+///
+/// Answers the new object, or none when nothing changes but perhaps who owns what. Removed fields that leave an empty struct leave
+/// null. `now` is the time for the manager's entry.
+///
+/// ```
+/// use kubewright_schema::apply::{ApplyError, ManagedFields, Manager, ObjectType, Operation, apply, conflict_message};
+/// use kubewright_schema::catalog;
+/// use serde_json::{Value, json};
+///
+/// let kind = ObjectType::built_in(catalog::for_kind("", "v1", "ConfigMap").expect("built in"));
+/// let manager = |name| Manager::new(name, Operation::Apply, "v1", "");
+/// let mut managed = ManagedFields::default();
+/// let config = json!({"data": {"x": "1"}});
+/// let live = apply(&kind, &Value::Null, &config, &mut managed, &manager("one"), "v1", false, "2026-01-01T00:00:00Z")
+///     .expect("nobody else owns anything")
+///     .expect("it is new");
+/// let other = json!({"data": {"x": "2"}});
+/// let refused = apply(&kind, &live, &other, &mut managed, &manager("two"), "v1", false, "2026-01-01T00:00:00Z");
+/// let Err(ApplyError::Conflicts(conflicts)) = refused else { panic!("{refused:?}") };
+/// assert_eq!(conflict_message(&conflicts), "Apply failed with 1 conflict: conflict with \"one\": .data.x");
+/// ```
+///
+/// # Errors
+/// [`ApplyError`]; the entries are then not to be used.
+#[expect(clippy::too_many_arguments, reason = "an apply is that many things, each once")]
+pub fn apply(
+    kind: &ObjectType,
+    live: &Value,
+    config: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    force: bool,
+    now: &str,
+) -> Result<Option<Value>, ApplyError> {
+    let shape = kind.shape();
+    let errors = check::check(config, shape);
+    if !errors.is_empty() {
+        return Err(ApplyError::Invalid(check::joined(&errors)));
+    }
+    let creates = live.is_null();
+    let empty = Value::Object(serde_json::Map::new());
+    let live = if creates { &empty } else { live };
+    if managed.entries.is_empty() && !creates {
+        let before = Manager::new(BEFORE_FIRST_APPLY, Operation::Update, version, "");
+        let before = Manager {
+            subresource: manager.subresource.clone(),
+            ..before
+        };
+        follow(shape, &Value::Null, live, managed, &before, version, Some(now));
+    }
+    managed
+        .entries
+        .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let mut new = merge::merge(live, config, shape);
+    let last = managed.entries.get(manager).cloned();
+    let owned = Owned {
+        // With what nobody owns, so that who the object is survives the pruning.
+        fields: fields(config, shape).children,
+        api_version: version.to_owned(),
+        time: last.as_ref().and_then(|last| last.time.clone()),
+    };
+    managed.entries.insert(manager.clone(), owned);
+    if let Some(last) = last {
+        new = prune(&new, &last.fields, managed, shape);
+    }
+    if let Some(owned) = managed.entries.get_mut(manager) {
+        owned.fields.subtract(&UNOWNED);
+    }
+    let difference = diff(live, &new, shape);
+    give_way(&difference, managed, manager, force)?;
+    if difference.is_empty() && !creates {
+        return Ok(None);
+    }
+    if let Some(owned) = managed.entries.get_mut(manager) {
+        owned.time = Some(now.to_owned());
+    }
+    Ok(Some(new))
+}
+
+/// Takes what changes away from the other managers, or says who is in the way.
+fn give_way(difference: &Diff, managed: &mut ManagedFields, manager: &Manager, force: bool) -> Result<(), ApplyError> {
+    let mut changed = difference.modified.clone();
+    changed.extend(&difference.added);
+    let mut conflicts = Vec::new();
+    for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
+        let lost = owned.fields.intersection(&changed);
+        if !force {
+            conflicts.extend(lost.paths().into_iter().map(|field| Conflict {
+                manager: shown(other),
+                field,
+            }));
+        }
+        owned.fields.subtract(&lost);
+        owned.fields.subtract(&difference.removed);
+    }
+    if !conflicts.is_empty() {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    managed.entries.retain(|_, owned| !owned.fields.is_empty());
+    Ok(())
+}
+
+/// Takes out what the manager applied the last time, does not apply now, and nobody else owns.
+fn prune(merged: &Value, last: &FieldSet, managed: &ManagedFields, shape: Shape<'_>) -> Value {
+    if last.is_empty() {
+        return merged.clone();
+    }
+    let last = with_named(last, shape);
+    let all = with_named(&fields(merged, shape).children, shape);
+    let without = |gone: &FieldSet| merge::remove(merged, gone, shape);
+    let left = |value: &Value| with_named(&fields(value, shape).children, shape);
+    // What somebody owns comes back, with everything on the way to it.
+    let mut keep = left(&without(&last));
+    for owned in managed.entries.values() {
+        keep.extend(&with_named(&owned.fields, shape));
+    }
+    let mut gone = all.clone();
+    gone.subtract(&keep);
+    let pruned = without(&gone);
+    // And so does what went with its parent although this manager never owned it.
+    let mut gone = all;
+    gone.subtract(&left(&pruned));
+    without(&gone.intersection(&last))
+}
+
+/// The owners of the replicas as a Scale shows them (`ScaleHandler.ToSubresource` upstream).
+pub fn scale_managers(parent: &ManagedFields, path: &FieldSet) -> ManagedFields {
+    let replicas = FieldSet::of_path(["spec", "replicas"].into_iter());
+    let owners = parent
+        .entries
+        .iter()
+        .filter(|(_, owned)| owned.fields.contains_all(path));
+    let entries = owners.map(|(manager, owned)| {
+        let owned = Owned {
+            fields: replicas.clone(),
+            api_version: "autoscaling/v1".to_owned(),
+            time: owned.time.clone(),
+        };
+        (manager.clone(), owned)
+    });
+    ManagedFields {
+        entries: entries.collect(),
+    }
+}
+
+/// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the object.
+pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &FieldSet, version: &str) -> ManagedFields {
+    let mut scale = scale.entries;
+    let mut entries = BTreeMap::new();
+    for (manager, owned) in &parent.entries {
+        let mut owned = owned.clone();
+        if owned.fields.contains_all(path) && scale.remove(manager).is_none() {
+            owned.fields.subtract(path);
+        }
+        if !owned.fields.is_empty() {
+            entries.insert(manager.clone(), owned);
+        }
+    }
+    for (mut manager, owned) in scale {
+        if owned.fields.is_empty() {
+            continue;
+        }
+        if manager.operation == Operation::Update {
+            version.clone_into(&mut manager.api_version);
+        }
+        let time = parent.entries.get(&manager).and_then(|owned| owned.time.clone());
+        let owned = Owned {
+            fields: path.clone(),
+            api_version: version.to_owned(),
+            time,
+        };
+        entries.insert(manager, owned);
+    }
+    ManagedFields { entries }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{SchemaRef, catalog};
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    fn custom() -> ObjectType {
+        let schema = json!({"type": "object", "properties": {
+            "box": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}},
+            "whole": {"type": "array", "items": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }});
+        ObjectType::custom(SchemaRef::from_crd(&schema).expect("a schema"))
+    }
+
+    fn applied(
+        live: &Value,
+        config: &Value,
+        managed: &mut ManagedFields,
+        name: &str,
+        force: bool,
+    ) -> Result<Option<Value>, ApplyError> {
+        let manager = Manager::new(name, Operation::Apply, "g/v1", "");
+        apply(&custom(), live, config, managed, &manager, "g/v1", force, NOW)
+    }
+
+    #[test]
+    fn configurations_of_a_wrong_form_are_refused() {
+        for (config, want) in [
+            (json!({"nope": 1}), ".nope: field not declared in schema"),
+            (json!({"box": 1}), ".box: expected map, got &{1}"),
+            (
+                json!({"set": {"a": [1, "x"]}}),
+                ".set: expected list, got &{map[a:[1 x]]}",
+            ),
+            (json!({"set": ["x", "x"]}), ".set: duplicate entries for key [=\"x\"]"),
+            (
+                json!({"list": [{"k": "a"}, {"k": "a"}]}),
+                ".list: duplicate entries for key [k=\"a\"]",
+            ),
+            (
+                json!({"list": [null]}),
+                ".list: element 0: associative list with keys may not have a null element",
+            ),
+            (
+                json!({"box": {"a": 1}}),
+                ".box.a: expected string, got &value.valueUnstructured{Value:1}",
+            ),
+            (
+                json!({"list": [{"k": "a", "v": "1"}], "box": {"c": 1}}),
+                "errors:\n  .box.c: field not declared in schema\n  .list[k=\"a\"].v: expected numeric (int or float), got string",
+            ),
+        ] {
+            let refused = applied(&Value::Null, &config, &mut ManagedFields::default(), "m", false);
+            assert_eq!(refused, Err(ApplyError::Invalid(want.to_owned())), "{config}");
+        }
+    }
+
+    #[test]
+    fn items_keep_their_places() {
+        for (live, config, want) in [
+            (json!(["a", "b", "c"]), json!(["d"]), json!(["a", "b", "c", "d"])),
+            (json!(["a", "b", "c"]), json!(["c", "a"]), json!(["b", "c", "a"])),
+            (json!(["a", "b", "c"]), json!(["x", "b"]), json!(["a", "x", "b", "c"])),
+            (json!(["a", "a", "b"]), json!(["b"]), json!(["a", "a", "b"])),
+        ] {
+            let new = merge::merge(&json!({"set": live}), &json!({"set": config}), custom().shape());
+            assert_eq!(new["set"], want, "{live} and {config}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_owns_any_more_goes() {
+        let mut managed = ManagedFields::default();
+        let one = json!({"box": {"a": "1"}, "set": ["x", "y"], "list": [{"k": "a", "v": 1}], "free": {"p": {"q": 1}}});
+        let live = applied(&Value::Null, &one, &mut managed, "one", false)
+            .expect("applied")
+            .expect("new");
+        assert_eq!(live, one);
+        let two = json!({"set": ["y"], "list": [{"k": "a"}]});
+        assert_eq!(applied(&live, &two, &mut managed, "two", false), Ok(None));
+        let left = applied(&live, &json!({}), &mut managed, "one", false)
+            .expect("applied")
+            .expect("new");
+        assert_eq!(left, json!({"set": ["y"], "list": [{"k": "a"}]}));
+        assert_eq!(managed.entries.len(), 1);
+    }
+
+    #[test]
+    fn plain_structs_of_built_in_kinds_are_always_there() {
+        let kind = ObjectType::built_in(catalog::for_kind("apps", "v1", "Deployment").expect("built in"));
+        let manager = Manager::new("m", Operation::Update, "apps/v1", "");
+        let mut managed = ManagedFields::default();
+        let new = json!({"spec": {"strategy": {"type": "Recreate"}, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"spec": {"containers": [{"name": "c", "resources": {}}]}}}});
+        assert!(update(
+            &kind,
+            &Value::Null,
+            &new,
+            &mut managed,
+            &manager,
+            "apps/v1",
+            NOW
+        ));
+        assert_eq!(
+            managed.entries[&manager].fields.encode(),
+            json!({"f:spec": {"f:selector": {}, "f:strategy": {"f:type": {}},
+                "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:resources": {}}}}}}})
+        );
+        let before = managed.clone();
+        assert!(!update(&kind, &new, &new, &mut managed, &manager, "apps/v1", "later"));
+        assert_eq!(managed, before);
+    }
+
+    /// Without empty lists and maps: upstream drops one with its last item although it is applied, and puts it back the next time.
+    fn some_object() -> impl Strategy<Value = Value> {
+        let word = || prop::sample::select(vec!["a", "b", "c"]);
+        let words = || prop::collection::btree_set(word(), 1..3).prop_map(|set| json!(set));
+        let list = prop::collection::btree_map(word(), prop::option::of(1..3), 1..3).prop_map(|items| {
+            let items = items.into_iter().map(|(k, v)| match v {
+                Some(v) => json!({"k": k, "v": v}),
+                None => json!({"k": k}),
+            });
+            Value::Array(items.collect())
+        });
+        let free = prop::collection::btree_map(word(), words(), 1..3).prop_map(|map| json!(map));
+        let part = |key: &'static str, value: BoxedStrategy<Value>| {
+            prop::option::of(value).prop_map(move |value| (key, value))
+        };
+        let fields = (
+            part("set", words().boxed()),
+            part("whole", words().boxed()),
+            part("list", list.boxed()),
+            part("free", free.boxed()),
+            part("box", word().prop_map(|word| json!({"a": word})).boxed()),
+        );
+        fields.prop_map(|(a, b, c, d, e)| {
+            let fields = [a, b, c, d, e].into_iter();
+            fields
+                .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn applying_again_changes_nothing(live in some_object(), one in some_object(), two in some_object()) {
+            let mut managed = ManagedFields::default();
+            let writer = Manager::new("w", Operation::Update, "g/v1", "");
+            update(&custom(), &Value::Null, &live, &mut managed, &writer, "g/v1", NOW);
+            let mut object = live;
+            for config in [&one, &two] {
+                let new = applied(&object, config, &mut managed, "m", true).expect("forced");
+                object = new.unwrap_or(object);
+                if object.to_string().contains("null") {
+                    // A struct that lost its only field is null, which the server refuses.
+                    break;
+                }
+                let before = managed.clone();
+                prop_assert_eq!(applied(&object, config, &mut managed, "m", false), Ok(None));
+                prop_assert_eq!(&managed, &before);
+                // What is written is read, and no entry is without a field.
+                prop_assert_eq!(ManagedFields::decode(managed.encode().as_ref()), Ok(managed.clone()));
+                prop_assert!(managed.entries.values().all(|owned| !owned.fields.is_empty()));
+            }
+        }
+    }
+}
