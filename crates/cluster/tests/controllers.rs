@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -242,6 +242,33 @@ async fn nobody_plays_for_the_nodes_of_others() {
         until(&pods, "on-ours", is_running).await;
         let other = pods.get("on-theirs").await.expect("it is there");
         assert!(!is_running(Some(&other)), "{other:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_goes_when_no_pod_uses_it() {
+    check(async |client| {
+        let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "data" },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        create(&claims, claim).await;
+        let volumes = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }] });
+        create(&pods, pod("user", volumes)).await;
+        until(&pods, "user", is_running).await;
+        claims
+            .delete("data", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        let held = claims.get("data").await.expect("the running pod holds it");
+        assert!(held.metadata.deletion_timestamp.is_some());
+        pods.delete("user", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&claims, "data", |claim| claim.is_none()).await;
     })
     .await;
 }

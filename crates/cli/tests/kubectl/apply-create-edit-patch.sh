@@ -13,6 +13,14 @@ kubectl apply -f web.yaml
 kubectl get deployment web -o jsonpath='{.spec.replicas} {.spec.template.spec.containers[*].image}'
 kubectl set image deployment/web d=img:9
 kubectl get deployment web -o jsonpath='{.spec.template.spec.containers[*].image}'
+# server-side apply
+printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {one: "1", two: "2"}\n' > owned.yaml
+kubectl apply --server-side -f owned.yaml
+kubectl apply --server-side -f owned.yaml
+sed 's/"1"/"uno"/' owned.yaml > other.yaml
+kubectl apply --server-side --field-manager=other -f other.yaml
+kubectl apply --server-side --field-manager=other --force-conflicts -f other.yaml
+kubectl get cm owned -o jsonpath='{.data} {.metadata.managedFields[*].manager}'
 # create
 kubectl create namespace other
 kubectl create secret generic s --from-literal=password=x -n other

@@ -15,6 +15,5 @@ kubectl patch cm a --type=merge -p '{"metadata":{"resourceVersion":"1"},"data":{
 kubectl patch cm a --type=json -p '[{"op":"remove","path":"/data/none"}]'
 kubectl delete namespace default
 # what is not there says so
-kubectl apply --server-side -f - <<< '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ssa"}}'
 kubectl logs nothing
 kubectl get --raw /apis/nothing/v1

@@ -12,6 +12,7 @@
 //! | `deployment` | `deployment/` | rollouts |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
+//! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`.
 
@@ -22,6 +23,7 @@ mod meta;
 mod namespace;
 mod node;
 mod pods;
+mod protection;
 mod replicaset;
 mod scheduler;
 mod serviceaccount;
@@ -42,6 +44,7 @@ pub const NAMES: &[&str] = &[
     "deployment",
     "scheduler",
     "node",
+    "volume-protection",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -121,6 +124,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .add(kubelet)
                 .runnable("node", move |client, stop| node::register(name, client, stop))
         }
+        "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         _ => manager,
     }
 }

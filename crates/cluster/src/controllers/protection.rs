@@ -1,0 +1,127 @@
+//! Volumes and claims that are in use are not taken away: the finalizers `kubernetes.io/pvc-protection` and `kubernetes.io/pv-protection`.
+//!
+//! The API server puts the finalizers on; what is here takes them off once the object is being deleted and nothing uses it. A claim is in
+//! use while a pod that names it is bound to a node and not finished; a pod that no node has taken yet does not hold it. A volume is in
+//! use while it is bound to a claim.
+//! Not here: binding claims to volumes, and making volumes.
+
+use std::sync::Arc;
+
+use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright::kube::api::ObjectMeta;
+use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+
+use super::{meta, pods};
+
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+
+/// Lets claims go that nothing uses.
+pub(crate) struct ClaimProtection;
+
+/// The controller of claims.
+pub(crate) fn claims() -> Controller {
+    Controller::of(ClaimProtection)
+        .named("persistentvolumeclaim-protection-controller")
+        .watches::<Pod>(|pod| {
+            let namespace = pod.metadata.namespace.as_deref();
+            claims_of(pod).map(|claim| Request::new(namespace, &claim)).collect()
+        })
+}
+
+impl Reconciler for ClaimProtection {
+    type Object = PersistentVolumeClaim;
+
+    async fn reconcile(&self, claim: Arc<PersistentVolumeClaim>, ctx: Context) -> Result<Action> {
+        if !is_held(&claim.metadata, CLAIM_FINALIZER) {
+            return Ok(Action::await_change());
+        }
+        let neighbours = ctx.client().list::<Pod>(claim.metadata.namespace.as_deref()).await?;
+        if !neighbours.iter().any(|pod| uses(pod, meta::name(&claim.metadata))) {
+            let mut released = (*claim).clone();
+            release(&mut released.metadata, CLAIM_FINALIZER);
+            ctx.client().update(&released).await?;
+        }
+        Ok(Action::await_change())
+    }
+}
+
+/// Lets volumes go that no claim holds.
+pub(crate) struct VolumeProtection;
+
+/// The controller of volumes.
+pub(crate) fn volumes() -> Controller {
+    Controller::of(VolumeProtection).named("persistentvolume-protection-controller")
+}
+
+impl Reconciler for VolumeProtection {
+    type Object = PersistentVolume;
+
+    async fn reconcile(&self, volume: Arc<PersistentVolume>, ctx: Context) -> Result<Action> {
+        let bound = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
+        if is_held(&volume.metadata, VOLUME_FINALIZER) && !bound {
+            let mut released = (*volume).clone();
+            release(&mut released.metadata, VOLUME_FINALIZER);
+            ctx.client().update(&released).await?;
+        }
+        Ok(Action::await_change())
+    }
+}
+
+/// Whether the object is being deleted and waits for this finalizer.
+fn is_held(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    let holds = |held: &String| held == finalizer;
+    meta::is_deleting(metadata) && metadata.finalizers.iter().flatten().any(holds)
+}
+
+fn release(metadata: &mut ObjectMeta, finalizer: &str) {
+    if let Some(finalizers) = &mut metadata.finalizers {
+        finalizers.retain(|held| held != finalizer);
+    }
+}
+
+/// The claims that a pod names, generic ephemeral volumes included (their claim is called like pod and volume).
+fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(claim.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", meta::name(&pod.metadata), volume.name)),
+        (None, None) => None,
+    })
+}
+
+fn uses(pod: &Pod, claim: &str) -> bool {
+    let bound = pod
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
+    bound && !pods::is_finished(pod) && claims_of(pod).any(|name| name == claim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_claim_is_used_by_pods_that_a_node_has_taken() {
+        let check = |node: Option<&str>, phase: &str, claim: &str, expected: bool| {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "p"},
+                "spec": {
+                    "nodeName": node, "containers": [],
+                    "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "ephemeral": {}}],
+                },
+                "status": {"phase": phase},
+            }))
+            .expect("a pod");
+            assert_eq!(uses(&pod, claim), expected, "{node:?} {phase} {claim}");
+        };
+        check(Some("n"), "Running", "data", true);
+        check(Some("n"), "Pending", "p-e", true);
+        check(Some("n"), "Succeeded", "data", false);
+        check(Some("n"), "Failed", "data", false);
+        check(None, "Pending", "data", false);
+        check(Some("n"), "Running", "other", false);
+    }
+}
