@@ -51,9 +51,10 @@ impl Inner {
             _ if !reading => self.fail(&Status::method_not_allowed()),
             [] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
-            ["openapi", "v2"] => self.fail(&Status::not_implemented(
-                "OpenAPI v2 is not served; use /openapi/v3, which kubectl 1.27 and later do by themselves",
-            )),
+            ["openapi", "v2"] => {
+                let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
+                self.respond(query, Reply::new(200, Content::Text(type_, document)))
+            }
             ["api" | "apis", ..] => self.discovery(trimmed, headers, query),
             _ => self.not_found_text(query),
         }
@@ -75,6 +76,7 @@ impl Inner {
             "/apis",
             "/healthz",
             "/livez",
+            "/openapi/v2",
             "/openapi/v3",
             "/readyz",
             "/version",

@@ -13,6 +13,12 @@ kubectl apply -f web.yaml
 kubectl get deployment web -o jsonpath='{.spec.replicas} {.spec.template.spec.containers[*].image}'
 kubectl set image deployment/web d=img:9
 kubectl get deployment web -o jsonpath='{.spec.template.spec.containers[*].image}'
+# a list of objects in one file
+printf 'apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: first}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: second}, dat: {}}\n' > list.yaml
+kubectl apply -f list.yaml
+sed -i 's/, dat: {}//' list.yaml
+kubectl apply -f list.yaml
+kubectl delete -f list.yaml
 # server-side apply
 printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned}\ndata: {one: "1", two: "2"}\n' > owned.yaml
 kubectl apply --server-side -f owned.yaml
