@@ -28,8 +28,47 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     prepare_update,
     validate_create: definition,
     validate_update: update,
+    warnings: not_done,
     ..PLAIN
 };
+
+/// What a definition asks for and this server does not do yet: said when it is asked for, not when it is missed.
+fn not_done(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let asks_for: [(fn(&Value) -> bool, &str); 2] = [
+        (
+            has_rules,
+            "x-kubernetes-validations are stored, but this server does not evaluate CEL rules yet",
+        ),
+        (
+            converts_by_webhook,
+            "spec.conversion is stored, but this server does not call conversion webhooks yet",
+        ),
+    ];
+    let newly = asks_for.iter().filter(|(asks, _)| asks(new) && !old.is_some_and(asks));
+    newly.map(|(_, words)| (*words).to_owned()).collect()
+}
+
+fn converts_by_webhook(definition: &Value) -> bool {
+    definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
+}
+
+fn has_rules(definition: &Value) -> bool {
+    fn within(schema: &Value) -> bool {
+        match schema {
+            Value::Object(fields) => fields
+                .iter()
+                .any(|(key, value)| key == "x-kubernetes-validations" || within(value)),
+            Value::Array(items) => items.iter().any(within),
+            _ => false,
+        }
+    }
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    versions
+        .into_iter()
+        .flatten()
+        .filter_map(|version| version.get("schema"))
+        .any(within)
+}
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
@@ -448,4 +487,25 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.immutable(&spec.keys(&["names", "kind"]), &was.keys(&["names", "kind"]));
     }
     errors.into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_done_is_said_when_it_is_asked_for() {
+        let definition = |schema: Value, conversion: Value| json!({ "spec": { "versions": [{ "name": "v1", "schema": schema }], "conversion": conversion } });
+        let plain = definition(
+            json!({ "openAPIV3Schema": { "type": "object" } }),
+            json!({ "strategy": "None" }),
+        );
+        let rules = json!({ "openAPIV3Schema": { "properties": { "spec": { "x-kubernetes-validations": [{ "rule": "true" }] } } } });
+        let asking = definition(rules, json!({ "strategy": "Webhook" }));
+        let check = |new: &Value, old: Option<&Value>, said: usize| assert_eq!(not_done(new, old).len(), said, "{new}");
+        check(&plain, None, 0);
+        check(&asking, None, 2);
+        check(&asking, Some(&plain), 2);
+        check(&asking, Some(&asking), 0);
+    }
 }
