@@ -34,18 +34,15 @@ pub(crate) const DEFINITION: Strategy = Strategy {
 
 /// What a definition asks for and this server does not do yet: said when it is asked for, not when it is missed.
 fn not_done(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let asks_for: [(fn(&Value) -> bool, &str); 2] = [
-        (
-            has_rules,
-            "x-kubernetes-validations are stored, but this server does not evaluate CEL rules yet",
-        ),
-        (
-            converts_by_webhook,
-            "spec.conversion is stored, but this server does not call conversion webhooks yet",
-        ),
-    ];
-    let newly = asks_for.iter().filter(|(asks, _)| asks(new) && !old.is_some_and(asks));
-    newly.map(|(_, words)| (*words).to_owned()).collect()
+    let newly = |asks: fn(&Value) -> bool| asks(new) && !old.is_some_and(asks);
+    let mut words = Vec::new();
+    if newly(has_rules) {
+        words.push("x-kubernetes-validations are stored, but this server does not evaluate CEL rules yet".to_owned());
+    }
+    if newly(converts_by_webhook) {
+        words.push("spec.conversion is stored, but this server does not call conversion webhooks yet".to_owned());
+    }
+    words
 }
 
 fn converts_by_webhook(definition: &Value) -> bool {
