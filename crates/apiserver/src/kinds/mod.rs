@@ -21,7 +21,7 @@ pub(crate) mod pods;
 pub(crate) mod policy;
 pub(crate) mod rbac;
 #[cfg(test)]
-mod recorded;
+pub(crate) mod recorded;
 pub(crate) mod services;
 pub(crate) mod storage;
 pub(crate) mod system;

@@ -8,7 +8,7 @@ use crate::env::fake::{FakeEnv, Shared};
 use crate::registry::{Registry, StrategyContext};
 
 /// A text such as `${uid:1}` in a recording stands for anything.
-fn fits(ours: &Value, recorded: &Value) -> bool {
+pub(crate) fn fits(ours: &Value, recorded: &Value) -> bool {
     match (ours, recorded) {
         (_, Value::String(text)) if text.starts_with("${") => true,
         (Value::Object(ours), Value::Object(recorded)) => {

@@ -1,6 +1,7 @@
 //! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
 //! version moved, and the values.
 
+use crate::kinds::recorded::fits;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -54,23 +55,6 @@ fn entries(body: &Value) -> BTreeMap<String, Value> {
         (key, entry)
     });
     keyed.collect()
-}
-
-/// Whether a value is as recorded, where `${…}` stands for anything.
-fn fits(ours: &Value, recorded: &Value) -> bool {
-    match (ours, recorded) {
-        (_, Value::String(text)) if text.starts_with("${") => true,
-        (Value::Object(ours), Value::Object(recorded)) => {
-            ours.len() == recorded.len()
-                && recorded
-                    .iter()
-                    .all(|(key, value)| ours.get(key).is_some_and(|ours| fits(ours, value)))
-        }
-        (Value::Array(ours), Value::Array(recorded)) => {
-            ours.len() == recorded.len() && ours.iter().zip(recorded).all(|(ours, recorded)| fits(ours, recorded))
-        }
-        _ => ours == recorded,
-    }
 }
 
 /// Recorded name of a version, and the version that it was here.
