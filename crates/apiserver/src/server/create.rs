@@ -10,19 +10,24 @@ use crate::object;
 use crate::status::Status;
 
 impl Call<'_> {
+    /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client wishes.
+    pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
+        let format = negotiate::input(self.headers)?;
+        let validation = options.field_validation;
+        decode::object(
+            self.body,
+            format,
+            &self.resource,
+            &self.kinds,
+            validation,
+            &mut self.warnings,
+        )
+    }
+
     pub(crate) async fn create(&mut self) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         self.refuse_while_definition_ends("create")?;
-        let format = negotiate::input(self.headers)?;
-        let resource = self.resource.clone();
-        let mut object = decode::object(
-            self.body,
-            format,
-            &resource,
-            &self.kinds,
-            options.field_validation,
-            &mut self.warnings,
-        )?;
+        let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;
         let mut writer = self.tracked_writer(&options);
         let written = writer.create(object).await;

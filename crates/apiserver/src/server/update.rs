@@ -3,10 +3,10 @@
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
+use super::Call;
 use super::options::{WriteOptions, parse_version};
 use super::respond::Reply;
 use super::write::Part;
-use super::{Call, decode, negotiate};
 use crate::object;
 use crate::registry::Resource;
 use crate::status::Status;
@@ -18,16 +18,8 @@ impl Call<'_> {
 
     pub(crate) async fn update_part(&mut self, part: Part) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
-        let format = negotiate::input(self.headers)?;
         let resource = self.resource.clone();
-        let mut object = decode::object(
-            self.body,
-            format,
-            &resource,
-            &self.kinds,
-            options.field_validation,
-            &mut self.warnings,
-        )?;
+        let mut object = self.object_in_body(&options)?;
         self.fit_name(&object)?;
         self.fit_namespace(&mut object)?;
         let name = self.name().to_owned();
