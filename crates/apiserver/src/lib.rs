@@ -18,6 +18,7 @@ pub mod env;
 pub mod kinds;
 pub mod object;
 pub mod openapi;
+pub mod outbound;
 pub mod registry;
 pub mod server;
 pub mod status;
@@ -28,6 +29,6 @@ pub mod watch;
 
 pub use body::{Body, WatchBody};
 pub use env::Env;
-pub use server::{ApiServer, Config, MAX_BODY};
+pub use server::{ApiServer, Config, MAX_BODY, Parts};
 pub use status::Status;
 pub use user::UserInfo;

@@ -44,6 +44,7 @@ use http::{HeaderMap, Method, Request, Response};
 pub use authorize::{Attributes, Authorizer, MastersOnly};
 
 use crate::admission::{Admission, Classes, NamespaceLifecycle};
+use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
 use crate::storage::{MemoryStorage, Storage};
@@ -84,6 +85,33 @@ impl Default for Config {
     }
 }
 
+/// What a server is made of. [`Parts::new`] is right for a test cluster; change what is to be different.
+pub struct Parts {
+    /// Time, entropy, timers.
+    pub env: Arc<dyn Env>,
+    /// Sizes and limits.
+    pub config: Config,
+    /// Where objects live.
+    pub storage: Arc<dyn Storage>,
+    /// Who may do what.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// How webhooks are called.
+    pub outbound: Arc<dyn Outbound>,
+}
+
+impl Parts {
+    /// Empty storage in memory, everything for administrators, no way to call webhooks.
+    pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
+        Parts {
+            storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
+            authorizer: Arc::new(MastersOnly),
+            outbound: Arc::new(NoOutbound),
+            env,
+            config,
+        }
+    }
+}
+
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
 /// The shell authenticates, reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
@@ -98,6 +126,8 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
     authorizer: Arc<dyn Authorizer>,
+    #[expect(dead_code, reason = "webhooks are called with it")]
+    pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
@@ -126,22 +156,24 @@ impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
     /// and `kube-node-lease`, the service `default/kubernetes`, and the two priority classes of the system.
     pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
-        let storage = Arc::new(MemoryStorage::new(config.history, config.watch_buffer));
-        ApiServer::with(env, config, storage, Arc::new(MastersOnly))
+        ApiServer::with(Parts::new(env, config))
     }
 
-    /// The same on a storage and an authorizer of the caller's.
-    pub fn with(
-        env: Arc<dyn Env>,
-        config: Config,
-        storage: Arc<dyn Storage>,
-        authorizer: Arc<dyn Authorizer>,
-    ) -> ApiServer {
+    /// The same with parts of the caller's.
+    pub fn with(parts: Parts) -> ApiServer {
+        let Parts {
+            env,
+            config,
+            storage,
+            authorizer,
+            outbound,
+        } = parts;
         let inner = Inner {
             env,
             config,
             registry: Registry::new(),
             authorizer,
+            outbound,
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
