@@ -43,7 +43,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle};
+use crate::admission::{Admission, Classes, NamespaceLifecycle, TaintNodes};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -176,6 +176,7 @@ impl ApiServer {
             outbound,
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
+                Box::new(TaintNodes),
                 Box::new(Classes::new(storage.clone())),
             ],
             storage,
