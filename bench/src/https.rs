@@ -44,7 +44,8 @@ async fn ready(connector: &TlsConnector, address: SocketAddr) -> std::io::Result
     Ok(&head == b"HTTP/1.1 200")
 }
 
-fn trusting_config() -> ClientConfig {
+/// TLS that trusts anybody: both servers make their certificates at start.
+pub(crate) fn trusting_config() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

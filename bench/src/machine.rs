@@ -22,3 +22,24 @@ pub(crate) fn resident_megabytes(process: Option<u32>) -> Result<f64, String> {
         .ok_or_else(|| format!("process {process} does not say how much memory it has"))?;
     Ok(kilobytes / 1024.0)
 }
+
+/// Time that the threads of a process have spent on a processor, in milliseconds (Linux: `schedstat`, exact to the nanosecond; what ended
+/// threads have used is not in it, and servers keep theirs).
+pub(crate) fn cpu_milliseconds(process: Option<u32>) -> Result<f64, String> {
+    let process = process.ok_or("the process has ended")?;
+    let failed = |why: std::io::Error| format!("cannot read the time of process {process}: {why}");
+    let mut nanoseconds = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).map_err(failed)? {
+        let path = thread.map_err(failed)?.path().join("schedstat");
+        // A thread may end between the two.
+        let Ok(text) = std::fs::read_to_string(path) else {
+            continue;
+        };
+        nanoseconds += text
+            .split_whitespace()
+            .next()
+            .and_then(|first| first.parse::<f64>().ok())
+            .ok_or_else(|| format!("process {process} does not say how long it ran"))?;
+    }
+    Ok(nanoseconds / 1e6)
+}

@@ -3,15 +3,21 @@
 //! `cargo run --release -p kubewright-bench` measures; the figures of the peer are taken in the same run, in turns, when its binaries are
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
+//!
+//! Without arguments everything is measured; `start`, `load` and `memory` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod client;
 mod https;
+mod load;
 mod machine;
 mod peer;
+mod report;
+mod servers;
 mod start;
 
 /// Runs of each measurement; the median is printed with the extremes.
@@ -36,7 +42,32 @@ async fn run() -> Result<(), String> {
             "(no peer: set KUBEWRIGHT_BENCH_KUBE_APISERVER and KUBEWRIGHT_BENCH_ETCD to measure beside a real control plane)"
         );
     }
-    start::measure(&kubewright, peer.as_ref()).await
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let asked = |what: &str| wanted.is_empty() || wanted.iter().any(|name| name == what);
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| !["start", "load", "memory"].contains(&name.as_str()))
+    {
+        return Err(format!("there is no measurement {unknown:?}: start, load, memory"));
+    }
+    if asked("start") {
+        start::measure(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("load") {
+        report::load(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("memory") {
+        report::memory(&kubewright).await?;
+    }
+    Ok(())
+}
+
+/// The file of tokens that both servers read: one administrator.
+pub(crate) fn write_tokens(folder: &Path, token: &str) -> Result<PathBuf, String> {
+    let path = folder.join("tokens.csv");
+    std::fs::write(&path, format!("{token},bench,bench-uid,\"system:masters\"\n"))
+        .map_err(|why| format!("cannot write {}: {why}", path.display()))?;
+    Ok(path)
 }
 
 /// The command beside this program in the target folder, or the one that `KUBEWRIGHT_BENCH_KUBEWRIGHT` names.
@@ -69,6 +100,13 @@ impl Spread {
 
     pub(crate) fn median(&self) -> f64 {
         self.sorted.get(self.sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The figure below which this part of all figures lies.
+    pub(crate) fn quantile(&self, part: f64) -> f64 {
+        let last = self.sorted.len().saturating_sub(1);
+        let at = (last as f64 * part).round() as usize;
+        self.sorted.get(at).copied().unwrap_or(f64::NAN)
     }
 
     /// `12.3 ms (11.9–14.0)`.

@@ -8,12 +8,21 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
+use crate::client::TOKEN;
 use crate::machine::{free_address, resident_megabytes};
+use crate::write_tokens;
 
 /// Where the peer's programs are.
 pub(crate) struct Peer {
     kube_apiserver: PathBuf,
     etcd: PathBuf,
+}
+
+/// Whether the peer's etcd waits for the disk before it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fsync {
+    Off,
+    On,
 }
 
 /// A peer that runs; it ends when this is dropped.
@@ -44,7 +53,13 @@ impl Peer {
     }
 
     /// Starts both programs in `folder`. The server is not ready yet when this returns.
-    pub(crate) async fn start(&self, folder: &Path) -> Result<RunningPeer, String> {
+    pub(crate) async fn start(&self, folder: &Path, fsync: Fsync) -> Result<RunningPeer, String> {
+        let tokens = write_tokens(folder, TOKEN)?;
+        let sync: &[&str] = if fsync == Fsync::Off {
+            &["--unsafe-no-fsync"]
+        } else {
+            &[]
+        };
         let keys = folder.join("sa.key");
         if !keys.exists() {
             let made = Command::new("openssl")
@@ -73,7 +88,8 @@ impl Peer {
             Command::new(&self.etcd)
                 .arg("--data-dir")
                 .arg(&data)
-                .args(["--unsafe-no-fsync", "--log-level", "error"])
+                .args(sync)
+                .args(["--log-level", "error"])
                 .arg(format!("--listen-client-urls=http://{client}"))
                 .arg(format!("--advertise-client-urls=http://{client}"))
                 .arg(format!("--listen-peer-urls=http://{peers}"))
@@ -90,6 +106,7 @@ impl Peer {
                     "--authorization-mode=RBAC",
                     "--allow-privileged=true",
                 ])
+                .arg(format!("--token-auth-file={}", tokens.display()))
                 .arg(format!("--cert-dir={}", folder.join("certs").display()))
                 .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
                 .arg(format!("--service-account-key-file={}", keys.display()))
@@ -114,6 +131,11 @@ impl RunningPeer {
             .iter()
             .map(|process| resident_megabytes(process.id()))
             .sum()
+    }
+
+    /// The ids of its processes.
+    pub(crate) fn ids(&self) -> Vec<Option<u32>> {
+        self.processes.iter().map(Child::id).collect()
     }
 
     pub(crate) async fn stop(mut self) {

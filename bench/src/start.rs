@@ -12,7 +12,7 @@ use kubewright_cluster::Cluster;
 use tokio::process::{Child, Command};
 
 use crate::machine::{free_address, resident_megabytes};
-use crate::peer::{self, Peer};
+use crate::peer::{self, Fsync, Peer};
 use crate::{RUNS, Spread, https};
 
 /// How long "idle" is before memory is read.
@@ -117,7 +117,7 @@ async fn one_of_ours(
 
 async fn one_of_theirs(peer: &Peer, folder: &Path, memory: bool) -> Result<(f64, Option<f64>), String> {
     let started = Instant::now();
-    let running = peer.start(folder).await?;
+    let running = peer.start(folder, Fsync::Off).await?;
     https::until_ready(running.address, peer::PATIENCE).await?;
     let took = milliseconds(started);
     let memory = if memory {

@@ -1,0 +1,89 @@
+//! The servers that are measured, each on loopback with one administrator, known by a token.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+use crate::client::TOKEN;
+use crate::machine::{cpu_milliseconds, free_address, resident_megabytes};
+use crate::peer::{self, Fsync, Peer, RunningPeer};
+use crate::{https, write_tokens};
+
+/// A server that answers; it ends when this is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    processes: Processes,
+}
+
+enum Processes {
+    Ours(Child),
+    Theirs(RunningPeer),
+}
+
+impl Server {
+    /// Ours, without controllers; durable when it gets a folder for its data.
+    pub(crate) async fn ours(program: &Path, folder: &Path, data: Option<&Path>) -> Result<Server, String> {
+        let address = free_address()?;
+        let tokens = write_tokens(folder, TOKEN)?;
+        let mut command = Command::new(program);
+        command
+            .args(["cluster", "--controllers", "none", "--listen", &address.to_string()])
+            .arg("--token-auth-file")
+            .arg(tokens)
+            .arg("--kubeconfig")
+            .arg(folder.join("kubeconfig"));
+        if let Some(data) = data {
+            command.arg("--data-dir").arg(data);
+        }
+        let child = command
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|why| format!("cannot start {}: {why}", program.display()))?;
+        https::until_ready(address, Duration::from_secs(10)).await?;
+        Ok(Server {
+            address,
+            processes: Processes::Ours(child),
+        })
+    }
+
+    /// The peer.
+    pub(crate) async fn theirs(peer: &Peer, folder: &Path, fsync: Fsync) -> Result<Server, String> {
+        let running = peer.start(folder, fsync).await?;
+        https::until_ready(running.address, peer::PATIENCE).await?;
+        Ok(Server {
+            address: running.address,
+            processes: Processes::Theirs(running),
+        })
+    }
+
+    fn ids(&self) -> Vec<Option<u32>> {
+        match &self.processes {
+            Processes::Ours(child) => vec![child.id()],
+            Processes::Theirs(running) => running.ids(),
+        }
+    }
+
+    /// Time on a processor so far, all processes together.
+    pub(crate) fn cpu_milliseconds(&self) -> Result<f64, String> {
+        self.ids().into_iter().map(cpu_milliseconds).sum()
+    }
+
+    /// Resident memory, all processes together.
+    pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
+        self.ids().into_iter().map(resident_megabytes).sum()
+    }
+
+    pub(crate) async fn stop(self) {
+        match self.processes {
+            Processes::Ours(mut child) => {
+                // A process that is gone already is what we want.
+                let _ = child.kill().await;
+            }
+            Processes::Theirs(running) => running.stop().await,
+        }
+    }
+}
