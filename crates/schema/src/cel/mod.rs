@@ -1,10 +1,28 @@
 //! The Common Expression Language, as Kubernetes uses it: rules of custom resources, policies, match conditions.
 //!
-//! An expression goes through four steps, each a module of its own: the parser makes a tree ([`ast`]) and expands
-//! macros; the checker gives each node a [type](types) and each call its overloads ([`decls`]); cost estimates
+//! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
+//! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); cost estimates
 //! the most work that an evaluation may cause, from the sizes that schemas promise; `eval` computes a
 //! `Value`, counting the work. `schema` turns the schema of a resource into declarations, `rules`
 //! is `x-kubernetes-validations`.
+//!
+//! Whoever has expressions says once which variables they may name, and compiles:
+//!
+//! ```
+//! use kubewright_schema::cel::{Environment, compile, types::{Decl, Type}};
+//!
+//! let environment = Environment::new()
+//!     .variable("object", Decl::new(Type::Dyn))
+//!     .variable("limit", Decl::new(Type::Int));
+//! let program = compile("object.spec.replicas <= limit", &environment).expect("it is well typed");
+//! assert_eq!(program.result_type(), &Type::Bool);
+//!
+//! let issues = compile("limit + 'a'", &environment).expect_err("numbers and strings do not add");
+//! assert_eq!(
+//!     issues.to_string(),
+//!     "ERROR: <input>:1:7: found no matching overload for '_+_' applied to '(int, string)'\n | limit + 'a'\n | ......^",
+//! );
+//! ```
 //!
 //! Untyped variables are [`Type::Dyn`](types::Type::Dyn); typed ones come from
 //! `schema::declare`. The type of the result is the caller's to check
@@ -14,8 +32,10 @@
 //! Invariant: every text of an error is that of cel-go 0.26 and Kubernetes 1.36, the position included.
 
 pub mod ast;
+pub mod checker;
 pub mod decls;
 pub mod names;
+pub mod parser;
 pub mod types;
 
 use std::collections::BTreeMap;
@@ -139,7 +159,7 @@ impl Issues {
     /// Puts the mistakes into the order of the source.
     pub fn new(source: &str, mut issues: Vec<Issue>) -> Self {
         let text: Arc<str> = source.into();
-        issues.sort_by_key(|issue| issue.offset);
+        issues.sort_by_key(|issue| (issue.offset != Issue::NOWHERE, issue.offset));
         Self { issues, text }
     }
 }
@@ -160,7 +180,13 @@ impl fmt::Display for Issues {
 }
 
 impl Issue {
+    /// The offset of a mistake that is at no place.
+    pub const NOWHERE: u32 = u32::MAX;
+
     fn write(&self, f: &mut fmt::Formatter<'_>, source: &str) -> fmt::Result {
+        if self.offset == Self::NOWHERE {
+            return write!(f, "ERROR: <input>:-1:0: {}", self.message);
+        }
         let (mut number, mut column, mut line) = (1, self.offset as usize, "");
         for text in source.split('\n') {
             line = text;
@@ -183,4 +209,20 @@ impl Issue {
         let wide = chars.next().is_some_and(|c| c.len_utf8() > 1);
         f.write_str(if wide { "\u{ff3e}" } else { "^" })
     }
+}
+
+/// Parses and checks an expression.
+///
+/// # Errors
+/// Mistakes of syntax or, when there are none, of types; they display as cel-go displays them.
+pub fn compile(source: &str, environment: &Environment) -> Result<Program, Issues> {
+    let fail = |issues| Issues::new(source, issues);
+    let parsed = parser::parse(source).map_err(fail)?;
+    let (expr, types) = checker::check(parsed, environment).map_err(fail)?;
+    Ok(Program {
+        source: source.into(),
+        expr,
+        types,
+        environment: environment.clone(),
+    })
 }
