@@ -14,6 +14,7 @@
 //! CEL rules. Values come with their depth bounded by the decoder: the functions recurse.
 
 mod convert;
+pub(crate) mod correlate;
 mod crd_rules;
 mod default;
 mod formats;
@@ -23,13 +24,14 @@ mod types;
 mod validate;
 
 pub use convert::{convert_check, go_text};
-pub use crd_rules::check_crd_schema;
+pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
+pub(crate) use formats::is_valid as has_format;
 pub(crate) use go::absent_form;
 pub use go::go_normalize;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
-pub use validate::validate;
+pub use validate::{validate, validate_update};
 
 use crate::schema::SchemaRef;
 
