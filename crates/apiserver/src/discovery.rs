@@ -311,6 +311,13 @@ fn describe(row: &Resource, subresource: &Subresource) -> Described {
             kind: "Eviction".to_owned(),
             verbs: &["create"],
         },
+        Subresource::Token => Described {
+            name: "token",
+            group: "authentication.k8s.io",
+            version: "v1",
+            kind: "TokenRequest".to_owned(),
+            verbs: &["create"],
+        },
         Subresource::Refused { name, kind, verbs, .. } => Described {
             kind: (*kind).to_owned(),
             ..own(name, verbs)

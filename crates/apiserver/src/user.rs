@@ -1,4 +1,4 @@
-//! Who asks: the result of authentication, which happens in the shell (client certificates) before a request gets here.
+//! Who asks: the result of authentication (see [`crate::authentication`]).
 
 use std::collections::BTreeMap;
 

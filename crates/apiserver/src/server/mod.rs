@@ -18,6 +18,7 @@ mod delete;
 mod eviction;
 mod managed;
 pub(crate) mod negotiate;
+mod openid;
 mod options;
 mod patch;
 mod paths;
@@ -26,6 +27,8 @@ mod read;
 pub(crate) mod respond;
 mod route;
 mod subresource;
+mod token_request;
+mod token_review;
 mod update;
 mod write;
 mod yaml;
@@ -42,8 +45,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
+pub(crate) use write::key;
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle};
+use crate::admission::{Admission, Classes, NamespaceLifecycle, ServiceAccounts};
+use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -71,6 +76,13 @@ pub struct Config {
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: std::time::Duration,
+    /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
+    pub issuer: String,
+    /// Users who come with a token (`--token-auth-file`). Default nobody.
+    pub static_tokens: StaticTokens,
+    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
+    /// account `default` of every namespace: without it no pod can be created there. Default no.
+    pub service_account_admission: bool,
 }
 
 impl Default for Config {
@@ -81,6 +93,9 @@ impl Default for Config {
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+            issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            static_tokens: StaticTokens::default(),
+            service_account_admission: false,
         }
     }
 }
@@ -97,15 +112,18 @@ pub struct Parts {
     pub authorizer: Arc<dyn Authorizer>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
+    /// The key that tokens of service accounts are signed with.
+    pub signer: Arc<dyn Signer>,
 }
 
 impl Parts {
-    /// Empty storage in memory, everything for administrators, no way to call webhooks.
+    /// Empty storage in memory, everything for administrators, no way to call webhooks, no tokens.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
             authorizer: Arc::new(MastersOnly),
             outbound: Arc::new(NoOutbound),
+            signer: Arc::new(NoSigner),
             env,
             config,
         }
@@ -114,7 +132,7 @@ impl Parts {
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
-/// The shell authenticates, reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
+/// The shell asks who it is ([`ApiServer::authenticate`]), reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -125,6 +143,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
+    pub(crate) authenticator: Authenticator,
     authorizer: Arc<dyn Authorizer>,
     #[expect(dead_code, reason = "webhooks are called with it")]
     pub(crate) outbound: Arc<dyn Outbound>,
@@ -167,17 +186,23 @@ impl ApiServer {
             storage,
             authorizer,
             outbound,
+            signer,
         } = parts;
+        let tokens = config.static_tokens.clone();
+        let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
+        let mut admission: Vec<Box<dyn Admission>> = vec![Box::new(NamespaceLifecycle::new(storage.clone()))];
+        if config.service_account_admission {
+            admission.push(Box::new(ServiceAccounts::new(storage.clone(), env.clone())));
+        }
+        admission.push(Box::new(Classes::new(storage.clone())));
         let inner = Inner {
             env,
             config,
+            authenticator,
             registry: Registry::new(),
             authorizer,
             outbound,
-            admission: vec![
-                Box::new(NamespaceLifecycle::new(storage.clone())),
-                Box::new(Classes::new(storage.clone())),
-            ],
+            admission,
             storage,
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
@@ -186,6 +211,28 @@ impl ApiServer {
         inner.settle_definitions();
         bootstrap::fill(&inner);
         ApiServer { inner: Arc::new(inner) }
+    }
+
+    /// Who sends a request with these headers over a connection with this certificate; the error is the answer (401).
+    ///
+    /// Add [`Authenticated::warn`] to the answer of the request.
+    ///
+    /// # Errors
+    /// The response to credentials that prove nothing.
+    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Authenticated, Response<Body>> {
+        let authenticator = &self.inner.authenticator;
+        authenticator
+            .authenticate(identity, headers, authenticator.audiences())
+            .map_err(|why| {
+                tracing::debug!(why, "credentials are refused");
+                let output = negotiate::output(headers, &Query::default(), false).unwrap_or(Output::JSON);
+                Responder {
+                    output,
+                    query: &Query::default(),
+                    now: self.inner.env.now(),
+                }
+                .fail(&Status::failure(401, "Unauthorized", "Unauthorized"))
+            })
     }
 
     /// Answers one request of an authenticated user. Never panics on what the request holds.

@@ -162,6 +162,25 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
     })
 }
 
+/// Whether a document of this media type alone may be the answer.
+pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let text = accept(headers);
+    let family = media.split('/').next().unwrap_or("");
+    text.trim().is_empty()
+        || text.split(',').map(|clause| Clause::parse(clause.trim())).any(|clause| {
+            clause.media == media || clause.media == "*/*" || clause.media.strip_suffix("/*") == Some(family)
+        })
+}
+
+/// The text of a refusal to make a Table or the metadata of something that has none.
+pub(crate) fn no_such_transform() -> Status {
+    Status::failure(
+        406,
+        "NotAcceptable",
+        format!("only the following media types are accepted: {ACCEPTED}"),
+    )
+}
+
 /// The `Accept` header, several ones joined.
 pub(crate) fn accept(headers: &HeaderMap) -> String {
     let values: Vec<&str> = headers

@@ -50,6 +50,8 @@ impl Inner {
             ["apis"] | ["apis", _] => self.discovery(trimmed, headers, query),
             _ if !reading => self.fail(&Status::method_not_allowed()),
             [] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
+            ["openid", "v1", "jwks"] => self.key_set(headers, query),
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
             ["openapi", "v2"] => {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
@@ -72,12 +74,14 @@ impl Inner {
 
     fn index(&self) -> Value {
         let mut paths: Vec<String> = [
+            "/.well-known/openid-configuration",
             "/api",
             "/apis",
             "/healthz",
             "/livez",
             "/openapi/v2",
             "/openapi/v3",
+            "/openid/v1/jwks",
             "/readyz",
             "/version",
         ]
