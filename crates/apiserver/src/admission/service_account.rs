@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Admission, Attributes, Operation};
+use crate::Env;
 use crate::env::{BoxFuture, name_suffix};
 use crate::kinds::check::get;
 use crate::object;
 use crate::status::Status;
 use crate::storage::{Storage, StoredObject};
-use crate::Env;
 
 const DEFAULT_ACCOUNT: &str = "default";
 /// A pod of a file on a node, which nobody but its kubelet may shape.
@@ -186,7 +186,10 @@ fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
             needed |= push(container, "volumeMounts", mount.clone());
         }
     }
-    if needed && !has_volume && let Some(spec) = pod.get_mut("spec") {
+    if needed
+        && !has_volume
+        && let Some(spec) = pod.get_mut("spec")
+    {
         push(spec, "volumes", token_volume(&name));
     }
 }
@@ -231,7 +234,11 @@ fn check_mirror(pod: &Value) -> Result<(), String> {
         return Err("a mirror pod may not reference service accounts".to_owned());
     }
     let volumes = list(pod, &["spec", "volumes"]);
-    let sources = || volumes.iter().flat_map(|volume| list(volume, &["projected", "sources"]));
+    let sources = || {
+        volumes
+            .iter()
+            .flat_map(|volume| list(volume, &["projected", "sources"]))
+    };
     let containers = ["initContainers", "containers", "ephemeralContainers"];
     let secrets = !list(pod, &["spec", "imagePullSecrets"]).is_empty()
         || volumes
@@ -275,7 +282,9 @@ fn names<'a>(account: &'a Value, field: &str) -> BTreeSet<&'a str> {
 }
 
 fn enforces(account: &Value) -> bool {
-    let word = get(account, &["metadata", "annotations", ENFORCE]).as_str().unwrap_or("");
+    let word = get(account, &["metadata", "annotations", ENFORCE])
+        .as_str()
+        .unwrap_or("");
     // The words that Go takes for true.
     matches!(word, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
@@ -377,7 +386,10 @@ mod tests {
             assert_eq!(result.err().unwrap_or_default(), want);
         };
         let env = |secret: &str| json!([{"name": "c", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": secret}}}]}]);
-        check(json!({"containers": env("ok"), "imagePullSecrets": [{"name": "pull"}]}), "");
+        check(
+            json!({"containers": env("ok"), "imagePullSecrets": [{"name": "pull"}]}),
+            "",
+        );
         let tail = "is not allowed because service account e does not reference that secret";
         check(
             json!({"containers": env("no")}),
@@ -396,6 +408,9 @@ mod tests {
             "imagePullSecrets[1].name=\"no\" is not allowed because service account e does not reference that imagePullSecret",
         );
         let free = json!({"metadata": {"name": "e"}});
-        assert_eq!(check_secrets(&free, &json!({"spec": {"containers": env("no")}})), Ok(()));
+        assert_eq!(
+            check_secrets(&free, &json!({"spec": {"containers": env("no")}})),
+            Ok(())
+        );
     }
 }

@@ -119,7 +119,12 @@ impl Authenticator {
     }
 
     fn recognise(&self, identity: &Identity, header: &str, audiences: &[String]) -> Result<Authenticated, String> {
-        let ours: Vec<String> = self.audiences().iter().filter(|own| audiences.contains(own)).cloned().collect();
+        let ours: Vec<String> = self
+            .audiences()
+            .iter()
+            .filter(|own| audiences.contains(own))
+            .cloned()
+            .collect();
         let mut error = None;
         match identity {
             // A certificate is good for this server only.
@@ -137,8 +142,9 @@ impl Authenticator {
         match bearer(header) {
             Bearer::None => {}
             Bearer::Spaces => {
-                warning =
-                    Some("the provided Authorization header contains extra space before the bearer token, and is ignored");
+                warning = Some(
+                    "the provided Authorization header contains extra space before the bearer token, and is ignored",
+                );
             }
             Bearer::Token(token) => match self.token(token, audiences, &ours) {
                 Ok(found) => return Ok(found),

@@ -113,7 +113,11 @@ impl ServiceAccountTokens {
         let mut private = Map::new();
         private.insert("namespace".to_owned(), json!(subject.namespace));
         private.insert("serviceaccount".to_owned(), reference(&subject.account));
-        for (key, bound) in [("pod", &subject.pod), ("secret", &subject.secret), ("node", &subject.node)] {
+        for (key, bound) in [
+            ("pod", &subject.pod),
+            ("secret", &subject.secret),
+            ("node", &subject.node),
+        ] {
             if let Some(bound) = bound {
                 private.insert(key.to_owned(), reference(bound));
             }
@@ -231,7 +235,12 @@ impl ServiceAccountTokens {
         if !id.is_empty() {
             extra(CREDENTIAL_ID, format!("JTI={id}"));
         }
-        for (key, pointer) in [("pod-name", "/pod/name"), ("pod-uid", "/pod/uid"), ("node-name", "/node/name"), ("node-uid", "/node/uid")] {
+        for (key, pointer) in [
+            ("pod-name", "/pod/name"),
+            ("pod-uid", "/pod/uid"),
+            ("node-name", "/node/name"),
+            ("node-uid", "/node/uid"),
+        ] {
             let value = text(private, pointer);
             if !value.is_empty() {
                 extra(&format!("authentication.kubernetes.io/{key}"), value.to_owned());
@@ -244,7 +253,11 @@ impl ServiceAccountTokens {
     fn check_bound(&self, private: &Value, namespace: &str, now: Timestamp) -> Result<(), String> {
         const INVALIDATED: &str = "service account token has been invalidated";
         let of_pod = private.get("pod").is_some();
-        for (kind, store, namespace) in [("secret", "secrets", namespace), ("pod", "pods", namespace), ("node", "nodes", "")] {
+        for (kind, store, namespace) in [
+            ("secret", "secrets", namespace),
+            ("pod", "pods", namespace),
+            ("node", "nodes", ""),
+        ] {
             let Some(bound) = private.get(kind).filter(|_| kind != "node" || !of_pod) else {
                 continue;
             };
@@ -283,7 +296,9 @@ impl ServiceAccountTokens {
         if claim("sub") != format!("{USER_PREFIX}{namespace}:{name}") {
             return Err("sub claim is invalid".to_owned());
         }
-        let secret = self.storage.get("secrets", &crate::server::key(namespace, claim(LEGACY_SECRET)));
+        let secret = self
+            .storage
+            .get("secrets", &crate::server::key(namespace, claim(LEGACY_SECRET)));
         let Some(secret) = secret.filter(|secret| !object::is_terminating(secret.value())) else {
             return Err(INVALIDATED.to_owned());
         };
@@ -336,8 +351,12 @@ fn holds(secret: &Value, token: &str) -> bool {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
 
-    let data = secret.get("data").and_then(|data| data.get(TOKEN_KEY)).and_then(Value::as_str);
-    data.and_then(|data| STANDARD.decode(data).ok()).is_some_and(|data| data == token.as_bytes())
+    let data = secret
+        .get("data")
+        .and_then(|data| data.get(TOKEN_KEY))
+        .and_then(Value::as_str);
+    data.and_then(|data| STANDARD.decode(data).ok())
+        .is_some_and(|data| data == token.as_bytes())
 }
 
 /// Whether the object is on its way out, and has been for longer than clocks may differ.

@@ -174,14 +174,20 @@ mod tests {
     fn token_files() {
         check("", Ok(&[]));
         check("t,jane,7", Ok(&[("t", "jane", "7", &[])]));
-        check("t,jane,7,dev\r\n\nu,bob,\n", Ok(&[("t", "jane", "7", &["dev"]), ("u", "bob", "", &[])]));
+        check(
+            "t,jane,7,dev\r\n\nu,bob,\n",
+            Ok(&[("t", "jane", "7", &["dev"]), ("u", "bob", "", &[])]),
+        );
         check("t, jane,7,\"a,b\",more", Ok(&[("t", "jane", "7", &["a", "b"])]));
         check("\"t\"\"x\",jane,7", Ok(&[("t\"x", "jane", "7", &[])]));
         let columns = "token file must have at least 3 columns (token, user name, user uid), found";
         check("t,jane", Err(&format!("line 1: {columns} 2")));
         check("t,jane,7\n\nu\n", Err(&format!("line 3: {columns} 1")));
         check(",jane,7", Err("line 1: empty token found in token file"));
-        check("t,a,1\nt,b,2", Err("line 2: duplicate token found in token file, first on line 1"));
+        check(
+            "t,a,1\nt,b,2",
+            Err("line 2: duplicate token found in token file, first on line 1"),
+        );
         check("t,a,1,\"x", Err("line 1: extraneous or missing \" in quoted-field"));
         check("t,a\"b,1", Err("line 1: bare \" in non-quoted-field"));
     }

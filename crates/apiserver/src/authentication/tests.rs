@@ -76,7 +76,10 @@ impl World {
         let mut headers = HeaderMap::new();
         let value = format!("Bearer {token}").parse().expect("a header");
         headers.insert(AUTHORIZATION, value);
-        match self.authenticator.authenticate(&Identity::Anonymous, &headers, &audiences) {
+        match self
+            .authenticator
+            .authenticate(&Identity::Anonymous, &headers, &audiences)
+        {
             Ok(found) => found.user.name,
             Err(why) => why,
         }
@@ -113,15 +116,25 @@ fn the_first_credentials_that_prove_something_win() {
         if let Some(text) = authorization {
             headers.insert(AUTHORIZATION, text.parse().expect("a header"));
         }
-        let got = world.authenticator.authenticate(identity, &headers, &[ISSUER.to_owned()]);
+        let got = world
+            .authenticator
+            .authenticate(identity, &headers, &[ISSUER.to_owned()]);
         let got = got.map(|found| found.user.name);
-        assert_eq!(got.as_deref().map_err(String::as_str), want, "{identity:?} {authorization:?}");
+        assert_eq!(
+            got.as_deref().map_err(String::as_str),
+            want,
+            "{identity:?} {authorization:?}"
+        );
     };
     let admin = Identity::User(UserInfo::admin());
     check(&admin, None, Ok("kubernetes-admin"));
     check(&admin, Some("Bearer wrong"), Ok("kubernetes-admin"));
     check(&Identity::Rejected, Some("Bearer static"), Ok("jane"));
-    check(&Identity::Rejected, None, Err("x509: certificate signed by unknown authority"));
+    check(
+        &Identity::Rejected,
+        None,
+        Err("x509: certificate signed by unknown authority"),
+    );
     let anonymous = Identity::Anonymous;
     check(&anonymous, None, Ok("system:anonymous"));
     check(&anonymous, Some("Basic dTpw"), Ok("system:anonymous"));
@@ -187,7 +200,11 @@ fn a_bound_token_goes_with_its_object() {
         assert_eq!(world.who(&token, &[ISSUER]), "system:serviceaccount:n:s", "{store}");
         world.remove(store, key);
         world.put(store, key, "u8");
-        assert_eq!(world.who(&token, &[ISSUER]), format!("[invalid bearer token, {other}]"), "{store}");
+        assert_eq!(
+            world.who(&token, &[ISSUER]),
+            format!("[invalid bearer token, {other}]"),
+            "{store}"
+        );
         world.remove(store, key);
         assert_eq!(world.who(&token, &[ISSUER]), gone, "{store}");
     };
@@ -196,17 +213,32 @@ fn a_bound_token_goes_with_its_object() {
         node: Some(bound("missing", "")),
         ..subject()
     };
-    check("pods", "n/p", pod, "pod UID (u8) does not match service account pod ref claim (u9)");
+    check(
+        "pods",
+        "n/p",
+        pod,
+        "pod UID (u8) does not match service account pod ref claim (u9)",
+    );
     let secret = TokenSubject {
         secret: Some(bound("x", "u9")),
         ..subject()
     };
-    check("secrets", "n/x", secret, "secret UID (u8) does not match service account secret ref claim (u9)");
+    check(
+        "secrets",
+        "n/x",
+        secret,
+        "secret UID (u8) does not match service account secret ref claim (u9)",
+    );
     let node = TokenSubject {
         node: Some(bound("m", "u9")),
         ..subject()
     };
-    check("nodes", "m", node, "node UID (u8) does not match service account node ref claim (u9)");
+    check(
+        "nodes",
+        "m",
+        node,
+        "node UID (u8) does not match service account node ref claim (u9)",
+    );
 }
 
 #[test]
@@ -221,10 +253,16 @@ fn a_token_in_a_secret_is_good_while_the_secret_holds_it() {
     let wrong = |why: &str| format!("[invalid bearer token, {why}]");
     assert_eq!(world.who(&token, &[ISSUER]), wrong("Token has been invalidated"));
     world.put("secrets", "n/x", "u2");
-    assert_eq!(world.who(&token, &[ISSUER]), wrong("Token does not match server's copy"));
+    assert_eq!(
+        world.who(&token, &[ISSUER]),
+        wrong("Token does not match server's copy")
+    );
     world.remove("secrets", "n/x");
     let secret = json!({"metadata": {"name": "x"}, "data": {"token": STANDARD.encode(&token)}});
-    world.storage.create("secrets", "n/x", secret).expect("nothing is there");
+    world
+        .storage
+        .create("secrets", "n/x", secret)
+        .expect("nothing is there");
     assert_eq!(world.who(&token, &[ISSUER]), "system:serviceaccount:n:s");
     world.remove("serviceaccounts", "n/s");
     assert_eq!(world.who(&token, &[ISSUER]), wrong("serviceaccounts \"s\" not found"));

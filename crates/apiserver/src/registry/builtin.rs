@@ -811,7 +811,12 @@ mod tests {
     #[test]
     fn each_row_has_a_cell_for_each_column() {
         let columns = columns();
-        let tables = || KINDS.iter().zip(rows()).filter(|(kind, _)| kind.verbs != Verbs::CreateOnly);
+        let tables = || {
+            KINDS
+                .iter()
+                .zip(rows())
+                .filter(|(kind, _)| kind.verbs != Verbs::CreateOnly)
+        };
         for (kind, row) in tables() {
             let path = if kind.group.is_empty() {
                 format!("{}/{}", kind.version, kind.plural)

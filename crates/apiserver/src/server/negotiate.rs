@@ -167,9 +167,12 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let text = accept(headers);
     let family = media.split('/').next().unwrap_or("");
     text.trim().is_empty()
-        || text.split(',').map(|clause| Clause::parse(clause.trim())).any(|clause| {
-            clause.media == media || clause.media == "*/*" || clause.media.strip_suffix("/*") == Some(family)
-        })
+        || text
+            .split(',')
+            .map(|clause| Clause::parse(clause.trim()))
+            .any(|clause| {
+                clause.media == media || clause.media == "*/*" || clause.media.strip_suffix("/*") == Some(family)
+            })
 }
 
 /// The text of a refusal to make a Table or the metadata of something that has none.

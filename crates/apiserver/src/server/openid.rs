@@ -5,10 +5,10 @@ use http::header::{CACHE_CONTROL, HOST};
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::json;
 
+use super::Inner;
 use super::negotiate::{self, Output};
 use super::query::Query;
 use super::respond::{Content, Reply, Responder};
-use super::Inner;
 use crate::Body;
 use crate::status::Status;
 
@@ -37,7 +37,9 @@ impl Inner {
                 let document = json!({"keys": [key]});
                 self.metadata(document.to_string(), "application/jwk-set+json", headers, query)
             }
-            Err(error) => self.fail(&Status::not_implemented(format!("/openid/v1/jwks is not served: {error}"))),
+            Err(error) => self.fail(&Status::not_implemented(format!(
+                "/openid/v1/jwks is not served: {error}"
+            ))),
         }
     }
 

@@ -70,9 +70,8 @@ impl Call<'_> {
             subject.seconds = EXTENDED_SECONDS;
         }
         let token = self.server.authenticator.service_accounts().issue(&subject, now);
-        let token = token.map_err(|error| {
-            Status::not_implemented(format!("serviceaccounts/token is not served: {error}"))
-        })?;
+        let token =
+            token.map_err(|error| Status::not_implemented(format!("serviceaccounts/token is not served: {error}")))?;
         request["status"] = json!({"token": token, "expirationTimestamp": end(now, seconds(&request))});
         Ok(Reply::new(201, Content::Object(row, request)))
     }
@@ -213,6 +212,8 @@ fn validate(request: &Value) -> Vec<FieldError> {
 }
 
 fn end(now: Timestamp, seconds: i64) -> String {
-    let end = now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+    let end = now
+        .checked_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX);
     crate::env::rfc3339(end)
 }

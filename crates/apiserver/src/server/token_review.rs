@@ -34,7 +34,9 @@ impl Call<'_> {
         let spec = review.get("spec").unwrap_or(&Value::Null);
         let token = spec.get("token").and_then(Value::as_str).unwrap_or("").to_owned();
         if token.is_empty() {
-            return Err(Status::bad_request("token is required for TokenReview in authentication"));
+            return Err(Status::bad_request(
+                "token is required for TokenReview in authentication",
+            ));
         }
         let asked = spec.get("audiences").and_then(Value::as_array).into_iter().flatten();
         let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
