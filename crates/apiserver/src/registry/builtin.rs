@@ -101,14 +101,15 @@ const FLOW: Kind = Kind {
     ..CLUSTER
 };
 /// Answered and never stored, so never shown in a Table.
-const REVIEW: Kind = Kind {
+const AUTHENTICATION: Kind = Kind {
+    group: "authentication.k8s.io",
     verbs: Verbs::CreateOnly,
     cells: &[],
     ..CLUSTER
 };
-const ACCESS_REVIEW: Kind = Kind {
+const AUTHORIZATION: Kind = Kind {
     group: "authorization.k8s.io",
-    ..REVIEW
+    ..AUTHENTICATION
 };
 const RBAC: Kind = Kind {
     group: "rbac.authorization.k8s.io",
@@ -400,31 +401,35 @@ const KINDS: &[Kind] = &[
         ..KIND
     },
     Kind {
-        group: "authentication.k8s.io",
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",
-        ..REVIEW
+        ..AUTHENTICATION
+    },
+    Kind {
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        ..AUTHENTICATION
     },
     Kind {
         kind: "LocalSubjectAccessReview",
         plural: "localsubjectaccessreviews",
         namespaced: true,
-        ..ACCESS_REVIEW
+        ..AUTHORIZATION
     },
     Kind {
         kind: "SelfSubjectAccessReview",
         plural: "selfsubjectaccessreviews",
-        ..ACCESS_REVIEW
+        ..AUTHORIZATION
     },
     Kind {
         kind: "SelfSubjectRulesReview",
         plural: "selfsubjectrulesreviews",
-        ..ACCESS_REVIEW
+        ..AUTHORIZATION
     },
     Kind {
         kind: "SubjectAccessReview",
         plural: "subjectaccessreviews",
-        ..ACCESS_REVIEW
+        ..AUTHORIZATION
     },
     Kind {
         version: "v2",

@@ -79,7 +79,7 @@ fn reconcile(server: &Inner, expected: Value) {
             match writer.update(&namespace, &name, Part::Main, next).now_or_never() {
                 Some(Ok(_)) => {}
                 Some(Err(status)) => {
-                    tracing::error!(plural, name, %status, "a stored role or binding could not be brought up to date")
+                    tracing::error!(plural, name, %status, "a stored role or binding could not be brought up to date");
                 }
                 None => tracing::error!(plural, name, "an update of what every cluster has waits for something"),
             }

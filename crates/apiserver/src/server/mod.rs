@@ -276,7 +276,6 @@ impl Inner {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart once")]
     async fn answer_resource(
         &self,
         method: &Method,
@@ -389,7 +388,8 @@ impl Call<'_> {
         if verbs == Verbs::CreateOnly {
             return match (verb, self.path.name.is_some()) {
                 (_, true) => Err(Status::no_such_path()),
-                (Verb::Create, false) if !everywhere => self.review().await,
+                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
+                (Verb::Create, false) if !everywhere => self.create().await,
                 (_, false) if everywhere => Err(Status::no_such_path()),
                 _ => Err(Status::method_not_allowed()),
             };

@@ -53,6 +53,11 @@ impl Review {
     }
 }
 
+/// Whether a kind is a review that is answered here.
+pub(super) fn is_answered(resource: &Resource) -> bool {
+    Review::of(resource).is_some()
+}
+
 /// The form of an answer. A review is no row of a Table: where a client takes other forms as well, the next one is for it.
 pub(super) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
     let output = negotiate::output(headers, query, streams)?;
