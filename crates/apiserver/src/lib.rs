@@ -13,6 +13,7 @@
 
 pub mod admission;
 pub mod authentication;
+pub mod authorization;
 mod body;
 pub mod discovery;
 pub mod env;

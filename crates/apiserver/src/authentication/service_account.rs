@@ -13,6 +13,7 @@ use super::signer::{Signer, SignerError};
 use super::{CREDENTIAL_ID, UserInfo};
 use crate::object;
 use crate::storage::{Storage, StoredObject};
+use crate::user::{service_account_groups, service_account_name};
 use crate::{Env, env};
 
 /// The issuer of the tokens in Secrets.
@@ -25,7 +26,6 @@ const LEGACY_UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
 const TOKEN_KEY: &str = "token";
 /// How long what is deleted still counts as there, in seconds: for clocks that differ.
 const LEEWAY: i64 = 60;
-const USER_PREFIX: &str = "system:serviceaccount:";
 
 /// A name and a uid in a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl ServiceAccountTokens {
             "jti": env::uuid(self.env.as_ref()),
             "kubernetes.io": private,
             "nbf": now,
-            "sub": format!("{USER_PREFIX}{}:{}", subject.namespace, subject.account.name),
+            "sub": service_account_name(&subject.namespace, &subject.account.name),
         });
         jwt::encode(&claims, self.signer.as_ref())
     }
@@ -154,7 +154,7 @@ impl ServiceAccountTokens {
             LEGACY_SECRET: secret,
             LEGACY_ACCOUNT: account.name,
             LEGACY_UID: account.uid,
-            "sub": format!("{USER_PREFIX}{namespace}:{}", account.name),
+            "sub": service_account_name(namespace, &account.name),
         });
         jwt::encode(&claims, signer)
     }
@@ -293,7 +293,7 @@ impl ServiceAccountTokens {
             }
         }
         let (namespace, name, uid) = (claim(LEGACY_NAMESPACE), claim(LEGACY_ACCOUNT), claim(LEGACY_UID));
-        if claim("sub") != format!("{USER_PREFIX}{namespace}:{name}") {
+        if claim("sub") != service_account_name(namespace, name) {
             return Err("sub claim is invalid".to_owned());
         }
         let secret = self
@@ -326,12 +326,9 @@ impl ServiceAccountTokens {
 /// The user that a service account is.
 fn account_user(namespace: &str, name: &str, uid: &str) -> UserInfo {
     UserInfo {
-        name: format!("{USER_PREFIX}{namespace}:{name}"),
+        name: service_account_name(namespace, name),
         uid: uid.to_owned(),
-        groups: vec![
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-        ],
+        groups: service_account_groups(namespace),
         ..UserInfo::default()
     }
 }

@@ -11,6 +11,7 @@ mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
+mod compress;
 mod create;
 mod decode;
 mod definitions;
@@ -25,6 +26,7 @@ mod paths;
 pub(crate) mod query;
 mod read;
 pub(crate) mod respond;
+mod review;
 mod route;
 mod subresource;
 mod token_request;
@@ -44,11 +46,11 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub use authorize::{Attributes, Authorizer, MastersOnly};
 pub(crate) use write::key;
 
 use crate::admission::{Admission, Classes, NamespaceLifecycle, ServiceAccounts};
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
+use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -108,8 +110,9 @@ pub struct Parts {
     pub config: Config,
     /// Where objects live.
     pub storage: Arc<dyn Storage>,
-    /// Who may do what.
-    pub authorizer: Arc<dyn Authorizer>,
+    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
+    /// ([`authorization::standard`]).
+    pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
     /// The key that tokens of service accounts are signed with.
@@ -117,11 +120,11 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Empty storage in memory, everything for administrators, no way to call webhooks, no tokens.
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
-            authorizer: Arc::new(MastersOnly),
+            authorizer: None,
             outbound: Arc::new(NoOutbound),
             signer: Arc::new(NoSigner),
             env,
@@ -144,7 +147,10 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
     pub(crate) authenticator: Authenticator,
-    authorizer: Arc<dyn Authorizer>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// The stored roles and bindings, for the authorizer and for the checks of what is granted.
+    pub(crate) policy: Arc<Policy>,
+    impersonation: Impersonation,
     #[expect(dead_code, reason = "webhooks are called with it")]
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
@@ -173,7 +179,7 @@ pub(crate) struct Call<'a> {
 
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
-    /// and `kube-node-lease`, the service `default/kubernetes`, and the two priority classes of the system.
+    /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
     pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
         ApiServer::with(Parts::new(env, config))
     }
@@ -188,6 +194,7 @@ impl ApiServer {
             outbound,
             signer,
         } = parts;
+        let policy = Arc::new(Policy::new(storage.clone()));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
         let mut admission: Vec<Box<dyn Admission>> = vec![Box::new(NamespaceLifecycle::new(storage.clone()))];
@@ -196,11 +203,13 @@ impl ApiServer {
         }
         admission.push(Box::new(Classes::new(storage.clone())));
         let inner = Inner {
+            authorizer: authorizer.unwrap_or_else(|| authorization::standard(policy.clone())),
+            policy,
+            impersonation: Impersonation::default(),
             env,
             config,
             authenticator,
             registry: Registry::new(),
-            authorizer,
             outbound,
             admission,
             storage,
@@ -243,6 +252,9 @@ impl ApiServer {
             .inner
             .answer(&parts.method, &parts.uri, &parts.headers, &body, &user)
             .await;
+        if compress::is_asked(&parts.headers) {
+            compress::response(parts.uri.path(), &mut response);
+        }
         if head {
             *response.body_mut() = Body::Full(Bytes::new());
         }
@@ -281,6 +293,20 @@ impl Inner {
         .fail(status)
     }
 
+    /// A failure in the form that the client asks for, as far as there is one.
+    fn fail_as_asked(&self, headers: &HeaderMap, query: &Query, status: &Status) -> Response<Body> {
+        let asked = negotiate::output(headers, query, false).unwrap_or(Output::JSON);
+        Responder {
+            output: Output {
+                transform: negotiate::Transform::None,
+                ..asked
+            },
+            query,
+            now: self.env.now(),
+        }
+        .fail(status)
+    }
+
     async fn answer(
         &self,
         method: &Method,
@@ -297,57 +323,39 @@ impl Inner {
             Err(status) => return self.fail(&status),
         };
         match route::parse(uri.path()) {
-            Path::Resource(path) => {
-                self.answer_resource(method, uri, path, headers, &query, body, user)
-                    .await
-            }
+            Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
             Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
         }
     }
 
-    /// Whether the user may; the error is the 403.
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
-        self.authorizer
-            .authorize(user, attributes)
-            .map_err(|reason| authorize::refused(user, attributes, &reason))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart once")]
     async fn answer_resource(
         &self,
         method: &Method,
-        uri: &http::Uri,
         path: ResourcePath,
         headers: &HeaderMap,
         query: &Query,
         body: &Bytes,
         user: &UserInfo,
     ) -> Response<Body> {
-        let Some(verb) = Verb::of(method, &path, query.flag("watch")) else {
+        let verb = Verb::of(method, &path, query.flag("watch"));
+        let attributes = authorize::resource_attributes(&path, verb, query);
+        let user = match self.admit(user, headers, &attributes) {
+            Ok(user) => user,
+            Err(status) => return self.fail_as_asked(headers, query, &status),
+        };
+        let Some(verb) = verb else {
             return self.fail(&Status::method_not_allowed());
         };
-        let attributes = Attributes {
-            verb: verb.as_str().to_owned(),
-            group: path.group.clone(),
-            resource: path.plural.clone(),
-            subresource: path.subresource.clone().unwrap_or_default(),
-            namespace: path.namespace.clone().unwrap_or_default(),
-            name: path.name.clone().unwrap_or_default(),
-            path: uri.path().to_owned(),
-        };
-        if let Err(status) = self.authorize(user, &attributes) {
-            return self.fail(&status);
-        }
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
             Err(Missing::Group) => return self.not_found_text(query),
-            Err(Missing::Resource) => return self.fail(&Status::no_such_path()),
+            Err(Missing::Resource) => return self.fail_as_asked(headers, query, &Status::no_such_path()),
         };
         let streams = path.name.is_none();
-        let output = match negotiate::output(headers, query, streams) {
+        let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
-            Err(status) => return self.fail(&status),
+            Err(status) => return self.fail_as_asked(headers, query, &status),
         };
         let responder = Responder {
             output,
@@ -362,7 +370,7 @@ impl Inner {
             query,
             headers,
             body,
-            user,
+            user: &user,
             output,
             warnings: Vec::new(),
         };
@@ -429,8 +437,14 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
-        if verbs == Verbs::CreateOnly && verb != Verb::Create {
-            return Err(Status::method_not_allowed());
+        if verbs == Verbs::CreateOnly {
+            return match (verb, self.path.name.is_some()) {
+                (_, true) => Err(Status::no_such_path()),
+                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
+                (Verb::Create, false) if !everywhere => self.create().await,
+                (_, false) if everywhere => Err(Status::no_such_path()),
+                _ => Err(Status::method_not_allowed()),
+            };
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

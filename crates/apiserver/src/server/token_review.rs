@@ -1,21 +1,20 @@
 //! POST of a TokenReview: whose token is this?
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::negotiate::{self, Transform};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
-use super::{Call, managed};
+use super::{Call, managed, review};
 use crate::admission::Operation;
 use crate::object;
 use crate::status::Status;
-use crate::user::UserInfo;
 
 impl Call<'_> {
     /// Refuses to show as a Table what is answered and not stored.
     pub(super) fn refuse_table(&self) -> Result<(), Status> {
         match self.output.transform {
-            Transform::Table(_) => Err(negotiate::no_such_transform()),
+            Transform::Table(_) => Err(negotiate::not_transformed()),
             _ => Ok(()),
         }
     }
@@ -48,27 +47,11 @@ impl Call<'_> {
         review["status"] = match authenticator.review(&token, &audiences) {
             Ok(found) => json!({
                 "authenticated": true,
-                "user": user_info(&found.user),
+                "user": review::user_info(&found.user),
                 "audiences": found.audiences,
             }),
             Err(why) => json!({"user": {}, "error": why}),
         };
         Ok(Reply::new(201, Content::Object(self.resource.clone(), review)))
     }
-}
-
-/// A user as `authentication.k8s.io` shows it.
-fn user_info(user: &UserInfo) -> Value {
-    let mut info = Map::new();
-    info.insert("username".to_owned(), json!(user.name));
-    if !user.uid.is_empty() {
-        info.insert("uid".to_owned(), json!(user.uid));
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
