@@ -3,10 +3,11 @@
 //! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
 //! ([`Admission::validate`]). They are asynchronous because webhooks, which come later, wait for answers.
 //!
-//! Here: [`NamespaceLifecycle`], [`Classes`] and [`TaintNodes`]. Not here: webhooks, admission policies, quota.
+//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`] and [`TaintNodes`]. Not here: webhooks, admission policies, quota.
 
 mod classes;
 mod nodes;
+mod service_account;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::user::UserInfo;
 
 pub use classes::Classes;
 pub use nodes::TaintNodes;
+pub use service_account::ServiceAccounts;
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use futures::Stream;
 pub enum Body {
     /// The whole body.
     Full(Bytes),
-    /// A watch: one JSON line per item, until it ends. Send it chunked and flush every item.
+    /// A watch: one event per item (a line of JSON, or a frame of protobuf), until it ends. Send it chunked and flush every item.
     Watch(WatchBody),
 }
 

@@ -311,6 +311,13 @@ fn describe(row: &Resource, subresource: &Subresource) -> Described {
             kind: "Eviction".to_owned(),
             verbs: &["create"],
         },
+        Subresource::Token => Described {
+            name: "token",
+            group: "authentication.k8s.io",
+            version: "v1",
+            kind: "TokenRequest".to_owned(),
+            verbs: &["create"],
+        },
         Subresource::Refused { name, kind, verbs, .. } => Described {
             kind: (*kind).to_owned(),
             ..own(name, verbs)
@@ -487,6 +494,8 @@ mod tests {
             "apiregistration.k8s.io",
             "apps",
             "events.k8s.io",
+            "authentication.k8s.io",
+            "authorization.k8s.io",
             "autoscaling",
             "batch",
             "certificates.k8s.io",

@@ -1,6 +1,6 @@
 //! How the Kubernetes API answers, without IO: storage and watch, the resource table, verbs, admission, CRDs, discovery, tables.
 //!
-//! One pipeline serves every kind, built-in or custom: route → authenticate (done by the shell) → authorize → decode → strategy →
+//! One pipeline serves every kind, built-in or custom: authenticate → route → authorize → decode → strategy →
 //! mutating admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
 //! functions (see [`registry::Resource`]), never a handler of its own.
 //!
@@ -12,6 +12,8 @@
 //! Not here: TLS and HTTP framing (the cluster's listener), controllers, durable storage.
 
 pub mod admission;
+pub mod authentication;
+pub mod authorization;
 mod body;
 pub mod discovery;
 pub mod env;

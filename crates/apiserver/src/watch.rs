@@ -17,6 +17,7 @@ use bytes::Bytes;
 use futures::Stream;
 use kubewright_schema::fields::{FieldSelector, Operator};
 use kubewright_schema::labels::Selector;
+use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
 use crate::env::{BoxFuture, Env};
@@ -178,6 +179,8 @@ pub(crate) enum Form {
 pub(crate) struct Encoder {
     pub(crate) resource: Arc<Resource>,
     pub(crate) form: Form,
+    /// Whether events are protobuf, each behind its length, instead of lines of JSON.
+    pub(crate) protobuf: bool,
     pub(crate) env: Arc<dyn Env>,
 }
 
@@ -196,13 +199,35 @@ impl Encoder {
         Bytes::from(out)
     }
 
+    /// An event of an object with `apiVersion` and `kind`, in the form of this watch.
+    fn frame(&self, kind: &str, object: &Value) -> Bytes {
+        if !self.protobuf {
+            return line(kind, object);
+        }
+        match protobuf::encode(object) {
+            Ok(written) => protobuf::encode_event(kind, &written).into(),
+            Err(error) => self.broken(error),
+        }
+    }
+
+    /// What a watch says of an object that cannot be written.
+    fn broken(&self, error: protobuf::EncodeError) -> Bytes {
+        let status = Status::failure(500, "InternalError", format!("Internal error occurred: {error}"));
+        let written = protobuf::encode(&status.to_value()).unwrap_or_default();
+        protobuf::encode_event("ERROR", &written).into()
+    }
+
     fn event(&mut self, kind: &str, stored: &StoredObject) -> Bytes {
         match &mut self.form {
+            Form::Plain if self.protobuf => {
+                let object = full(&self.resource, stored.value());
+                self.frame(kind, &object)
+            }
             Form::Plain => self.plain(kind, stored),
             Form::Partial(version) => {
                 let mut partial = table::partial(&full(&self.resource, stored.value()));
                 partial["apiVersion"] = json!(version);
-                line(kind, &partial)
+                self.frame(kind, &partial)
             }
             Form::Table {
                 version,
@@ -224,6 +249,7 @@ impl Encoder {
     /// The line of a change as this watch's reader sees it; plain lines of the stored version are shared by all watches.
     fn change(&mut self, kind: &str, change: &Change) -> Bytes {
         let shared = matches!(self.form, Form::Plain)
+            && !self.protobuf
             && kind == change.kind()
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
@@ -249,7 +275,7 @@ impl Encoder {
             object["columnDefinitions"] = Value::Null;
             object["rows"] = json!([]);
         }
-        line("BOOKMARK", &object)
+        self.frame("BOOKMARK", &object)
     }
 }
 
@@ -307,13 +333,14 @@ impl WatchStream {
 
     /// A watch that only says that it cannot begin.
     pub(crate) fn expired(encoder: Encoder, status: &Status) -> WatchStream {
+        let last = encoder.frame("ERROR", &status.to_value());
         WatchStream {
             encoder,
             selection: None,
             changes: None,
             initial: VecDeque::new(),
             initial_end: None,
-            last: Some(line("ERROR", &status.to_value())),
+            last: Some(last),
             bookmarks: None,
             marked: 0,
             end: None,
@@ -427,7 +454,7 @@ impl Stream for WatchStream {
                         "too old resource version: this watch was read too slowly and lost events; list again",
                     );
                     this.finish();
-                    return Poll::Ready(Some(line("ERROR", &status.to_value())));
+                    return Poll::Ready(Some(this.encoder.frame("ERROR", &status.to_value())));
                 }
                 Poll::Ready(Delivery::Closed) => {
                     this.finish();

@@ -3,7 +3,7 @@
 //! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory only; the one that leaves is the administrator's,
 //! inside the kubeconfig. Nothing here implements `Debug`, so that no log line can show a key.
 //!
-//! Not here: renewal (certificates live for a year, clusters for minutes or days) and service account signing keys.
+//! Not here: renewal (certificates live for a year, clusters for minutes or days) and the key of service accounts (`signer.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -12,18 +12,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Observer, Stop, StopSource, kube};
-use kubewright_apiserver::{ApiServer, Config};
+use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
+use kubewright_apiserver::{ApiServer, Config, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
-use crate::controllers::Settings;
+use crate::controllers::{SecretToken, Settings};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
 use crate::listen::{self, Limits, Listening, Tls};
+use crate::signer::ServiceAccountKey;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
@@ -128,7 +130,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// How the API server is to be: the version it claims, how much history it keeps.
+    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes. Pods get their service
+    /// account when the controller `serviceaccount` runs or the configuration says so.
     #[must_use]
     pub fn api(mut self, config: Config) -> ClusterBuilder {
         self.config = config;
@@ -144,12 +147,18 @@ impl ClusterBuilder {
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
         let authority = Arc::new(LazyAuthority::default());
+        let key = Arc::new(ServiceAccountKey::default());
         let settings = Settings {
             root_ca: root_ca(authority.clone()),
+            service_account_token: service_account_token(key.clone()),
             ..self.settings
         };
         let (source, stop) = Stop::pair();
-        let api = ApiServer::new(Arc::new(RealEnv::new()), self.config);
+        let mut config = self.config;
+        config.service_account_admission |= names.contains(&"serviceaccount");
+        let mut parts = Parts::new(Arc::new(RealEnv::new()), config);
+        parts.signer = key;
+        let api = ApiServer::with(parts);
         let front = Front {
             api,
             stop,
@@ -305,6 +314,23 @@ fn root_ca(authority: Arc<LazyAuthority>) -> Arc<dyn Fn() -> Option<String> + Se
         Err(error) => {
             tracing::error!(%error, "pods get no certificate to trust the API server with");
             None
+        }
+    })
+}
+
+/// How the controllers get at tokens for Secrets.
+fn service_account_token(key: Arc<ServiceAccountKey>) -> Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync> {
+    Arc::new(move |wanted| {
+        let account = Bound {
+            name: wanted.account.to_owned(),
+            uid: wanted.account_uid.to_owned(),
+        };
+        match ServiceAccountTokens::issue_legacy(key.as_ref(), wanted.namespace, &account, wanted.secret) {
+            Ok(token) => Some(token),
+            Err(error) => {
+                tracing::error!(%error, secret = wanted.secret, "a Secret gets no token");
+                None
+            }
         }
     })
 }

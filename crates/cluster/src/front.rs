@@ -17,7 +17,8 @@ use http::{Request, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
-use kubewright_apiserver::{ApiServer, Body, MAX_BODY, UserInfo, WatchBody};
+use kubewright_apiserver::authentication::Identity;
+use kubewright_apiserver::{ApiServer, Body, MAX_BODY, WatchBody};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
 /// a broken connection or stream when we end it while they still send.
@@ -35,8 +36,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Answers one request of `user`. Never fails: whatever goes wrong is an answer.
-    pub(crate) async fn answer<B>(&self, request: Request<B>, user: UserInfo) -> Response<ResponseBody>
+    /// Answers one request over a connection that belongs to `identity`. Never fails: whatever goes wrong is an answer.
+    pub(crate) async fn answer<B>(&self, request: Request<B>, identity: &Identity) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -47,15 +48,19 @@ impl Front {
                 "the path of the request holds the invalid escape {escape:?}"
             )));
         }
+        let found = match self.api.authenticate(identity, &parts.headers) {
+            Ok(found) => found,
+            Err(refusal) => return self.respond(refusal),
+        };
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
         };
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        let handled = AssertUnwindSafe(self.api.handle(Request::from_parts(parts, body), user))
+        let handled = AssertUnwindSafe(self.api.handle(Request::from_parts(parts, body), found.user.clone()))
             .catch_unwind()
             .await;
-        let response = handled.unwrap_or_else(|_| {
+        let mut response = handled.unwrap_or_else(|_| {
             tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
             status(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -63,6 +68,7 @@ impl Front {
                 "Internal error occurred: this request made the API server panic; its log says where",
             )
         });
+        found.warn(&mut response);
         self.respond(response)
     }
 

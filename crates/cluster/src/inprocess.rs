@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kubewright::kube;
 use kubewright_apiserver::UserInfo;
+use kubewright_apiserver::authentication::Identity;
 
 use crate::error::Error;
 use crate::front::{Front, ResponseBody};
@@ -26,6 +27,6 @@ fn answer(
         if front.stop.is_requested() {
             return Err(Error::Stopped);
         }
-        Ok(front.answer(request, UserInfo::admin()).await)
+        Ok(front.answer(request, &Identity::User(UserInfo::admin())).await)
     })
 }

@@ -30,9 +30,11 @@ mod front;
 mod inprocess;
 pub mod kubeconfig;
 mod listen;
+mod signer;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use error::{Error, Result};
+pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::{ApiServer, Config};
 pub use listen::{Limits, Listening};
 

@@ -1,4 +1,4 @@
-//! Protobuf bodies of built-in kinds, as `kubectl` and Go clients send them, turned into the JSON that they stand for.
+//! Protobuf bodies of built-in kinds, as `kubectl` and Go clients send and read them: turned into the JSON that they stand for, and back.
 //!
 //! Kubernetes' protobuf is an envelope ([`Envelope`], `runtime.Unknown` behind four magic bytes) around the message of one object.
 //! A table, committed as data, says for every message which tag is which JSON field of what type; one walk over the bytes
@@ -12,9 +12,9 @@
 //! - Unknown tags are skipped, as Go does. There is no strict mode in protobuf.
 //! - Nothing is parsed before the first body comes, and then only the messages that occur in it.
 //!
-//! Not here: encoding (every client that accepts protobuf accepts JSON too), custom resources (Kubernetes refuses protobuf for them),
-//! alpha and beta versions.
+//! Not here: custom resources (Kubernetes refuses protobuf for them), alpha and beta versions.
 
+mod encode;
 mod object;
 mod special;
 mod table;
@@ -22,6 +22,7 @@ mod wire;
 
 use serde_json::{Map, Value};
 
+pub use self::encode::{EncodeError, encode, encode_as, encode_event, encode_list};
 use self::object::Decoder;
 use self::wire::Reader;
 

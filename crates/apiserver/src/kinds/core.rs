@@ -251,9 +251,21 @@ fn secret(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// On an account whose pods may use only the secrets that it lists.
+const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
+
 /// How ServiceAccounts are written.
 pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     delete_returns_object: true,
+    warnings: |new, old| {
+        let word = |object: &Value| get(object, &["metadata", "annotations", ENFORCE_SECRETS]).clone();
+        if word(new).is_null() || old.is_some_and(|old| word(old) == word(new)) {
+            return Vec::new();
+        }
+        vec![format!(
+            "metadata.annotations[{ENFORCE_SECRETS}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        )]
+    },
     ..PLAIN
 };
 

@@ -502,6 +502,17 @@ fn subresource(
                 "Eviction",
             ),
         ),
+        Subresource::Token => (
+            "token",
+            post(
+                names,
+                "Token",
+                "token",
+                &schemas.reference("io.k8s.api.authentication.v1.TokenRequest"),
+                "authentication.k8s.io",
+                "TokenRequest",
+            ),
+        ),
         // What is refused is not offered.
         Subresource::Refused { .. } => return None,
     })

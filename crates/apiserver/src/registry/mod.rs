@@ -18,6 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
+pub(crate) use builtin::token_request;
 pub(crate) use hash::{hash, short as short_hash};
 pub use resource::*;
 

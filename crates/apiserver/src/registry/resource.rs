@@ -117,6 +117,8 @@ pub enum Subresource {
     Resize,
     /// `/approval` of a CertificateSigningRequest: only its conditions are written.
     Approval,
+    /// `/token` of a ServiceAccount (POST): a TokenRequest, answered with a signed token.
+    Token,
     /// A subresource that is listed by discovery but answered with 501 and words, such as `log` or `exec`.
     Refused {
         /// The last path segment.

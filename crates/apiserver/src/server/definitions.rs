@@ -146,6 +146,7 @@ impl Inner {
                 dry_run: false,
                 tracking: Tracking::Untouched,
                 warnings: Vec::new(),
+                may_only_update: false,
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }

@@ -94,6 +94,7 @@ impl Call<'_> {
             dry_run: false,
             tracking: Tracking::Untouched,
             warnings: Vec::new(),
+            may_only_update: false,
         };
         writer
             .update(namespace, &budget, Part::Raw, |old, _| {

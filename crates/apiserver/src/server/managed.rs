@@ -131,6 +131,24 @@ pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mu
     }
 }
 
+/// Enters a create of an object that is answered and never stored, at this subresource.
+pub(crate) fn track_virtual(resource: &Resource, manager: &str, subresource: &str, object: &mut Value, now: &str) {
+    object::metadata_mut(object).remove(KEY);
+    let mut managed = ManagedFields::default();
+    let version = resource.api_version();
+    let manager = Manager::new(manager, Operation::Update, &version, subresource);
+    apply::update(
+        &object_type(resource),
+        &Value::Null,
+        object,
+        &mut managed,
+        &manager,
+        &version,
+        now,
+    );
+    set(object, &managed);
+}
+
 /// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are not stored, yet
 /// upstream counts them as written.
 pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &Value) -> Vec<(String, Option<Value>)> {

@@ -11,6 +11,7 @@ mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
+mod compress;
 mod create;
 mod decode;
 mod definitions;
@@ -18,14 +19,18 @@ mod delete;
 mod eviction;
 mod managed;
 pub(crate) mod negotiate;
+mod openid;
 mod options;
 mod patch;
 mod paths;
 pub(crate) mod query;
 mod read;
 pub(crate) mod respond;
+mod review;
 mod route;
 mod subresource;
+mod token_request;
+mod token_review;
 mod update;
 mod write;
 mod yaml;
@@ -41,9 +46,11 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub use authorize::{Attributes, Authorizer, MastersOnly};
+pub(crate) use write::key;
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle, TaintNodes};
+use crate::admission::{Admission, Classes, NamespaceLifecycle, ServiceAccounts, TaintNodes};
+use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
+use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -71,6 +78,13 @@ pub struct Config {
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: std::time::Duration,
+    /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
+    pub issuer: String,
+    /// Users who come with a token (`--token-auth-file`). Default nobody.
+    pub static_tokens: StaticTokens,
+    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
+    /// account `default` of every namespace: without it no pod can be created there. Default no.
+    pub service_account_admission: bool,
 }
 
 impl Default for Config {
@@ -81,6 +95,9 @@ impl Default for Config {
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+            issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            static_tokens: StaticTokens::default(),
+            service_account_admission: false,
         }
     }
 }
@@ -93,19 +110,23 @@ pub struct Parts {
     pub config: Config,
     /// Where objects live.
     pub storage: Arc<dyn Storage>,
-    /// Who may do what.
-    pub authorizer: Arc<dyn Authorizer>,
+    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
+    /// ([`authorization::standard`]).
+    pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
+    /// The key that tokens of service accounts are signed with.
+    pub signer: Arc<dyn Signer>,
 }
 
 impl Parts {
-    /// Empty storage in memory, everything for administrators, no way to call webhooks.
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
-            authorizer: Arc::new(MastersOnly),
+            authorizer: None,
             outbound: Arc::new(NoOutbound),
+            signer: Arc::new(NoSigner),
             env,
             config,
         }
@@ -114,7 +135,7 @@ impl Parts {
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
-/// The shell authenticates, reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
+/// The shell asks who it is ([`ApiServer::authenticate`]), reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -125,7 +146,11 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
-    authorizer: Arc<dyn Authorizer>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// The stored roles and bindings, for the authorizer and for the checks of what is granted.
+    pub(crate) policy: Arc<Policy>,
+    impersonation: Impersonation,
     #[expect(dead_code, reason = "webhooks are called with it")]
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
@@ -154,7 +179,7 @@ pub(crate) struct Call<'a> {
 
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
-    /// and `kube-node-lease`, the service `default/kubernetes`, and the two priority classes of the system.
+    /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
     pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
         ApiServer::with(Parts::new(env, config))
     }
@@ -167,18 +192,27 @@ impl ApiServer {
             storage,
             authorizer,
             outbound,
+            signer,
         } = parts;
+        let policy = Arc::new(Policy::new(storage.clone()));
+        let tokens = config.static_tokens.clone();
+        let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
+        let mut admission: Vec<Box<dyn Admission>> = vec![Box::new(NamespaceLifecycle::new(storage.clone()))];
+        if config.service_account_admission {
+            admission.push(Box::new(ServiceAccounts::new(storage.clone(), env.clone())));
+        }
+        admission.push(Box::new(TaintNodes));
+        admission.push(Box::new(Classes::new(storage.clone())));
         let inner = Inner {
+            authorizer: authorizer.unwrap_or_else(|| authorization::standard(policy.clone())),
+            policy,
+            impersonation: Impersonation::default(),
             env,
             config,
+            authenticator,
             registry: Registry::new(),
-            authorizer,
             outbound,
-            admission: vec![
-                Box::new(NamespaceLifecycle::new(storage.clone())),
-                Box::new(TaintNodes),
-                Box::new(Classes::new(storage.clone())),
-            ],
+            admission,
             storage,
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
@@ -189,6 +223,28 @@ impl ApiServer {
         ApiServer { inner: Arc::new(inner) }
     }
 
+    /// Who sends a request with these headers over a connection with this certificate; the error is the answer (401).
+    ///
+    /// Add [`Authenticated::warn`] to the answer of the request.
+    ///
+    /// # Errors
+    /// The response to credentials that prove nothing.
+    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Authenticated, Response<Body>> {
+        let authenticator = &self.inner.authenticator;
+        authenticator
+            .authenticate(identity, headers, authenticator.audiences())
+            .map_err(|why| {
+                tracing::debug!(why, "credentials are refused");
+                let output = negotiate::output(headers, &Query::default(), false).unwrap_or(Output::JSON);
+                Responder {
+                    output,
+                    query: &Query::default(),
+                    now: self.inner.env.now(),
+                }
+                .fail(&Status::failure(401, "Unauthorized", "Unauthorized"))
+            })
+    }
+
     /// Answers one request of an authenticated user. Never panics on what the request holds.
     pub async fn handle(&self, request: Request<Bytes>, user: UserInfo) -> Response<Body> {
         let (parts, body) = request.into_parts();
@@ -197,6 +253,9 @@ impl ApiServer {
             .inner
             .answer(&parts.method, &parts.uri, &parts.headers, &body, &user)
             .await;
+        if compress::is_asked(&parts.headers) {
+            compress::response(parts.uri.path(), &mut response);
+        }
         if head {
             *response.body_mut() = Body::Full(Bytes::new());
         }
@@ -235,6 +294,20 @@ impl Inner {
         .fail(status)
     }
 
+    /// A failure in the form that the client asks for, as far as there is one.
+    fn fail_as_asked(&self, headers: &HeaderMap, query: &Query, status: &Status) -> Response<Body> {
+        let asked = negotiate::output(headers, query, false).unwrap_or(Output::JSON);
+        Responder {
+            output: Output {
+                transform: negotiate::Transform::None,
+                ..asked
+            },
+            query,
+            now: self.env.now(),
+        }
+        .fail(status)
+    }
+
     async fn answer(
         &self,
         method: &Method,
@@ -251,57 +324,39 @@ impl Inner {
             Err(status) => return self.fail(&status),
         };
         match route::parse(uri.path()) {
-            Path::Resource(path) => {
-                self.answer_resource(method, uri, path, headers, &query, body, user)
-                    .await
-            }
+            Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
             Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
         }
     }
 
-    /// Whether the user may; the error is the 403.
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
-        self.authorizer
-            .authorize(user, attributes)
-            .map_err(|reason| authorize::refused(user, attributes, &reason))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart once")]
     async fn answer_resource(
         &self,
         method: &Method,
-        uri: &http::Uri,
         path: ResourcePath,
         headers: &HeaderMap,
         query: &Query,
         body: &Bytes,
         user: &UserInfo,
     ) -> Response<Body> {
-        let Some(verb) = Verb::of(method, &path, query.flag("watch")) else {
+        let verb = Verb::of(method, &path, query.flag("watch"));
+        let attributes = authorize::resource_attributes(&path, verb, query);
+        let user = match self.admit(user, headers, &attributes) {
+            Ok(user) => user,
+            Err(status) => return self.fail_as_asked(headers, query, &status),
+        };
+        let Some(verb) = verb else {
             return self.fail(&Status::method_not_allowed());
         };
-        let attributes = Attributes {
-            verb: verb.as_str().to_owned(),
-            group: path.group.clone(),
-            resource: path.plural.clone(),
-            subresource: path.subresource.clone().unwrap_or_default(),
-            namespace: path.namespace.clone().unwrap_or_default(),
-            name: path.name.clone().unwrap_or_default(),
-            path: uri.path().to_owned(),
-        };
-        if let Err(status) = self.authorize(user, &attributes) {
-            return self.fail(&status);
-        }
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
             Err(Missing::Group) => return self.not_found_text(query),
-            Err(Missing::Resource) => return self.fail(&Status::no_such_path()),
+            Err(Missing::Resource) => return self.fail_as_asked(headers, query, &Status::no_such_path()),
         };
         let streams = path.name.is_none();
-        let output = match negotiate::output(headers, query, streams) {
+        let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
-            Err(status) => return self.fail(&status),
+            Err(status) => return self.fail_as_asked(headers, query, &status),
         };
         let responder = Responder {
             output,
@@ -316,7 +371,7 @@ impl Inner {
             query,
             headers,
             body,
-            user,
+            user: &user,
             output,
             warnings: Vec::new(),
         };
@@ -383,8 +438,14 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
-        if verbs == Verbs::CreateOnly && verb != Verb::Create {
-            return Err(Status::method_not_allowed());
+        if verbs == Verbs::CreateOnly {
+            return match (verb, self.path.name.is_some()) {
+                (_, true) => Err(Status::no_such_path()),
+                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
+                (Verb::Create, false) if !everywhere => self.create().await,
+                (_, false) if everywhere => Err(Status::no_such_path()),
+                _ => Err(Status::method_not_allowed()),
+            };
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

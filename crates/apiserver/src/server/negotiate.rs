@@ -15,6 +15,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) enum Format {
     Json,
     Yaml,
+    /// Of built-in kinds only, and of metadata.
+    Protobuf,
 }
 
 impl Format {
@@ -22,6 +24,7 @@ impl Format {
         match self {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
+            Format::Protobuf => PROTOBUF,
         }
     }
 }
@@ -116,6 +119,11 @@ impl<'a> Clause<'a> {
 
 /// Reads `Accept`, best quality first. `streams`: whether the path may also be watched, which the text of the refusal mentions.
 pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
+    output_of(headers, query, streams, false)
+}
+
+/// The same for objects of a kind. `custom`: it is a custom resource, whose objects have no protobuf form.
+pub(crate) fn output_of(headers: &HeaderMap, query: &Query, streams: bool, custom: bool) -> Result<Output, Status> {
     let text = accept(headers);
     let pretty = match query.optional_flag("pretty") {
         Some(pretty) => pretty,
@@ -127,18 +135,24 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
     let mut clauses: Vec<Clause<'_>> = text.split(',').map(|clause| Clause::parse(clause.trim())).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     let mut known = false;
-    let mut protobuf = false;
     for clause in &clauses {
         let format = match clause.media {
             "application/json" | "*/*" => Format::Json,
             "application/yaml" => Format::Yaml,
-            media => {
-                protobuf |= media == PROTOBUF;
-                continue;
-            }
+            PROTOBUF => Format::Protobuf,
+            _ => continue,
         };
         known = true;
         if let Some(transform) = clause.transform() {
+            let possible = match transform {
+                // Its rows hold anything.
+                Transform::Table(_) => format != Format::Protobuf,
+                Transform::None => format != Format::Protobuf || !custom,
+                Transform::Partial(_) | Transform::PartialList(_) => true,
+            };
+            if !possible {
+                continue;
+            }
             return Ok(Output {
                 format,
                 transform,
@@ -146,20 +160,33 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
             });
         }
     }
-    // Protobuf answers are not made here; a client that takes nothing else must not be told that they are.
-    let (accepted, streams) = match (protobuf, streams) {
-        (true, true) => ("application/json, application/yaml", ", application/json;stream=watch"),
-        (true, false) => ("application/json, application/yaml", ""),
-        (false, true) => (ACCEPTED, STREAMS),
-        (false, false) => (ACCEPTED, ""),
-    };
+    let streams = if streams { STREAMS } else { "" };
     Err(if known {
-        let message = format!("only the following media types are accepted: {accepted}");
+        let message = format!("only the following media types are accepted: {ACCEPTED}");
         Status::failure(406, "NotAcceptable", message)
     } else {
-        let message = format!("406: Not Acceptable\n\nAvailable representations: {accepted}{streams}");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}{streams}");
         Status::failure(406, "NotAcceptable", message).with_empty_details()
     })
+}
+
+/// Whether a document of this media type alone may be the answer.
+pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let text = accept(headers);
+    let family = media.split('/').next().unwrap_or("");
+    text.trim().is_empty()
+        || text
+            .split(',')
+            .map(|clause| Clause::parse(clause.trim()))
+            .any(|clause| {
+                clause.media == media || clause.media == "*/*" || clause.media.strip_suffix("/*") == Some(family)
+            })
+}
+
+/// 406 for a form that this kind does not have.
+pub(crate) fn not_transformed() -> Status {
+    let message = format!("only the following media types are accepted: {ACCEPTED}");
+    Status::failure(406, "NotAcceptable", message)
 }
 
 /// The `Accept` header, several ones joined.
@@ -228,7 +255,18 @@ mod tests {
         let json = Ok((Format::Json, Transform::None));
         check("", json);
         check("*/*", json);
-        check("application/vnd.kubernetes.protobuf,application/json", json);
+        let protobuf = Ok((Format::Protobuf, Transform::None));
+        check("application/vnd.kubernetes.protobuf,application/json", protobuf);
+        check("application/vnd.kubernetes.protobuf", protobuf);
+        check("application/vnd.kubernetes.protobuf;stream=watch", protobuf);
+        check(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Ok((Format::Protobuf, Transform::Partial("meta.k8s.io/v1"))),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+            json,
+        );
         check("application/yaml;q=0.5,application/json;q=0.9", json);
         check("application/yaml", Ok((Format::Yaml, Transform::None)));
         let table = Ok((Format::Json, Transform::Table("meta.k8s.io/v1")));
@@ -252,9 +290,24 @@ mod tests {
                 "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ),
         );
+    }
+
+    #[test]
+    fn custom_resources_have_no_protobuf_form() {
+        let check = |accept: &str, want: Option<Format>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().expect("a header"));
+            let got = output_of(&headers, &Query::default(), false, true).ok();
+            assert_eq!(got.map(|output| output.format), want, "{accept}");
+        };
+        check("application/vnd.kubernetes.protobuf", None);
         check(
-            "application/vnd.kubernetes.protobuf",
-            Err("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"),
+            "application/vnd.kubernetes.protobuf,application/json",
+            Some(Format::Json),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Some(Format::Protobuf),
         );
     }
 

@@ -5,10 +5,11 @@ use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName, Method, Response};
 use serde_json::{Value, json};
 
+use super::Inner;
 use super::negotiate::{self, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
-use super::{Attributes, Inner};
+use crate::authorization::Attributes;
 use crate::status::Status;
 use crate::{Body, UserInfo, discovery, openapi};
 
@@ -27,18 +28,13 @@ impl Inner {
         user: &UserInfo,
     ) -> Response<Body> {
         let path = decode(uri.path(), false);
-        let verb = if *method == Method::HEAD {
-            "get".to_owned()
-        } else {
-            method.as_str().to_ascii_lowercase()
-        };
         let attributes = Attributes {
-            verb,
+            verb: method.as_str().to_ascii_lowercase(),
             path: path.clone(),
             ..Attributes::default()
         };
-        if let Err(status) = self.authorize(user, &attributes) {
-            return self.fail(&status);
+        if let Err(status) = self.admit(user, headers, &attributes) {
+            return self.fail_as_asked(headers, query, &status);
         }
         let reading = *method == Method::GET || *method == Method::HEAD;
         let trimmed = path.trim_end_matches('/');
@@ -50,6 +46,13 @@ impl Inner {
             ["apis"] | ["apis", _] => self.discovery(trimmed, headers, query),
             _ if !reading => self.fail(&Status::method_not_allowed()),
             [] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
+            ["openid", "v1", "jwks"] => self.key_set(headers, query),
+            ["version"] if !negotiate::accepts(headers, "application/json") => {
+                let message = "406: Not Acceptable\n\nAvailable representations: application/json";
+                let status = Status::failure(406, "NotAcceptable", message).with_empty_details();
+                self.fail_as_asked(headers, query, &status)
+            }
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
             ["openapi", "v2"] => {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
@@ -72,12 +75,14 @@ impl Inner {
 
     fn index(&self) -> Value {
         let mut paths: Vec<String> = [
+            "/.well-known/openid-configuration",
             "/api",
             "/apis",
             "/healthz",
             "/livez",
             "/openapi/v2",
             "/openapi/v3",
+            "/openid/v1/jwks",
             "/readyz",
             "/version",
         ]
@@ -179,6 +184,12 @@ impl Inner {
         let Some(document) = document else {
             return self.not_found_text(query);
         };
+        if !path.is_empty() && !negotiate::accepts(headers, "application/json") {
+            // Upstream has the documents as protobuf, too, and refuses what it has not without a word.
+            let mut reply = Reply::new(406, Content::Text("application/json", Bytes::new()));
+            reply.headers = vec![(VARY, "Accept".to_owned())];
+            return self.respond(query, reply);
+        }
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {
             let mut reply = Reply::new(301, Content::Text("application/json", Bytes::new()));

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::negotiate::Transform;
+use super::negotiate::{Format, Transform};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, List, Reply};
 use super::{Call, Inner};
@@ -259,6 +259,7 @@ impl Call<'_> {
         let encoder = Encoder {
             resource: self.resource.clone(),
             form,
+            protobuf: self.output.format == Format::Protobuf,
             env: self.server.env.clone(),
         };
         let mut stream = if from_state {
@@ -303,7 +304,7 @@ impl Call<'_> {
 
     /// The form of watch events.
     fn form(&self) -> Result<Form, Status> {
-        if self.output.format != super::negotiate::Format::Json {
+        if self.output.format == Format::Yaml {
             let accepted = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
             let message = format!("406: Not Acceptable\n\nAvailable representations: {accepted}");
             return Err(Status::failure(406, "NotAcceptable", message).with_empty_details());

@@ -10,6 +10,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
+use kubewright_schema::protobuf;
+
 use super::negotiate::{Format, Output, Transform};
 use super::query::Query;
 use crate::body::{Body, WatchBody};
@@ -182,6 +184,9 @@ impl Responder<'_> {
     }
 
     fn encode(&self, content: Content) -> Result<(String, Body), Status> {
+        if self.output.format == Format::Protobuf {
+            return self.encode_protobuf(content);
+        }
         let json = self.output.format.content_type().to_owned();
         let value = match (content, self.output.transform) {
             (Content::Watch(watch), _) => return Ok(("application/json".to_owned(), Body::Watch(watch))),
@@ -205,6 +210,39 @@ impl Responder<'_> {
         Ok((json, Body::Full(self.encode_value(&value))))
     }
 
+    /// The same in protobuf. What Kubernetes has no message for (such as `/version`) stays JSON.
+    fn encode_protobuf(&self, content: Content) -> Result<(String, Body), Status> {
+        let media = self.output.format.content_type().to_owned();
+        let value = match (content, self.output.transform) {
+            (Content::Watch(watch), _) => return Ok((format!("{media};stream=watch"), Body::Watch(watch))),
+            (Content::Text(content_type, text), _) => return Ok((content_type.to_owned(), Body::Full(text))),
+            (Content::Stored(resource, stored), Transform::None) if resource.conversion.is_none() => {
+                let written = protobuf::encode_as(&resource.api_version(), &resource.kind, stored.value());
+                return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
+            }
+            (Content::List(resource, list), Transform::None) if resource.conversion.is_none() => {
+                let items = list.items.iter().map(|item| item.value());
+                let metadata = list.metadata(false);
+                let written = protobuf::encode_list(&resource.api_version(), &resource.list_kind, &metadata, items);
+                return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
+            }
+            (Content::Plain(value), _) => value,
+            (Content::Stored(resource, stored), _) => {
+                self.transform_object(&resource, full(&resource, stored.value()))?
+            }
+            (Content::Object(resource, object), _) => self.transform_object(&resource, object)?,
+            (Content::List(resource, list), _) => self.transform_list(&resource, &list)?,
+        };
+        match protobuf::encode(&value) {
+            Ok(written) => Ok((media, Body::Full(written.into()))),
+            Err(protobuf::EncodeError::UnknownKind { .. }) => {
+                let json = Format::Json.content_type().to_owned();
+                Ok((json, Body::Full(value.to_string().into())))
+            }
+            Err(error) => Err(no_protobuf(error)),
+        }
+    }
+
     fn is_compact(&self) -> bool {
         self.output.format == Format::Json && !self.output.pretty
     }
@@ -212,6 +250,8 @@ impl Responder<'_> {
     fn encode_value(&self, value: &Value) -> Bytes {
         match self.output.format {
             Format::Yaml => super::yaml::encode(value).into(),
+            // Of a Status, which always has such a form.
+            Format::Protobuf => protobuf::encode(value).unwrap_or_default().into(),
             Format::Json if self.output.pretty => format!("{value:#}").into(),
             Format::Json => value.to_string().into(),
         }
@@ -284,6 +324,10 @@ impl Responder<'_> {
         };
         Ok(table_of(resource, objects, metadata, options, version))
     }
+}
+
+fn no_protobuf(error: protobuf::EncodeError) -> Status {
+    Status::failure(500, "InternalError", format!("Internal error occurred: {error}"))
 }
 
 /// A Table in this version of `meta.k8s.io`, which its rows' metadata have as well.

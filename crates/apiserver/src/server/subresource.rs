@@ -61,6 +61,7 @@ impl Call<'_> {
             (Some(Subresource::Finalize), Verb::Update) => self.update_part(Part::Finalize).await,
             (Some(Subresource::Binding), Verb::Create) => self.bind().await,
             (Some(Subresource::Eviction), Verb::Create) => self.evict().await,
+            (Some(Subresource::Token), Verb::Create) => self.request_token().await,
             (Some(Subresource::Refused { name, instead, .. }), _) => {
                 self.get_stored().await?;
                 let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
@@ -202,6 +203,7 @@ fn name_of(subresource: &Subresource) -> &str {
         Subresource::EphemeralContainers => "ephemeralcontainers",
         Subresource::Resize => "resize",
         Subresource::Approval => "approval",
+        Subresource::Token => "token",
         Subresource::Refused { name, .. } => name,
     }
 }

@@ -3,11 +3,11 @@
 //! One line on standard output when the server answers; then silence until a signal.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use kubewright_cluster::{Cluster, Controllers, Listening};
+use kubewright_cluster::{Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, StaticTokens};
 use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     /// Built-in controllers to run: `all`, `none`, or names with commas
     #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
     controllers: Controllers,
+
+    /// Users who authenticate with a token: CSV with a line `token,user,uid,"group1,group2"` for each
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -41,9 +45,19 @@ impl Arguments {
                 .because("durable storage is not built yet: this version keeps everything in memory".to_string())
                 .hint("leave --data-dir out; nothing has been started or written"));
         }
+        let config = Config {
+            version: KUBERNETES_VERSION.to_owned(),
+            static_tokens: self
+                .token_auth_file
+                .as_deref()
+                .map(read_tokens)
+                .transpose()?
+                .unwrap_or_default(),
+            ..Config::default()
+        };
         let stop = stop_signal()?;
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
-            builder.controllers(self.controllers)
+            builder.controllers(self.controllers).api(config)
         })
         .await?;
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());
@@ -68,6 +82,16 @@ impl Arguments {
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
     }
+}
+
+fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
+    let attempted = || Failure::new(format!("cannot read the token file {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    StaticTokens::parse(&text).map_err(|why| {
+        attempted()
+            .because(why)
+            .hint("each line is token,user,uid,\"group1,group2\"; nothing has been started")
+    })
 }
 
 /// A cluster that listens and has its kubeconfig on disk.

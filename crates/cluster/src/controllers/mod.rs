@@ -7,16 +7,18 @@
 //! |---|---|---|
 //! | `namespace` | `namespace/` | empties namespaces that are deleted |
 //! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
-//! | `serviceaccount` | `serviceaccount.rs` | the account `default` and the ConfigMap `kube-root-ca.crt` |
+//! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
 //! | `replicaset` | `replicaset/` | as many pods as wished |
 //! | `deployment` | `deployment/` | rollouts |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
+//! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`.
 
 mod claim;
+mod clusterrole_aggregation;
 mod deployment;
 mod garbage_collector;
 mod meta;
@@ -27,6 +29,7 @@ mod protection;
 mod replicaset;
 mod scheduler;
 mod serviceaccount;
+mod token;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,10 +48,27 @@ pub const NAMES: &[&str] = &[
     "scheduler",
     "node",
     "volume-protection",
+    "clusterrole-aggregation",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
 pub(crate) type RootCa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// A token that a Secret of type `kubernetes.io/service-account-token` lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretToken<'a> {
+    /// Namespace of both.
+    pub namespace: &'a str,
+    /// Name of the service account.
+    pub account: &'a str,
+    /// Its uid.
+    pub account_uid: &'a str,
+    /// Name of the Secret.
+    pub secret: &'a str,
+}
+
+/// Where signed tokens come from; `None` when there is no key.
+pub(crate) type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
 
 /// What the built-in controllers have to be told.
 #[derive(Clone)]
@@ -56,6 +76,8 @@ pub struct Settings {
     /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is asked for when a
     /// namespace is looked at. `None`: the ConfigMap is not made.
     pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
+    pub service_account_token: Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>,
     /// The name of the simulated node.
     pub node: String,
     /// How long a pod on the simulated node takes from being bound to being Ready.
@@ -68,6 +90,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             root_ca: Arc::new(|| None),
+            service_account_token: Arc::new(|_| None),
             node: "node-0".to_owned(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
@@ -79,6 +102,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings {
             root_ca: _,
+            service_account_token: _,
             node,
             pod_start,
             pod_stop,
@@ -109,7 +133,11 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "garbage-collector" => manager.runnable("garbage-collector-controller", garbage_collector::run),
         "serviceaccount" => manager
             .add(serviceaccount::accounts())
-            .add(serviceaccount::root_ca(settings.root_ca.clone())),
+            .add(serviceaccount::root_ca(settings.root_ca.clone()))
+            .add(token::controller(
+                settings.service_account_token.clone(),
+                settings.root_ca.clone(),
+            )),
         "replicaset" => manager.add(replicaset::controller()),
         "deployment" => manager.add(deployment::controller()),
         "scheduler" => manager.add(scheduler::controller()),
@@ -125,6 +153,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .runnable("node", move |client, stop| node::register(name, client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
+        "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }
 }

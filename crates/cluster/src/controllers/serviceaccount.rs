@@ -5,7 +5,7 @@
 //!
 //! The publisher of the certificate is a controller of ConfigMaps of one name, so that the many others are neither watched nor kept; a
 //! namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not.
-//! Not here: tokens. Pods get none, and Secrets of type service-account-token are not filled.
+//! Not here: tokens in Secrets (`token.rs`); those in pods are the API server's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,11 +17,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use kubewright_apiserver::UserInfo;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,9 +27,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::front::{Front, ResponseBody, status};
+use crate::front::Front;
 use guard::Guarded;
-use tls::Identity;
 pub(crate) use tls::Tls;
 
 /// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a second.
@@ -203,7 +200,7 @@ async fn connection(stream: TcpStream, shared: &Shared) {
     let front = &shared.front;
     let service = hyper::service::service_fn(|request| {
         let (front, identity) = (front.clone(), identity.clone());
-        async move { Ok::<_, Infallible>(answer(&front, &identity, request).await) }
+        async move { Ok::<_, Infallible>(front.answer::<Incoming>(request, &identity).await) }
     });
     let stream = TokioIo::new(Guarded::new(stream, opening, shared.limits.stall));
     let mut serving = pin!(http.serve_connection(stream, service));
@@ -236,30 +233,6 @@ async fn handshake(mut stream: TcpStream, acceptor: &TlsAcceptor) -> io::Result<
     acceptor.accept(stream).await
 }
 
-async fn answer(front: &Front, identity: &Identity, request: Request<Incoming>) -> Response<ResponseBody> {
-    match authenticate(identity, &request) {
-        Some(user) => front.answer(request, user).await,
-        None => front.respond(status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
-    }
-}
-
-/// Who asks, or nobody: credentials that prove nothing are not the same as none.
-fn authenticate<B>(identity: &Identity, request: &Request<B>) -> Option<UserInfo> {
-    match identity {
-        Identity::User(user) => Some(user.clone()),
-        Identity::Rejected => None,
-        Identity::Anonymous => {
-            // There are no tokens in this cluster yet, so each is a wrong one. Other schemes are ignored, as upstream ignores them.
-            let scheme = request
-                .headers()
-                .get(header::AUTHORIZATION)
-                .and_then(|value| value.as_bytes().get(..7));
-            let token = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
-            (!token).then(UserInfo::anonymous)
-        }
-    }
-}
-
 /// Where a cluster listens, and how to get in.
 #[derive(Clone)]
 pub struct Listening {
@@ -282,32 +255,6 @@ impl std::fmt::Debug for Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn credentials_that_prove_nothing_are_refused() {
-        let check = |identity: Identity, authorization: Option<&str>, expected: Option<&str>| {
-            let mut request = Request::new(());
-            if let Some(value) = authorization {
-                request
-                    .headers_mut()
-                    .insert(header::AUTHORIZATION, value.parse().unwrap());
-            }
-            let user = authenticate(&identity, &request);
-            assert_eq!(
-                user.as_ref().map(|user| user.name.as_str()),
-                expected,
-                "{identity:?} {authorization:?}"
-            );
-        };
-        let admin = || Identity::User(UserInfo::admin());
-        check(admin(), None, Some("kubernetes-admin"));
-        check(admin(), Some("Bearer wrong"), Some("kubernetes-admin"));
-        check(Identity::Anonymous, None, Some("system:anonymous"));
-        check(Identity::Anonymous, Some("Bearer wrong"), None);
-        check(Identity::Anonymous, Some("bearer wrong"), None);
-        check(Identity::Anonymous, Some("Basic dTpw"), Some("system:anonymous"));
-        check(Identity::Rejected, None, None);
-    }
 
     #[test]
     fn a_log_line_never_holds_the_key() {

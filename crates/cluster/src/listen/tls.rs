@@ -4,9 +4,12 @@
 //! that our authority did not sign does not break the handshake either: as with kube-apiserver, the connection stands and every
 //! request on it is answered 401, which a person can read, instead of a TLS alert, which nobody can.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kubewright_apiserver::UserInfo;
+use kubewright_apiserver::authentication::{CREDENTIAL_ID, Identity};
+use ring::digest;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -16,17 +19,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::certificates::{Authority, Certified};
 use crate::error::{Error, Result};
-
-/// Who a connection belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
-    /// A certificate of our authority.
-    User(UserInfo),
-    /// No certificate, or one without a common name.
-    Anonymous,
-    /// A certificate that proves nothing; every request is answered 401.
-    Rejected,
-}
 
 /// What a listener needs for TLS; the parts are shared by its connections.
 pub(crate) struct Tls {
@@ -76,8 +68,10 @@ impl Tls {
 }
 
 /// The user of a verified certificate: the common name, and every organization as a group (`CommonNameUserConversion` of apiserver).
-fn user(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+///
+/// Which certificate it was stands in the user's extra fields.
+fn user(der: &CertificateDer<'_>) -> Option<UserInfo> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
     if name.is_empty() {
@@ -87,7 +81,17 @@ fn user(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
         .iter_organization()
         .filter_map(|group| group.as_str().ok())
         .collect();
-    Some(UserInfo::authenticated(name, groups))
+    let mut user = UserInfo::authenticated(name, groups);
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![credential_id(der)]);
+    Some(user)
+}
+
+fn credential_id(certificate: &[u8]) -> String {
+    let digest = digest::digest(&digest::SHA256, certificate);
+    digest.as_ref().iter().fold("X509SHA256=".to_owned(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}");
+        id
+    })
 }
 
 /// Asks for a certificate and checks that the client owns its key; whether it is worth anything is decided after the handshake, by
@@ -153,11 +157,23 @@ mod tests {
     fn check(subject: &[(DnType, &str)], expected: Identity) {
         let authority = Authority::new().unwrap();
         let certificate = authority.client(distinguished_name(subject)).unwrap();
+        let der = certificate.certificate_der();
         assert_eq!(
-            tls(&authority).identify(Some(&[certificate.certificate_der()])),
-            expected,
+            tls(&authority).identify(Some(std::slice::from_ref(&der))),
+            with_id(expected, &der),
             "{subject:?}"
         );
+    }
+
+    /// A user as this certificate shows it.
+    fn with_id(identity: Identity, der: &[u8]) -> Identity {
+        match identity {
+            Identity::User(mut user) => {
+                user.extra.insert(CREDENTIAL_ID.to_owned(), vec![credential_id(der)]);
+                Identity::User(user)
+            }
+            other => other,
+        }
     }
 
     #[test]
@@ -185,7 +201,7 @@ mod tests {
         let chain = [authority.admin().unwrap().certificate_der()];
         assert_eq!(
             tls(&authority).identify(Some(&chain)),
-            Identity::User(UserInfo::admin())
+            with_id(Identity::User(UserInfo::admin()), &chain[0])
         );
     }
 

@@ -91,10 +91,14 @@ impl Special {
     }
 }
 
+/// The message of a schema in a CustomResourceDefinition.
+pub(super) fn schema_message() -> &'static table::Message {
+    table::message(API_EXTENSIONS, "JSONSchemaProps").expect("the table has the kinds of apiextensions")
+}
+
 fn json_schema(decoder: &mut Decoder, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
-    let message = table::message(API_EXTENSIONS, "JSONSchemaProps").expect("the table has the kinds of apiextensions");
     let mut schema = Map::new();
-    decoder.message(message, wire.bytes("schema")?, depth, &mut schema)?;
+    decoder.message(schema_message(), wire.bytes("schema")?, depth, &mut schema)?;
     Ok(Value::Object(schema))
 }
 
@@ -141,6 +145,53 @@ fn duration(data: &[u8]) -> Result<Value, ProtobufError> {
         }
     }
     Ok(Value::String(go_duration(nanos)))
+}
+
+/// The nanoseconds of a duration as Go reads it: `1h30m`, `1.5s`, `-2ms`. The empty text is no time.
+pub(super) fn parse_duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if matches!(rest, "" | "0") {
+        return Some(0);
+    }
+    let mut nanos = 0_i128;
+    while !rest.is_empty() {
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (digits, after) = rest.split_at(end);
+        let end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let size: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let number = |digits: &str| {
+            if digits.is_empty() {
+                Some(0)
+            } else {
+                digits.parse::<i128>().ok()
+            }
+        };
+        let fraction = fraction.get(..fraction.len().min(18))?;
+        let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+        nanos += number(whole)?.checked_mul(size)? + number(fraction)? * size / scale;
+        rest = after;
+    }
+    i64::try_from(if negative { -nanos } else { nanos }).ok()
 }
 
 /// A duration as Go prints it.
@@ -239,6 +290,7 @@ mod tests {
             (i64::MIN, "-2562047h47m16.854775808s"),
         ] {
             assert_eq!(go_duration(nanos), want);
+            assert_eq!(parse_duration(want), Some(nanos), "{want}");
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[Field] {
         self.fields.get_or_init(|| {
             let fields = self.line.split_whitespace().map(|text| field(text, self.prefix));
             fields

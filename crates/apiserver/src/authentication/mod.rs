@@ -1,0 +1,215 @@
+//! Who asks: from the credentials of a request to a user.
+//!
+//! The shell says what the client's certificate proves ([`Identity`]); the rest is in the headers. As in kube-apiserver the first
+//! credentials that prove something win: a certificate, then `Authorization: Bearer` with a token of the token file, then one of a
+//! service account. Credentials that prove nothing are refused (401) unless others do; a request without any is anonymous.
+//!
+//! Invariants: nothing is remembered between requests, so that a token is worth nothing from the moment on at which its service account
+//! or the object that it is bound to is gone; a token never gets into a message.
+//!
+//! Not here: TLS, keys (see [`Signer`]), what a user may do.
+
+mod jwt;
+mod service_account;
+mod signer;
+mod static_tokens;
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, WARNING};
+use http::{HeaderMap, HeaderValue, Response};
+
+pub use service_account::{Bound, ServiceAccountTokens, TokenSubject};
+pub use signer::{NoSigner, Signer, SignerError};
+pub use static_tokens::{StaticTokens, TokenFileError};
+
+use crate::storage::Storage;
+use crate::user::{SYSTEM_AUTHENTICATED, UserInfo};
+use crate::{Body, Env};
+
+/// The key of [`UserInfo::extra`] that says by which certificate or token a user was recognised.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// What the client's certificate proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A certificate of a trusted authority: who it names.
+    User(UserInfo),
+    /// No certificate, or one without a common name.
+    Anonymous,
+    /// A certificate that proves nothing.
+    Rejected,
+}
+
+/// Who was recognised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Authenticated {
+    /// The user.
+    pub user: UserInfo,
+    /// For which of the audiences that were asked for the credentials are good (TokenReview).
+    pub audiences: Vec<String>,
+    /// A text for a `Warning` header, about credentials that were not looked at.
+    pub warning: Option<&'static str>,
+}
+
+impl Authenticated {
+    /// Adds the warning, if there is one, to an answer.
+    pub fn warn(&self, response: &mut Response<Body>) {
+        if let Some(text) = self.warning
+            && let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\""))
+        {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+/// Recognises users.
+pub struct Authenticator {
+    static_tokens: StaticTokens,
+    service_accounts: ServiceAccountTokens,
+}
+
+impl Authenticator {
+    /// With these tokens; what service accounts and bound objects there are is looked up in `storage`.
+    pub fn new(
+        static_tokens: StaticTokens,
+        issuer: &str,
+        signer: Arc<dyn Signer>,
+        storage: Arc<dyn Storage>,
+        env: Arc<dyn Env>,
+    ) -> Authenticator {
+        Authenticator {
+            static_tokens,
+            service_accounts: ServiceAccountTokens::new(issuer, signer, storage, env),
+        }
+    }
+
+    /// Issues and checks tokens of service accounts.
+    pub fn service_accounts(&self) -> &ServiceAccountTokens {
+        &self.service_accounts
+    }
+
+    /// The audiences of this server: a token is good for requests to it when it names one of them.
+    pub fn audiences(&self) -> &[String] {
+        self.service_accounts.audiences()
+    }
+
+    /// Who sends these headers over a connection with this certificate. `audiences`: whom the credentials must be good for.
+    ///
+    /// # Errors
+    /// What is wrong with the credentials, as `status.error` of a TokenReview says it.
+    pub fn authenticate(
+        &self,
+        identity: &Identity,
+        headers: &HeaderMap,
+        audiences: &[String],
+    ) -> Result<Authenticated, String> {
+        let header = headers
+            .get(AUTHORIZATION)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()));
+        self.recognise(identity, header.as_deref().unwrap_or(""), audiences)
+    }
+
+    /// Whose token this is: as if a request came with nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn review(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
+        self.recognise(&Identity::Anonymous, &format!("Bearer {token}"), audiences)
+    }
+
+    fn recognise(&self, identity: &Identity, header: &str, audiences: &[String]) -> Result<Authenticated, String> {
+        let ours: Vec<String> = self
+            .audiences()
+            .iter()
+            .filter(|own| audiences.contains(own))
+            .cloned()
+            .collect();
+        let mut error = None;
+        match identity {
+            // A certificate is good for this server only.
+            Identity::User(user) if !ours.is_empty() => {
+                return Ok(Authenticated {
+                    user: with_authenticated(user.clone()),
+                    audiences: ours,
+                    warning: None,
+                });
+            }
+            Identity::User(_) | Identity::Anonymous => {}
+            Identity::Rejected => error = Some("x509: certificate signed by unknown authority".to_owned()),
+        }
+        let mut warning = None;
+        match bearer(header) {
+            Bearer::None => {}
+            Bearer::Spaces => {
+                warning = Some(
+                    "the provided Authorization header contains extra space before the bearer token, and is ignored",
+                );
+            }
+            Bearer::Token(token) => match self.token(token, audiences, &ours) {
+                Ok(found) => return Ok(found),
+                Err(why) => error = Some(why),
+            },
+        }
+        match error {
+            Some(why) => Err(why),
+            None => Ok(Authenticated {
+                user: UserInfo::anonymous(),
+                audiences: audiences.to_vec(),
+                warning,
+            }),
+        }
+    }
+
+    fn token(&self, token: &str, audiences: &[String], ours: &[String]) -> Result<Authenticated, String> {
+        const INVALID: &str = "invalid bearer token";
+        // A token of the file is good for this server only, too.
+        if let Some(user) = self.static_tokens.user(token).filter(|_| !ours.is_empty()) {
+            return Ok(Authenticated {
+                user: with_authenticated(user.clone()),
+                audiences: ours.to_vec(),
+                warning: None,
+            });
+        }
+        match self.service_accounts.verify(token, audiences) {
+            Ok(Some((user, audiences))) => Ok(Authenticated {
+                user: with_authenticated(user),
+                audiences,
+                warning: None,
+            }),
+            Ok(None) => Err(INVALID.to_owned()),
+            Err(why) => Err(format!("[{INVALID}, {why}]")),
+        }
+    }
+}
+
+fn with_authenticated(mut user: UserInfo) -> UserInfo {
+    if !user.in_group(SYSTEM_AUTHENTICATED) {
+        user.groups.push(SYSTEM_AUTHENTICATED.to_owned());
+    }
+    user
+}
+
+enum Bearer<'a> {
+    None,
+    /// Two spaces and then something, which Kubernetes does not take for a token.
+    Spaces,
+    Token(&'a str),
+}
+
+/// The token of the `Authorization` header. Other schemes are ignored, as upstream ignores them.
+fn bearer(header: &str) -> Bearer<'_> {
+    let mut parts = header.trim().splitn(3, ' ');
+    let scheme = parts.next().unwrap_or("");
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Bearer::None;
+    }
+    match (parts.next(), parts.next()) {
+        (None, _) | (Some(""), None) => Bearer::None,
+        (Some(""), Some(_)) => Bearer::Spaces,
+        (Some(token), _) => Bearer::Token(token),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The key that tokens are signed with, as the core sees it.
+
+use serde_json::Value;
+
+/// Why there is no signature.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SignerError(
+    /// What is wrong, in words.
+    pub String,
+);
+
+/// Signs tokens of service accounts and checks the signatures; the shell has the key.
+///
+/// The key may be made at the first call of any of these, and must then stay.
+pub trait Signer: Send + Sync + 'static {
+    /// Names the key: `kid` in the head of a token and in the key set.
+    ///
+    /// # Errors
+    /// When there is no key.
+    fn key_id(&self) -> Result<String, SignerError>;
+
+    /// The JSON Web Algorithm: `RS256`, `ES256`.
+    fn algorithm(&self) -> &'static str;
+
+    /// Signs a message.
+    ///
+    /// # Errors
+    /// When there is no key, or the system has no entropy.
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignerError>;
+
+    /// Whether this is a signature of the message by this key.
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
+
+    /// The public key as a JSON Web Key, with `use`, `kid` and `alg`.
+    ///
+    /// # Errors
+    /// When there is no key.
+    fn jwk(&self) -> Result<Value, SignerError>;
+}
+
+/// A server without a key: it issues no tokens and takes none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSigner;
+
+impl NoSigner {
+    fn refuse<T>() -> Result<T, SignerError> {
+        Err(SignerError("this server has no key to sign tokens with".to_owned()))
+    }
+}
+
+impl Signer for NoSigner {
+    fn key_id(&self) -> Result<String, SignerError> {
+        NoSigner::refuse()
+    }
+
+    fn algorithm(&self) -> &'static str {
+        "none"
+    }
+
+    fn sign(&self, _: &[u8]) -> Result<Vec<u8>, SignerError> {
+        NoSigner::refuse()
+    }
+
+    fn verify(&self, _: &[u8], _: &[u8]) -> bool {
+        false
+    }
+
+    fn jwk(&self) -> Result<Value, SignerError> {
+        NoSigner::refuse()
+    }
+}

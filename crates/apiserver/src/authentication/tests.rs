@@ -1,0 +1,269 @@
+//! Credentials and what comes of them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::env::fake::{FakeEnv, Shared};
+use crate::storage::MemoryStorage;
+
+/// A "signature" that is the message behind a word: enough to tell who wrote it.
+pub(crate) struct TestSigner(pub(crate) &'static str);
+
+impl Signer for TestSigner {
+    fn key_id(&self) -> Result<String, SignerError> {
+        Ok(self.0.to_owned())
+    }
+
+    fn algorithm(&self) -> &'static str {
+        "TEST"
+    }
+
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignerError> {
+        Ok([self.0.as_bytes(), message].concat())
+    }
+
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        signature.strip_prefix(self.0.as_bytes()) == Some(message)
+    }
+
+    fn jwk(&self) -> Result<Value, SignerError> {
+        Ok(json!({"kid": self.0, "alg": "TEST"}))
+    }
+}
+
+const ISSUER: &str = "https://issuer";
+
+struct World {
+    env: Arc<FakeEnv>,
+    storage: Arc<MemoryStorage>,
+    authenticator: Authenticator,
+}
+
+impl World {
+    fn new() -> World {
+        let env = FakeEnv::new();
+        let storage = Arc::new(MemoryStorage::new(16, 16));
+        let tokens = StaticTokens::parse("static,jane,7,dev").expect("a token file");
+        let authenticator = Authenticator::new(
+            tokens,
+            ISSUER,
+            Arc::new(TestSigner("key")),
+            storage.clone(),
+            Arc::new(Shared(env.clone())),
+        );
+        World {
+            env,
+            storage,
+            authenticator,
+        }
+    }
+
+    fn put(&self, store: &str, key: &str, uid: &str) {
+        let object = json!({"metadata": {"name": key, "uid": uid}});
+        self.storage.create(store, key, object).expect("nothing is there");
+    }
+
+    fn remove(&self, store: &str, key: &str) {
+        let revision = self.storage.get(store, key).expect("it is there").revision();
+        self.storage.delete(store, key, revision).expect("nobody else deletes");
+    }
+
+    /// Who a token is, or what is wrong with it.
+    fn who(&self, token: &str, audiences: &[&str]) -> String {
+        let audiences: Vec<String> = audiences.iter().map(|&audience| audience.to_owned()).collect();
+        let mut headers = HeaderMap::new();
+        let value = format!("Bearer {token}").parse().expect("a header");
+        headers.insert(AUTHORIZATION, value);
+        match self
+            .authenticator
+            .authenticate(&Identity::Anonymous, &headers, &audiences)
+        {
+            Ok(found) => found.user.name,
+            Err(why) => why,
+        }
+    }
+
+    fn issue(&self, subject: &TokenSubject) -> String {
+        let accounts = self.authenticator.service_accounts();
+        accounts.issue(subject, Shared(self.env.clone()).now()).expect("a key")
+    }
+}
+
+fn bound(name: &str, uid: &str) -> Bound {
+    Bound {
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+fn subject() -> TokenSubject {
+    TokenSubject {
+        namespace: "n".to_owned(),
+        account: bound("s", "u1"),
+        audiences: vec![ISSUER.to_owned()],
+        seconds: 600,
+        ..TokenSubject::default()
+    }
+}
+
+#[test]
+fn the_first_credentials_that_prove_something_win() {
+    let world = World::new();
+    let check = |identity: &Identity, authorization: Option<&str>, want: Result<&str, &str>| {
+        let mut headers = HeaderMap::new();
+        if let Some(text) = authorization {
+            headers.insert(AUTHORIZATION, text.parse().expect("a header"));
+        }
+        let got = world
+            .authenticator
+            .authenticate(identity, &headers, &[ISSUER.to_owned()]);
+        let got = got.map(|found| found.user.name);
+        assert_eq!(
+            got.as_deref().map_err(String::as_str),
+            want,
+            "{identity:?} {authorization:?}"
+        );
+    };
+    let admin = Identity::User(UserInfo::admin());
+    check(&admin, None, Ok("kubernetes-admin"));
+    check(&admin, Some("Bearer wrong"), Ok("kubernetes-admin"));
+    check(&Identity::Rejected, Some("Bearer static"), Ok("jane"));
+    check(
+        &Identity::Rejected,
+        None,
+        Err("x509: certificate signed by unknown authority"),
+    );
+    let anonymous = Identity::Anonymous;
+    check(&anonymous, None, Ok("system:anonymous"));
+    check(&anonymous, Some("Basic dTpw"), Ok("system:anonymous"));
+    check(&anonymous, Some("Bearer"), Ok("system:anonymous"));
+    check(&anonymous, Some("Bearer  static"), Ok("system:anonymous"));
+    check(&anonymous, Some("bEARER static"), Ok("jane"));
+    check(&anonymous, Some("Bearer static more"), Ok("jane"));
+    check(&anonymous, Some("Bearer wrong"), Err("invalid bearer token"));
+}
+
+#[test]
+fn a_token_is_good_while_its_account_is_there() {
+    let world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let token = world.issue(&subject());
+    let name = "system:serviceaccount:n:s";
+    assert_eq!(world.who(&token, &[ISSUER]), name);
+    assert_eq!(
+        world.who(&token, &["x"]),
+        "[invalid bearer token, token audiences [\"https://issuer\"] is invalid for the target audiences [\"x\"]]"
+    );
+    let forged = TestSigner("other");
+    let legacy = ServiceAccountTokens::issue_legacy(&forged, "n", &bound("s", "u1"), "x").expect("a key");
+    assert_eq!(
+        world.who(&legacy, &[ISSUER]),
+        "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
+    );
+    world.remove("serviceaccounts", "n/s");
+    assert_eq!(
+        world.who(&token, &[ISSUER]),
+        "[invalid bearer token, serviceaccounts \"s\" not found]"
+    );
+    world.put("serviceaccounts", "n/s", "u2");
+    assert_eq!(
+        world.who(&token, &[ISSUER]),
+        "[invalid bearer token, service account UID (u2) does not match claim (u1)]"
+    );
+}
+
+#[test]
+fn a_token_ends() {
+    let world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let token = world.issue(&subject());
+    world.env.advance(std::time::Duration::from_secs(600));
+    assert_eq!(world.who(&token, &[ISSUER]), "system:serviceaccount:n:s");
+    world.env.advance(std::time::Duration::from_secs(1));
+    assert_eq!(
+        world.who(&token, &[ISSUER]),
+        "[invalid bearer token, service account token has expired]"
+    );
+}
+
+#[test]
+fn a_bound_token_goes_with_its_object() {
+    let world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let gone = "[invalid bearer token, service account token has been invalidated]";
+    let check = |store: &str, key: &str, subject: TokenSubject, other: &str| {
+        let token = world.issue(&subject);
+        assert_eq!(world.who(&token, &[ISSUER]), gone, "{store}");
+        world.put(store, key, "u9");
+        assert_eq!(world.who(&token, &[ISSUER]), "system:serviceaccount:n:s", "{store}");
+        world.remove(store, key);
+        world.put(store, key, "u8");
+        assert_eq!(
+            world.who(&token, &[ISSUER]),
+            format!("[invalid bearer token, {other}]"),
+            "{store}"
+        );
+        world.remove(store, key);
+        assert_eq!(world.who(&token, &[ISSUER]), gone, "{store}");
+    };
+    let pod = TokenSubject {
+        pod: Some(bound("p", "u9")),
+        node: Some(bound("missing", "")),
+        ..subject()
+    };
+    check(
+        "pods",
+        "n/p",
+        pod,
+        "pod UID (u8) does not match service account pod ref claim (u9)",
+    );
+    let secret = TokenSubject {
+        secret: Some(bound("x", "u9")),
+        ..subject()
+    };
+    check(
+        "secrets",
+        "n/x",
+        secret,
+        "secret UID (u8) does not match service account secret ref claim (u9)",
+    );
+    let node = TokenSubject {
+        node: Some(bound("m", "u9")),
+        ..subject()
+    };
+    check(
+        "nodes",
+        "m",
+        node,
+        "node UID (u8) does not match service account node ref claim (u9)",
+    );
+}
+
+#[test]
+fn a_token_in_a_secret_is_good_while_the_secret_holds_it() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    let world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let signer = TestSigner("key");
+    let token = ServiceAccountTokens::issue_legacy(&signer, "n", &bound("s", "u1"), "x").expect("a key");
+    let wrong = |why: &str| format!("[invalid bearer token, {why}]");
+    assert_eq!(world.who(&token, &[ISSUER]), wrong("Token has been invalidated"));
+    world.put("secrets", "n/x", "u2");
+    assert_eq!(
+        world.who(&token, &[ISSUER]),
+        wrong("Token does not match server's copy")
+    );
+    world.remove("secrets", "n/x");
+    let secret = json!({"metadata": {"name": "x"}, "data": {"token": STANDARD.encode(&token)}});
+    world
+        .storage
+        .create("secrets", "n/x", secret)
+        .expect("nothing is there");
+    assert_eq!(world.who(&token, &[ISSUER]), "system:serviceaccount:n:s");
+    world.remove("serviceaccounts", "n/s");
+    assert_eq!(world.who(&token, &[ISSUER]), wrong("serviceaccounts \"s\" not found"));
+}

@@ -1,0 +1,93 @@
+//! Large answers in gzip, for clients that ask for it.
+//!
+//! As kube-apiserver does it: objects and lists above a size, never watches; the OpenAPI v2 document, which is large always; nothing else.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use http::{HeaderMap, HeaderValue, Response};
+
+use crate::Body;
+
+/// Smaller bodies are sent as they are.
+const THRESHOLD: usize = 128 * 1024;
+
+/// Whether the client asks for gzip. A quality makes it another word, as it does upstream.
+pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+    let header = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    header.unwrap_or("").split(',').any(|word| word.trim() == "gzip")
+}
+
+/// Compresses a body that is worth it, below a path where that is done.
+pub(super) fn response(path: &str, response: &mut Response<Body>) {
+    let resource = (path.starts_with("/api/") || path.starts_with("/apis/")) && !response.headers().contains_key(VARY);
+    if !resource && path.trim_end_matches('/') != "/openapi/v2" {
+        return;
+    }
+    let Body::Full(bytes) = response.body() else { return };
+    if bytes.len() <= THRESHOLD {
+        return;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    let Ok(compressed) = written else {
+        // Writing into memory does not fail; if it did, the plain body would be as good.
+        return;
+    };
+    *response.body_mut() = Body::Full(Bytes::from(compressed));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_for_gzip() {
+        let check = |text: &str, want: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, text.parse().expect("a header"));
+            assert_eq!(is_asked(&headers), want, "{text}");
+        };
+        check("gzip", true);
+        check("deflate, gzip", true);
+        check("gzip;q=0.5", false);
+        check("*", false);
+        assert!(!is_asked(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn large_answers_shrink_and_come_back() {
+        let check = |path: &str, size: usize, want: bool| {
+            let mut response = Response::new(Body::Full(Bytes::from(vec![b'x'; size])));
+            super::response(path, &mut response);
+            let encoded = response.headers().get(CONTENT_ENCODING).is_some();
+            assert_eq!(encoded, want, "{path} {size}");
+            let Body::Full(bytes) = response.body() else {
+                panic!("a whole body")
+            };
+            if want {
+                assert_eq!(response.headers()[VARY], "Accept-Encoding");
+                let mut plain = Vec::new();
+                let mut decoder = flate2::read::GzDecoder::new(bytes.as_ref());
+                decoder.read_to_end(&mut plain).expect("gzip");
+                assert_eq!(plain.len(), size);
+            } else {
+                assert_eq!(bytes.len(), size);
+            }
+        };
+        check("/api/v1/pods", THRESHOLD, false);
+        check("/api/v1/pods", THRESHOLD + 1, true);
+        check("/apis/apps/v1/deployments", THRESHOLD + 1, true);
+        check("/openapi/v2", THRESHOLD + 1, true);
+        check("/openapi/v3/api/v1", THRESHOLD + 1, false);
+        check("/version", THRESHOLD + 1, false);
+    }
+}

@@ -1,0 +1,62 @@
+//! Where others learn how to check the tokens of service accounts: the OpenID discovery document and the key set.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, HOST};
+use http::{HeaderMap, HeaderValue, Response};
+use serde_json::json;
+
+use super::Inner;
+use super::negotiate::{self, Output};
+use super::query::Query;
+use super::respond::{Content, Reply, Responder};
+use crate::Body;
+use crate::status::Status;
+
+impl Inner {
+    /// `/.well-known/openid-configuration`.
+    pub(super) fn openid_configuration(&self, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
+        let accounts = self.authenticator.service_accounts();
+        // The key set is where this document is: the server does not know by which name it is reached.
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = uri.authority().map(http::uri::Authority::as_str).or(host);
+        let host = host.unwrap_or("kubernetes.default.svc.cluster.local");
+        let document = json!({
+            "issuer": accounts.issuer(),
+            "jwks_uri": format!("https://{host}/openid/v1/jwks"),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [accounts.signer().algorithm()],
+        });
+        self.metadata(document.to_string(), "application/json", headers, query)
+    }
+
+    /// `/openid/v1/jwks`.
+    pub(super) fn key_set(&self, headers: &HeaderMap, query: &Query) -> Response<Body> {
+        match self.authenticator.service_accounts().signer().jwk() {
+            Ok(key) => {
+                let document = json!({"keys": [key]});
+                self.metadata(document.to_string(), "application/jwk-set+json", headers, query)
+            }
+            Err(error) => self.fail(&Status::not_implemented(format!(
+                "/openid/v1/jwks is not served: {error}"
+            ))),
+        }
+    }
+
+    fn metadata(&self, text: String, media: &'static str, headers: &HeaderMap, query: &Query) -> Response<Body> {
+        let responder = Responder {
+            output: negotiate::output(headers, query, false).unwrap_or(Output::JSON),
+            query,
+            now: self.env.now(),
+        };
+        if !negotiate::accepts(headers, media) {
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {media}");
+            return responder.fail(&Status::failure(406, "NotAcceptable", message).with_empty_details());
+        }
+        let mut response = responder.respond(Reply::new(200, Content::Text(media, Bytes::from(text))));
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+        response
+    }
+}

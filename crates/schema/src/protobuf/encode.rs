@@ -1,0 +1,352 @@
+//! The way back: from the JSON of an object to the bytes that a Go server would send.
+//!
+//! Go's encoder writes every field that is not a pointer, zero or not, in the order of the tags; so do these functions, and the bytes are the
+//! same. A field that the table does not know is left out: Go's types do not have it either.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::special::{self, Special};
+use super::table::{self, Field, Message, Shape, Type};
+use super::{MAX_DEPTH, PREFIX};
+
+/// Why an object has no protobuf form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// There is no message for the kind: it is a custom resource, or a kind that Kubernetes sends as JSON alone.
+    #[error("object {kind} of {api_version:?} has no protobuf form")]
+    UnknownKind {
+        /// The `apiVersion` of the object.
+        api_version: String,
+        /// The `kind` of the object.
+        kind: String,
+    },
+    /// A field does not hold what its type asks for.
+    #[error("field {field} cannot be written as protobuf: {value}")]
+    Field {
+        /// The JSON name of the field.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+    },
+    /// More than [`MAX_DEPTH`] messages in each other.
+    #[error("exceeded max depth: messages may be nested {MAX_DEPTH} deep")]
+    TooDeep,
+}
+
+/// Writes an object: prefix, envelope, message. Its kind is what `apiVersion` and `kind` in it say.
+///
+/// ```
+/// use kubewright_schema::protobuf;
+/// use serde_json::json;
+///
+/// let object = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"});
+/// let body = protobuf::encode(&object)?;
+/// assert_eq!(protobuf::decode(&body).expect("well-formed").value, object);
+/// # Ok::<(), protobuf::EncodeError>(())
+/// ```
+///
+/// # Errors
+/// [`EncodeError`] when the kind has no message, or a field has a wrong type.
+pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
+    encode_as(text("apiVersion"), text("kind"), object)
+}
+
+/// Writes an object of a kind, whatever it says about itself.
+///
+/// # Errors
+/// See [`encode`].
+pub fn encode_as(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Vec::new();
+    let message = message_of(api_version, kind)?;
+    write_message(message, object, 0, &mut out)?;
+    Ok(envelope(api_version, kind, &out))
+}
+
+/// Writes a list of `items`, which need not say their kind: it is that of the list without `List`.
+///
+/// # Errors
+/// See [`encode`].
+pub fn encode_list<'a>(
+    api_version: &str,
+    list_kind: &str,
+    metadata: &Value,
+    items: impl IntoIterator<Item = &'a Value>,
+) -> Result<Vec<u8>, EncodeError> {
+    let list = message_of(api_version, list_kind)?;
+    let unknown = || EncodeError::UnknownKind {
+        api_version: api_version.to_owned(),
+        kind: list_kind.to_owned(),
+    };
+    let (Some(head), Some(field)) = (list.field(1), list.fields().iter().find(|field| field.json == "items")) else {
+        return Err(unknown());
+    };
+    let Type::Message(item) = field.type_ else {
+        return Err(unknown());
+    };
+    let mut out = Vec::new();
+    write_field(head, metadata, 0, &mut out)?;
+    for value in items {
+        nested(field.tag, &mut out, |out| write_message(item, value, 1, out))?;
+    }
+    Ok(envelope(api_version, list_kind, &out))
+}
+
+/// Writes an event of a watch: the length of what follows in four bytes, the type, and the object, which is a whole body.
+pub fn encode_event(kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut event = Vec::with_capacity(object.len() + 32);
+    bytes(1, kind.as_bytes(), &mut event);
+    let mut raw = Vec::with_capacity(object.len() + 8);
+    bytes(1, object, &mut raw);
+    bytes(2, &raw, &mut event);
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
+    [length.to_be_bytes().as_slice(), &event].concat()
+}
+
+fn message_of(api_version: &str, kind: &str) -> Result<&'static Message, EncodeError> {
+    // Metadata alone has the same message in all versions, and some discovery documents have no version.
+    let known = match (api_version, kind) {
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadata" | "PartialObjectMetadataList") => "meta.k8s.io/v1",
+        ("", "APIVersions" | "APIResourceList") => "v1",
+        _ => api_version,
+    };
+    table::kind(known, kind).ok_or_else(|| EncodeError::UnknownKind {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+    })
+}
+
+fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 24);
+    out.extend_from_slice(PREFIX);
+    let mut type_meta = Vec::new();
+    bytes(1, api_version.as_bytes(), &mut type_meta);
+    bytes(2, kind.as_bytes(), &mut type_meta);
+    bytes(1, &type_meta, &mut out);
+    bytes(2, message, &mut out);
+    // Neither the encoding nor the type of the content is said: the headers say both.
+    bytes(3, b"", &mut out);
+    bytes(4, b"", &mut out);
+    out
+}
+
+fn write_message(message: &'static Message, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    if depth > MAX_DEPTH {
+        return Err(EncodeError::TooDeep);
+    }
+    if let Some(whole) = message.whole() {
+        return write_field(whole, value, depth, out);
+    }
+    for field in message.fields() {
+        match field.type_ {
+            Type::Message(inner) if field.is_inline() => {
+                nested(field.tag, out, |out| write_message(inner, value, depth + 1, out))?;
+            }
+            _ => write_field(field, value.get(field.json).unwrap_or(&Value::Null), depth, out)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_field(field: &'static Field, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let wrong = || EncodeError::Field {
+        field: field.json,
+        value: value.to_string().chars().take(80).collect(),
+    };
+    match (field.shape, value) {
+        (Shape::One, Value::Null) if field.pointer || matches!(field.type_, Type::Bytes) => Ok(()),
+        (Shape::One, value) => write_value(field, field.tag, value, depth, out),
+        (Shape::List | Shape::Map, Value::Null) => Ok(()),
+        (Shape::List, Value::Array(items)) => items
+            .iter()
+            .try_for_each(|item| write_value(field, field.tag, item, depth, out)),
+        (Shape::Map, Value::Object(entries)) => entries.iter().try_for_each(|(key, value)| {
+            nested(field.tag, out, |out| {
+                bytes(1, key.as_bytes(), out);
+                write_value(field, 2, value, depth, out)
+            })
+        }),
+        (Shape::List | Shape::Map, _) => Err(wrong()),
+    }
+}
+
+/// One value of a field's type. Null is the zero of the type.
+fn write_value(
+    field: &'static Field,
+    tag: u32,
+    value: &Value,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let wrong = || EncodeError::Field {
+        field: field.json,
+        value: value.to_string().chars().take(80).collect(),
+    };
+    let zero = value.is_null();
+    match field.type_ {
+        Type::String => bytes(tag, text(value).ok_or_else(wrong)?.as_bytes(), out),
+        Type::Bytes => bytes(
+            tag,
+            &STANDARD.decode(text(value).ok_or_else(wrong)?).map_err(|_| wrong())?,
+            out,
+        ),
+        Type::Bool => {
+            let flag = if zero { Some(false) } else { value.as_bool() };
+            varint(tag, u64::from(flag.ok_or_else(wrong)?), out);
+        }
+        // A negative number is extended to 64 bits, whatever its type.
+        Type::Int32 | Type::Int64 => varint(tag, integer(value).ok_or_else(wrong)?.cast_unsigned(), out),
+        Type::Double => {
+            let number = if zero { Some(0.0) } else { value.as_f64() };
+            key(tag, 1, out);
+            out.extend_from_slice(&number.ok_or_else(wrong)?.to_le_bytes());
+        }
+        Type::Special(special) => nested(tag, out, |out| {
+            write_special(special, value, depth + 1, out).ok_or_else(wrong)?
+        })?,
+        Type::Message(message) => nested(tag, out, |out| write_message(message, value, depth + 1, out))?,
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> Option<&str> {
+    if value.is_null() { Some("") } else { value.as_str() }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Null => Some(0),
+        // A whole number may be written with a fraction of zero.
+        value => value.as_i64().or_else(|| {
+            value
+                .as_f64()
+                .filter(|number| number.fract() == 0.0)
+                .map(|number| number as i64)
+        }),
+    }
+}
+
+/// `None`: the value does not fit.
+fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8>) -> Option<Result<(), EncodeError>> {
+    match special {
+        Special::Time | Special::MicroTime => {
+            if value.is_null() {
+                return Some(Ok(()));
+            }
+            let time: Timestamp = value.as_str()?.parse().ok()?;
+            let micro = special == Special::MicroTime;
+            varint(1, time.as_second().cast_unsigned(), out);
+            let nanos = if micro {
+                time.subsec_nanosecond() / 1000 * 1000
+            } else {
+                0
+            };
+            varint(2, u64::from(nanos.unsigned_abs()), out);
+        }
+        Special::Duration => varint(1, special::parse_duration(text(value)?)?.cast_unsigned(), out),
+        Special::Quantity => {
+            let quantity = if value.is_null() {
+                "0".to_owned()
+            } else {
+                quantity(value)?
+            };
+            bytes(1, quantity.as_bytes(), out);
+        }
+        Special::IntOrString => {
+            let (type_, number, text) = match value {
+                Value::String(text) => (1, 0, text.as_str()),
+                value => (0, integer(value)?, ""),
+            };
+            varint(1, type_, out);
+            varint(2, number.cast_unsigned(), out);
+            bytes(3, text.as_bytes(), out);
+        }
+        Special::Json if value.is_null() => {}
+        Special::Json => bytes(1, value.to_string().as_bytes(), out),
+        Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings => {
+            return write_schema(special, value, depth, out);
+        }
+    }
+    Some(Ok(()))
+}
+
+fn quantity(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// A schema where something else may stand in its place.
+fn write_schema(special: Special, value: &Value, depth: usize, out: &mut Vec<u8>) -> Option<Result<(), EncodeError>> {
+    let schema = |tag: u32, value: &Value, out: &mut Vec<u8>| {
+        nested(tag, out, |out| {
+            write_message(special::schema_message(), value, depth, out)
+        })
+    };
+    let result = match (special, value) {
+        (Special::SchemaOrBool, value) => {
+            varint(1, u64::from(value.as_bool().unwrap_or(value.is_object())), out);
+            if value.is_object() {
+                schema(2, value, out)
+            } else {
+                Ok(())
+            }
+        }
+        (_, Value::Object(_)) => schema(1, value, out),
+        (Special::SchemaOrArray, Value::Array(schemas)) => schemas.iter().try_for_each(|value| schema(2, value, out)),
+        (_, Value::Array(names)) => {
+            for name in names {
+                bytes(2, name.as_str()?.as_bytes(), out);
+            }
+            Ok(())
+        }
+        (_, value) => return value.is_null().then_some(Ok(())),
+    };
+    Some(result)
+}
+
+fn number(mut number: u64, out: &mut Vec<u8>) {
+    while number > 0x7f {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn key(tag: u32, wire_type: u64, out: &mut Vec<u8>) {
+    number(u64::from(tag) << 3 | wire_type, out);
+}
+
+fn varint(tag: u32, value: u64, out: &mut Vec<u8>) {
+    key(tag, 0, out);
+    number(value, out);
+}
+
+fn bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    key(tag, 2, out);
+    number(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// A field whose length is known when it has been written.
+fn nested(
+    tag: u32,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    key(tag, 2, out);
+    let start = out.len();
+    write(out)?;
+    let length = out.len() - start;
+    let mut head = Vec::with_capacity(5);
+    number(length as u64, &mut head);
+    // What was written moves by the few bytes of its length.
+    out.splice(start..start, head);
+    Ok(())
+}
