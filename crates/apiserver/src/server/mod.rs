@@ -25,6 +25,7 @@ pub(crate) mod query;
 mod read;
 pub(crate) mod respond;
 mod route;
+mod settle;
 mod subresource;
 mod update;
 mod write;
@@ -47,7 +48,7 @@ use crate::admission::{Admission, Classes, NamespaceLifecycle};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
-use crate::storage::{MemoryStorage, Storage};
+use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, UserInfo};
 use negotiate::Output;
 use query::Query;
@@ -65,6 +66,8 @@ pub struct Config {
     /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older ones
     /// answer 410. Default 4096.
     pub history: usize,
+    /// How many bytes of changes are kept of all kinds together, whatever their number. Default 64 MiB.
+    pub history_bytes: usize,
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
     /// How many watches may be open at the same time; more are answered with 429. Default 20000.
@@ -78,9 +81,22 @@ impl Default for Config {
         Config {
             version: "v1.36.3".to_owned(),
             history: 4096,
+            history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+        }
+    }
+}
+
+impl Config {
+    /// What a storage for this server may hold besides the objects.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            history: self.history,
+            history_bytes: self.history_bytes,
+            buffer: self.watch_buffer,
+            ..Bounds::default()
         }
     }
 }
@@ -103,7 +119,7 @@ impl Parts {
     /// Empty storage in memory, everything for administrators, no way to call webhooks.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
-            storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
+            storage: Arc::new(MemoryStorage::bounded(config.bounds())),
             authorizer: Arc::new(MastersOnly),
             outbound: Arc::new(NoOutbound),
             env,
@@ -254,7 +270,16 @@ impl Inner {
                 self.answer_resource(method, uri, path, headers, &query, body, user)
                     .await
             }
-            Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
+            Path::Discovery | Path::Other => {
+                let answer = self.answer_path(method, uri, headers, &query, user);
+                // What is served follows from the definitions that are stored; health must be told at once.
+                if !paths::is_health(uri.path())
+                    && let Err(status) = self.settle(self.storage.revision()).await
+                {
+                    return self.fail(&status);
+                }
+                answer
+            }
         }
     }
 
@@ -327,7 +352,7 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
-        match call.run(verb).await {
+        match self.settled(call.run(verb).await).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 responder.respond(reply)
