@@ -5,14 +5,16 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: durable storage (a cluster lives in memory), a clock that a test may move.
+//! Not here: what a data folder looks like inside (see `durable`), a clock that a test may move.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Observer, Stop, StopSource, kube};
-use kubewright_apiserver::{ApiServer, Config};
+use kubewright_apiserver::storage::MemoryStorage;
+use kubewright_apiserver::{ApiServer, Config, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -20,6 +22,7 @@ use tokio::task::JoinHandle;
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
 use crate::controllers::Settings;
+use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
@@ -56,6 +59,8 @@ struct Inner {
     limits: Limits,
     stop: StopSource,
     authority: Arc<LazyAuthority>,
+    /// Writes to the data folder, when there is one.
+    journal: Option<Arc<FileJournal>>,
     /// Listeners and controllers.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -80,6 +85,7 @@ pub struct ClusterBuilder {
     observer: Option<Arc<dyn Observer>>,
     limits: Limits,
     config: Config,
+    data_dir: Option<PathBuf>,
 }
 
 impl Default for ClusterBuilder {
@@ -94,6 +100,7 @@ impl Default for ClusterBuilder {
             observer: None,
             limits: Limits::default(),
             config,
+            data_dir: None,
         }
     }
 }
@@ -135,21 +142,43 @@ impl ClusterBuilder {
         self
     }
 
+    /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A cluster that is
+    /// started with it later goes on where this one ended, however it ended: what was acknowledged is on the disk. Default in memory.
+    #[must_use]
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> ClusterBuilder {
+        self.data_dir = Some(path.into());
+        self
+    }
+
     /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
     ///
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist.
+    /// [`Error::UnknownController`] when a controller is named that does not exist, and [`Error::DataDir`] when the folder cannot be used.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
-        let authority = Arc::new(LazyAuthority::default());
+        let data = match self.data_dir {
+            None => None,
+            Some(path) => Some(opened(path).await?),
+        };
+        let authority = Arc::new(LazyAuthority {
+            folder: data.as_ref().map(|data| data.folder.clone()),
+            ..LazyAuthority::default()
+        });
         let settings = Settings {
             root_ca: root_ca(authority.clone()),
             ..self.settings
         };
         let (source, stop) = Stop::pair();
-        let api = ApiServer::new(Arc::new(RealEnv::new()), self.config);
+        let bounds = self.config.bounds();
+        let mut parts = Parts::new(Arc::new(RealEnv::new()), self.config);
+        let journal = data.map(|data| {
+            let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
+            parts.storage = Arc::new(storage);
+            data.journal
+        });
+        let api = ApiServer::with(parts);
         let front = Front {
             api,
             stop,
@@ -172,6 +201,7 @@ impl ClusterBuilder {
             limits: self.limits,
             stop: source,
             authority,
+            journal,
             tasks,
         };
         Ok(Cluster { inner: Arc::new(inner) })
@@ -266,6 +296,13 @@ impl Cluster {
                 }
             }
         }
+        if let Some(journal) = inner.journal.clone() {
+            // What is left to write is little; the folder is free for the next cluster when this returns.
+            let closed = tokio::task::spawn_blocking(move || journal.close()).await;
+            if let Err(error) = closed {
+                tracing::error!(%error, "the data folder was not closed");
+            }
+        }
     }
 }
 
@@ -286,15 +323,31 @@ impl Inner {
 
 /// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
 #[derive(Default)]
-struct LazyAuthority(std::sync::Mutex<Option<Arc<Authority>>>);
+struct LazyAuthority {
+    made: std::sync::Mutex<Option<Arc<Authority>>>,
+    /// Where it is kept beyond this process.
+    folder: Option<Arc<Folder>>,
+}
+
+/// Opens a data folder: much reading, so on a thread of its own.
+async fn opened(path: PathBuf) -> Result<durable::Opened> {
+    match tokio::task::spawn_blocking(move || durable::open(&path)).await {
+        Ok(opened) => Ok(opened?),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
 
 impl LazyAuthority {
     fn get(&self) -> Result<Arc<Authority>> {
-        let mut authority = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(authority) = &*authority {
             return Ok(authority.clone());
         }
-        Ok(authority.insert(Arc::new(Authority::new()?)).clone())
+        let made = match &self.folder {
+            None => Authority::new()?,
+            Some(folder) => Authority::kept(folder)?,
+        };
+        Ok(authority.insert(Arc::new(made)).clone())
     }
 }
 
