@@ -31,6 +31,9 @@ use crate::table::{self, IncludeObject};
 /// The longest selector that is read, in bytes.
 const MAX_SELECTOR: usize = 32 * 1024;
 
+/// The fields that every kind can be selected by.
+const METADATA_FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
+
 /// Which objects a list or watch shows.
 pub(crate) struct Selection {
     labels: Option<Selector>,
@@ -79,7 +82,7 @@ impl Selection {
         let Some(fields) = &self.fields else { return Ok(()) };
         for requirement in fields.requirements() {
             let field = requirement.field.as_str();
-            let known = ["metadata.name", "metadata.namespace"].contains(&field)
+            let known = METADATA_FIELDS.contains(&field)
                 || self
                     .resource
                     .selectable_fields
@@ -98,6 +101,21 @@ impl Selection {
     /// Whether nothing is left out.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_none()
+    }
+
+    /// Whether a stored object is shown. Reads no more of it than the selectors ask for.
+    pub(crate) fn shows(&self, object: &StoredObject) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let metadata_only = self.fields.as_ref().is_none_or(|fields| {
+            let requirements = fields.requirements();
+            self.resource.conversion.is_none()
+                && requirements
+                    .iter()
+                    .all(|asked| METADATA_FIELDS.contains(&&*asked.field))
+        });
+        self.matches(if metadata_only { object.head() } else { object.value() })
     }
 
     /// Whether an object (in its stored form) is shown.
@@ -371,11 +389,10 @@ impl WatchStream {
     /// The line for a change, if this watch sees it.
     fn seen(&mut self, change: &Change) -> Option<Bytes> {
         let selection = self.selection.as_ref()?;
-        let matched = |object: &Option<Arc<StoredObject>>| {
-            object.as_ref().is_some_and(|object| selection.matches(object.value()))
-        };
+        let matched =
+            |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|object| selection.shows(object));
         let was = matched(&change.before);
-        let is = !change.deleted && selection.matches(change.after.value());
+        let is = !change.deleted && selection.shows(&change.after);
         self.marked = change.revision;
         match (was, is) {
             (false, false) => None,

@@ -73,9 +73,10 @@ fn signals_stop_it_cleanly_and_at_once() {
 #[test]
 fn what_it_cannot_do_it_refuses_in_words() {
     refused(
-        &["cluster", "--data-dir", "/nowhere"],
-        &["cannot keep the cluster in /nowhere", "because:", "hint:"],
+        &["cluster", "--data-dir", "/dev/null/folder"],
+        &["cannot start the cluster", "because:", "cannot create /dev/null/folder"],
     );
+    refused(&["cluster", "--repair"], &["--data-dir"]);
     refused(
         &["cluster", "--controllers", "deployment,nonsense"],
         &["nonsense", "deployment"],
@@ -86,6 +87,29 @@ fn what_it_cannot_do_it_refuses_in_words() {
         &["cannot listen on 203.0.113.1:1", "because:"],
     );
     refused(&["nonsense"], &["nonsense"]);
+}
+
+#[test]
+fn a_data_folder_serves_one_cluster_at_a_time_and_is_repaired_only_when_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let mut cluster = RunningCluster::start(&["--controllers", "none", "--data-dir", data]);
+    let holder = format!("is in use by process {}", cluster.process.id());
+    refused(&["cluster", "--data-dir", data], &["cannot start the cluster", &holder]);
+    refused(
+        &["cluster", "--data-dir", data, "--repair"],
+        &["cannot repair", &holder],
+    );
+    signal(&cluster, "TERM");
+    assert!(cluster.process.wait().unwrap().success());
+    let output = Command::new(KUBEWRIGHT)
+        .args(["cluster", "--data-dir", data, "--repair"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("nothing is damaged: "), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The cluster's own certificate authority: a CA, a serving certificate and the administrator's client certificate.
 //!
-//! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory only; the one that leaves is the administrator's,
-//! inside the kubeconfig. Nothing here implements `Debug`, so that no log line can show a key.
+//! Keys are ECDSA P-256 (a fraction of a millisecond to make) and live in memory; the one that leaves is the administrator's,
+//! inside the kubeconfig. With a data folder the authority is kept there, so that kubeconfigs stay valid. Nothing here implements `Debug`, so that no log line can show a key.
 //!
 //! Not here: renewal (certificates live for a year, clusters for minutes or days) and the key of service accounts (`signer.rs`).
 
@@ -9,11 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::durable::Folder;
 use crate::error::{Error, Result};
 
 /// The user of the administrator's certificate, as kubeadm names it.
@@ -35,10 +37,16 @@ const SERVING_NAMES: [&str; 6] = [
 const BACKDATED: Duration = Duration::from_secs(60 * 60);
 /// And for a year.
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// The authority is valid for ten years, as kubeadm's: it may be kept in a folder, and nobody renews it.
+const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+const AUTHORITY: &str = "certificate authority";
 
 /// Signs certificates that only this cluster trusts.
 pub(crate) struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    der: CertificateDer<'static>,
 }
 
 /// A certificate with its private key.
@@ -50,33 +58,46 @@ pub(crate) struct Certified {
 impl Authority {
     /// A new authority with a key of its own.
     pub(crate) fn new() -> Result<Authority> {
-        let what = "certificate authority";
-        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "kubewright-ca")]));
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::DigitalSignature,
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::CrlSign,
-        ];
-        let key = KeyPair::generate().map_err(|source| Error::Certificate { what, source })?;
-        let issuer = CertifiedIssuer::self_signed(params, key).map_err(|source| Error::Certificate { what, source })?;
-        Ok(Authority { issuer })
+        let key = authority_key()?;
+        let pem = self_signed(&key)?;
+        Authority::of(key, pem)
+    }
+
+    /// The authority of a data folder: the one that is there, or a new one that is then kept.
+    pub(crate) fn kept(folder: &Folder) -> Result<Authority> {
+        let key = folder.keep("pki/ca.key", || authority_key().map(|key| key.serialize_pem()))?;
+        let key = KeyPair::from_pem(&key).map_err(|source| Error::Certificate {
+            what: AUTHORITY,
+            source,
+        })?;
+        let pem = folder.keep("pki/ca.crt", || self_signed(&key))?;
+        Authority::of(key, pem)
+    }
+
+    fn of(key: KeyPair, pem: String) -> Result<Authority> {
+        let der = CertificateDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| Error::Tls(format!("the certificate of the authority cannot be read: {error}")))?;
+        Ok(Authority {
+            issuer: Issuer::new(authority_params(), key),
+            pem,
+            der,
+        })
     }
 
     /// What clients must trust, as PEM.
     pub(crate) fn pem(&self) -> String {
-        self.issuer.pem()
+        self.pem.clone()
     }
 
     /// What clients must trust, as DER.
     pub(crate) fn der(&self) -> &CertificateDer<'static> {
-        self.issuer.der()
+        &self.der
     }
 
     /// A serving certificate for this machine's loopback, the names that pods use, and the address that is listened on.
     pub(crate) fn serving(&self, listening_on: IpAddr) -> Result<Certified> {
         let what = "serving certificate";
-        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "kube-apiserver")]));
+        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "kube-apiserver")]), LIFETIME);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         for name in SERVING_NAMES {
             let name = name.try_into().map_err(|source| Error::Certificate { what, source })?;
@@ -100,7 +121,7 @@ impl Authority {
 
     /// A client certificate for a subject.
     pub(crate) fn client(&self, subject: DistinguishedName) -> Result<Certified> {
-        let mut params = valid_now(subject);
+        let mut params = valid_now(subject, LIFETIME);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign("client certificate", params)
     }
@@ -135,6 +156,37 @@ impl Certified {
     }
 }
 
+fn authority_key() -> Result<KeyPair> {
+    KeyPair::generate().map_err(|source| Error::Certificate {
+        what: AUTHORITY,
+        source,
+    })
+}
+
+fn authority_params() -> CertificateParams {
+    let mut params = valid_now(
+        distinguished_name(&[(DnType::CommonName, "kubewright-ca")]),
+        AUTHORITY_LIFETIME,
+    );
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+    ];
+    params
+}
+
+fn self_signed(key: &KeyPair) -> Result<String> {
+    let certificate = authority_params()
+        .self_signed(key)
+        .map_err(|source| Error::Certificate {
+            what: AUTHORITY,
+            source,
+        })?;
+    Ok(certificate.pem())
+}
+
 /// A subject of these parts, in order.
 pub(crate) fn distinguished_name(parts: &[(DnType, &str)]) -> DistinguishedName {
     let mut name = DistinguishedName::new();
@@ -144,12 +196,12 @@ pub(crate) fn distinguished_name(parts: &[(DnType, &str)]) -> DistinguishedName 
     name
 }
 
-fn valid_now(subject: DistinguishedName) -> CertificateParams {
+fn valid_now(subject: DistinguishedName, lifetime: Duration) -> CertificateParams {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let mut params = CertificateParams::default();
     params.not_before = epoch + since_epoch.saturating_sub(BACKDATED);
-    params.not_after = epoch + since_epoch + LIFETIME;
+    params.not_after = epoch + since_epoch + lifetime;
     params.distinguished_name = subject;
     params
 }

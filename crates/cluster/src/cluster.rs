@@ -5,14 +5,16 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: durable storage (a cluster lives in memory), a clock that a test may move.
+//! Not here: what a data folder looks like inside (see `durable`), a clock that a test may move.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Observer, Stop, StopSource, kube};
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
+use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -21,6 +23,7 @@ use tokio::task::JoinHandle;
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
 use crate::controllers::{SecretToken, Settings};
+use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
@@ -58,6 +61,8 @@ struct Inner {
     limits: Limits,
     stop: StopSource,
     authority: Arc<LazyAuthority>,
+    /// Writes to the data folder, when there is one.
+    journal: Option<Arc<FileJournal>>,
     /// Listeners and controllers.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -82,6 +87,7 @@ pub struct ClusterBuilder {
     observer: Option<Arc<dyn Observer>>,
     limits: Limits,
     config: Config,
+    data_dir: Option<PathBuf>,
 }
 
 impl Default for ClusterBuilder {
@@ -96,6 +102,7 @@ impl Default for ClusterBuilder {
             observer: None,
             limits: Limits::default(),
             config,
+            data_dir: None,
         }
     }
 }
@@ -138,15 +145,30 @@ impl ClusterBuilder {
         self
     }
 
+    /// Keeps everything in this folder, which is made when it is missing: objects, the certificate authority, keys. A cluster that is
+    /// started with it later goes on where this one ended, however it ended: what was acknowledged is on the disk. Default in memory.
+    #[must_use]
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> ClusterBuilder {
+        self.data_dir = Some(path.into());
+        self
+    }
+
     /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
     ///
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist.
+    /// [`Error::UnknownController`] when a controller is named that does not exist, and [`Error::DataDir`] when the folder cannot be used.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
-        let authority = Arc::new(LazyAuthority::default());
+        let data = match self.data_dir {
+            Some(path) => Some(opened(path).await?),
+            None => None,
+        };
+        let authority = Arc::new(LazyAuthority {
+            folder: data.as_ref().map(|data| data.folder.clone()),
+            ..LazyAuthority::default()
+        });
         let key = Arc::new(ServiceAccountKey::default());
         let settings = Settings {
             root_ca: root_ca(authority.clone()),
@@ -156,8 +178,14 @@ impl ClusterBuilder {
         let (source, stop) = Stop::pair();
         let mut config = self.config;
         config.service_account_admission |= names.contains(&"serviceaccount");
+        let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new()), config);
         parts.signer = key;
+        let journal = data.map(|data| {
+            let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
+            parts.storage = Arc::new(storage);
+            data.journal
+        });
         let api = ApiServer::with(parts);
         let front = Front {
             api,
@@ -181,6 +209,7 @@ impl ClusterBuilder {
             limits: self.limits,
             stop: source,
             authority,
+            journal,
             tasks,
         };
         Ok(Cluster { inner: Arc::new(inner) })
@@ -275,6 +304,13 @@ impl Cluster {
                 }
             }
         }
+        if let Some(journal) = inner.journal.clone() {
+            // What is left to write is little; the folder is free for the next cluster when this returns.
+            let closed = tokio::task::spawn_blocking(move || journal.close()).await;
+            if let Err(error) = closed {
+                tracing::error!(%error, "the data folder was not closed");
+            }
+        }
     }
 }
 
@@ -295,15 +331,31 @@ impl Inner {
 
 /// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
 #[derive(Default)]
-struct LazyAuthority(std::sync::Mutex<Option<Arc<Authority>>>);
+struct LazyAuthority {
+    made: std::sync::Mutex<Option<Arc<Authority>>>,
+    /// Where it is kept beyond this process.
+    folder: Option<Arc<Folder>>,
+}
+
+/// Opens a data folder: much reading, so on a thread of its own.
+async fn opened(path: PathBuf) -> Result<durable::Opened> {
+    match tokio::task::spawn_blocking(move || durable::open(&path)).await {
+        Ok(opened) => Ok(opened?),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
 
 impl LazyAuthority {
     fn get(&self) -> Result<Arc<Authority>> {
-        let mut authority = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(authority) = &*authority {
             return Ok(authority.clone());
         }
-        Ok(authority.insert(Arc::new(Authority::new()?)).clone())
+        let made = match &self.folder {
+            None => Authority::new()?,
+            Some(folder) => Authority::kept(folder)?,
+        };
+        Ok(authority.insert(Arc::new(made)).clone())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::durable::DataDirError;
+
 /// Why a cluster could not do what was asked of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +37,9 @@ pub enum Error {
         /// The names that exist, joined with ", ".
         known: String,
     },
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     /// The cluster is stopped: it answers no more and cannot be started again. Start another one.
     #[error("the cluster is stopped; start another one with Cluster::start()")]
     Stopped,

@@ -18,12 +18,13 @@
 //! ```
 //!
 //! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors; `control` runs the
-//! controllers. Not here: what a request means (`kubewright-apiserver`), durable storage, a clock that a test may move.
+//! controllers; `durable` keeps a cluster in a folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
 
 mod certificates;
 mod cluster;
 mod control;
 pub mod controllers;
+mod durable;
 mod env;
 mod error;
 mod front;
@@ -33,6 +34,7 @@ mod listen;
 mod signer;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
+pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::{ApiServer, Config};

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, List, Reply, full};
+use super::settle::unavailable;
 use super::write::{Writer, to_stored};
 use super::{Call, definitions};
 use crate::admission::Operation;
@@ -151,6 +152,7 @@ impl Writer<'_> {
             self.validate(&attributes, &Value::Null, Some(&old)).await?;
             match self.delete_once(&key, &present, old, options) {
                 Err(StorageError::Conflict { .. }) => {}
+                Err(error @ StorageError::Unavailable(_)) => return Err(unavailable(&error)),
                 Err(_) => return Err(Status::not_found(&resource, name)),
                 Ok((deleted, after)) => {
                     match after {

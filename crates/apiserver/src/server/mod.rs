@@ -28,6 +28,7 @@ mod read;
 pub(crate) mod respond;
 mod review;
 mod route;
+mod settle;
 mod subresource;
 mod token_request;
 mod token_review;
@@ -54,7 +55,7 @@ use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonatio
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
-use crate::storage::{MemoryStorage, Storage};
+use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, UserInfo};
 use negotiate::Output;
 use query::Query;
@@ -72,6 +73,8 @@ pub struct Config {
     /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older ones
     /// answer 410. Default 4096.
     pub history: usize,
+    /// How many bytes of changes are kept of all kinds together, whatever their number. Default 64 MiB.
+    pub history_bytes: usize,
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
     /// How many watches may be open at the same time; more are answered with 429. Default 20000.
@@ -92,12 +95,25 @@ impl Default for Config {
         Config {
             version: "v1.36.3".to_owned(),
             history: 4096,
+            history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
+        }
+    }
+}
+
+impl Config {
+    /// What a storage for this server may hold besides the objects.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            history: self.history,
+            history_bytes: self.history_bytes,
+            buffer: self.watch_buffer,
+            ..Bounds::default()
         }
     }
 }
@@ -123,7 +139,7 @@ impl Parts {
     /// Empty storage in memory, RBAC, no way to call webhooks, no tokens.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
-            storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
+            storage: Arc::new(MemoryStorage::bounded(config.bounds())),
             authorizer: None,
             outbound: Arc::new(NoOutbound),
             signer: Arc::new(NoSigner),
@@ -325,7 +341,16 @@ impl Inner {
         };
         match route::parse(uri.path()) {
             Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
-            Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
+            Path::Discovery | Path::Other => {
+                let answer = self.answer_path(method, uri, headers, &query, user);
+                // What is served follows from the definitions that are stored; health must be told at once.
+                if !paths::is_health(uri.path())
+                    && let Err(status) = self.settle(self.storage.revision()).await
+                {
+                    return self.fail(&status);
+                }
+                answer
+            }
         }
     }
 
@@ -383,7 +408,7 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
-        match call.run(verb).await {
+        match self.settled(call.run(verb).await).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 responder.respond(reply)

@@ -16,7 +16,15 @@ use crate::{Body, UserInfo, discovery, openapi};
 /// Checks of the health endpoints; all of them are about this process, which answers.
 ///
 /// `etcd` is what clients call the storage.
-const HEALTH_CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+const HEALTH_CHECKS: [&str; 3] = ["ping", "log", STORAGE_CHECK];
+/// The check of what keeps the objects, by the name that monitoring knows.
+const STORAGE_CHECK: &str = "etcd";
+
+/// Whether a path asks how the server is: that is answered even when nothing can be kept.
+pub(super) fn is_health(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next();
+    matches!(first, Some("healthz" | "livez" | "readyz"))
+}
 
 impl Inner {
     pub(super) fn answer_path(
@@ -121,17 +129,32 @@ impl Inner {
     }
 
     fn health(&self, name: &str, checks: &[&str], query: &Query) -> Response<Body> {
+        let trouble = self.storage.trouble();
+        let fails = |check: &str| check == STORAGE_CHECK && trouble.is_some();
         match checks {
             [] => {}
+            [check] if fails(check) => {
+                let why = format!("internal server error: {}\n", trouble.unwrap_or_default());
+                return self.respond(query, Reply::text(500, why));
+            }
             [check] if HEALTH_CHECKS.contains(check) => return self.respond(query, Reply::text(200, "ok")),
             _ => return self.not_found_text(query),
         }
-        if !query.has("verbose") {
+        if trouble.is_none() && !query.has("verbose") {
             return self.respond(query, Reply::text(200, "ok"));
         }
-        let mut text: String = HEALTH_CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-        text.push_str(&format!("{name} check passed\n"));
-        self.respond(query, Reply::text(200, text))
+        let line = |check: &&str| match fails(check) {
+            true => format!("[-]{check} failed: reason withheld\n"),
+            false => format!("[+]{check} ok\n"),
+        };
+        let mut text: String = HEALTH_CHECKS.iter().map(line).collect();
+        let (code, outcome) = if trouble.is_none() {
+            (200, "passed")
+        } else {
+            (500, "failed")
+        };
+        text.push_str(&format!("{name} check {outcome}\n"));
+        self.respond(query, Reply::text(code, text))
     }
 
     fn discovery(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {

@@ -148,7 +148,7 @@ impl Call<'_> {
             .items
             .into_iter()
             .map(|(_, item)| item)
-            .filter(|item| selection.matches(item.value()))
+            .filter(|item| selection.shows(item))
             .collect();
         Ok((listed.revision, items))
     }
@@ -177,10 +177,7 @@ impl Call<'_> {
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
         };
-        let mut matching = listed
-            .items
-            .into_iter()
-            .filter(|(_, item)| selection.matches(item.value()));
+        let mut matching = listed.items.into_iter().filter(|(_, item)| selection.shows(item));
         let page: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
         let remaining = matching.count();
         let last = page.last().map(|(key, _)| key.clone()).filter(|_| remaining > 0);
@@ -269,7 +266,7 @@ impl Call<'_> {
                 .items
                 .into_iter()
                 .map(|(_, item)| item)
-                .filter(|item| selection.matches(item.value()))
+                .filter(|item| selection.shows(item))
                 .collect();
             WatchStream::new(encoder, selection, changes).with_initial(initial, end.then_some(listed.revision))
         } else {

@@ -14,6 +14,7 @@ use super::claims::Claim;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
+use super::settle::unavailable;
 use super::{Call, Inner};
 use crate::admission::{self, Operation};
 use crate::authorization::{self, escalation};
@@ -334,6 +335,7 @@ impl Writer<'_> {
                 self.server.after_write(resource, &stored);
                 Ok(Written::Stored(stored))
             }
+            Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
             Err(_) => Err(taken()),
         }
     }
@@ -462,6 +464,7 @@ impl Writer<'_> {
         match result {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
+            Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
             Err(_) => Ok(None),
         }
     }

@@ -53,6 +53,8 @@ const CHECKS: &[Check] = &[
     ("store-W5", WIDE, a_watch_resumes_after_a_revision),
     ("store-W5", NARROW, a_watch_from_a_compacted_revision_is_refused),
     ("store-W5", WIDE, a_list_and_its_watch_have_no_gap),
+    ("store-W5", WIDE, a_watch_from_the_future_is_silent_until_then),
+    ("store-W5", WIDE, a_watch_that_is_closed_says_so),
     ("store-W6", WIDE, progress_is_never_ahead_of_delivery),
     ("store-W7", WIDE, a_delete_carries_the_last_state_and_its_revision),
     ("store-W11", NARROW, a_slow_watcher_is_cut_off_alone),
@@ -295,7 +297,7 @@ fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
     let whole = snapshot(storage, &ListRequest::default())?;
     let mut pages = Snapshot::new();
     let mut after: Option<String> = None;
-    loop {
+    for _ in 0..2 * whole.len() {
         let request = ListRequest {
             after: after.clone(),
             at: Some(at),
@@ -376,6 +378,29 @@ fn a_list_and_its_watch_have_no_gap(storage: &dyn Storage) -> Outcome {
     })
 }
 
+fn a_watch_from_the_future_is_silent_until_then(storage: &dyn Storage) -> Outcome {
+    let start = storage.revision();
+    let mut stream = must(storage.watch("s", "", start + 2), "watch from the future")?;
+    for name in ["a", "b", "c"] {
+        must(storage.create("s", name, object(name, 1)), "create")?;
+    }
+    let got = revisions(stream.as_mut());
+    ensure(got == [start + 3], || {
+        format!("a watch after {} delivered {got:?}", start + 2)
+    })
+}
+
+fn a_watch_that_is_closed_says_so(storage: &dyn Storage) -> Outcome {
+    let mut stream = must(storage.watch("s", "", storage.revision()), "watch")?;
+    must(storage.create("s", "a", object("a", 1)), "create")?;
+    storage.close_watches();
+    let got = drain(stream.as_mut());
+    ensure(
+        matches!(got.as_slice(), [Delivery::Change(_), Delivery::Closed]),
+        || format!("a watch that was closed after one change delivered {got:?}"),
+    )
+}
+
 fn progress_is_never_ahead_of_delivery(storage: &dyn Storage) -> Outcome {
     let mut stream = must(storage.watch("s", "", storage.revision()), "watch")?;
     let created = must(storage.create("s", "a", object("a", 1)), "create")?;
@@ -450,74 +475,124 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Fault {
         NoOpMakesRevision,
+        RefusalMakesRevision,
+        ReusesRevision,
         IgnoresExpected,
         CreateOverwrites,
+        LosesUpdate,
+        LosesDelete,
         StaleGet,
+        StaleList,
         ExactIsLatest,
+        FutureIsLatest,
         CompactedIsEmpty,
+        PageBeginsAnew,
         DropsThird,
         Repeats,
+        SwapsTwo,
+        IgnoresPrefix,
         SilentGap,
+        GapAfterList,
+        RepeatsList,
+        EagerFuture,
+        DeafToClose,
         DeleteKeepsRevision,
+        DeleteLosesState,
+        FarProgress,
         EagerProgress,
+        NoProgress,
         HidesOverrun,
     }
 
     struct Broken {
-        inner: MemoryStorage,
+        inner: Arc<MemoryStorage>,
         fault: Fault,
         first: Mutex<BTreeMap<String, Arc<StoredObject>>>,
+        first_list: Mutex<Option<Listed>>,
     }
 
     struct BrokenStream {
         inner: Box<dyn ChangeStream>,
+        storage: Arc<MemoryStorage>,
         fault: Fault,
         count: usize,
-        repeat: Option<Arc<Change>>,
+        held: Option<Arc<Change>>,
     }
 
     impl ChangeStream for BrokenStream {
         fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Delivery> {
-            if let Some(change) = self.repeat.take() {
+            if let Some(change) = self.held.take() {
                 return Poll::Ready(Delivery::Change(change));
             }
             let next = self.inner.poll_next(cx);
-            match (&next, self.fault) {
-                (Poll::Ready(Delivery::Change(change)), Fault::Repeats) => self.repeat = Some(change.clone()),
-                (Poll::Ready(Delivery::Change(_)), Fault::DropsThird) => {
-                    self.count += 1;
-                    if self.count == 3 {
-                        return self.inner.poll_next(cx);
+            let Poll::Ready(Delivery::Change(change)) = &next else {
+                let hidden = match next {
+                    Poll::Ready(Delivery::Overrun) => self.fault == Fault::HidesOverrun,
+                    Poll::Ready(Delivery::Closed) => self.fault == Fault::DeafToClose,
+                    _ => false,
+                };
+                return if hidden { Poll::Pending } else { next };
+            };
+            self.count += 1;
+            match self.fault {
+                Fault::Repeats => self.held = Some(change.clone()),
+                Fault::DropsThird if self.count == 3 => return self.inner.poll_next(cx),
+                Fault::GapAfterList if self.count == 1 => return self.inner.poll_next(cx),
+                Fault::SwapsTwo if self.count == 2 => {
+                    let later = self.inner.poll_next(cx);
+                    if matches!(later, Poll::Ready(Delivery::Change(_))) {
+                        self.held = Some(change.clone());
+                        return later;
                     }
                 }
-                (Poll::Ready(Delivery::Change(change)), Fault::DeleteKeepsRevision) if change.deleted => {
+                Fault::DeleteKeepsRevision if change.deleted => {
                     let before = change.before.clone().expect("a delete has a state before");
                     let wrong = Change::new(change.key.clone(), Some(before.clone()), before, true);
                     return Poll::Ready(Delivery::Change(Arc::new(wrong)));
                 }
-                (Poll::Ready(Delivery::Overrun), Fault::HidesOverrun) => return Poll::Pending,
+                Fault::DeleteLosesState if change.deleted => {
+                    let empty = Arc::new(StoredObject::new(change.revision, json!({"metadata": {}})));
+                    let wrong = Change::new(change.key.clone(), change.before.clone(), empty, true);
+                    return Poll::Ready(Delivery::Change(Arc::new(wrong)));
+                }
                 _ => {}
             }
             next
         }
 
         fn progress(&self) -> Option<u64> {
-            if self.fault == Fault::EagerProgress {
-                Some(u64::MAX)
-            } else {
-                self.inner.progress()
+            match self.fault {
+                Fault::FarProgress => Some(u64::MAX),
+                // As a counter does that is read beside the queue.
+                Fault::EagerProgress => Some(self.storage.revision()),
+                Fault::NoProgress => None,
+                _ => self.inner.progress(),
             }
         }
     }
 
     impl Broken {
-        fn wrap(&self, inner: Box<dyn ChangeStream>) -> Box<dyn ChangeStream> {
+        fn new(fault: Fault, limits: Limits) -> Broken {
+            Broken {
+                inner: Arc::new(MemoryStorage::new(limits.history, limits.buffer)),
+                fault,
+                first: Mutex::default(),
+                first_list: Mutex::default(),
+            }
+        }
+
+        fn wrap(&self, inner: Box<dyn ChangeStream>, fault: Fault) -> Box<dyn ChangeStream> {
             Box::new(BrokenStream {
                 inner,
-                fault: self.fault,
+                storage: self.inner.clone(),
+                fault,
                 count: 0,
-                repeat: None,
+                held: None,
             })
+        }
+
+        fn has(&self, fault: Fault) -> bool {
+            self.fault == fault
         }
     }
 
@@ -527,7 +602,7 @@ mod tests {
         }
         fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
             let now = self.inner.get(store, key)?;
-            if self.fault != Fault::StaleGet {
+            if !self.has(Fault::StaleGet) {
                 return Some(now);
             }
             let mut first = self.first.lock().expect("tests do not panic under the lock");
@@ -535,9 +610,7 @@ mod tests {
         }
         fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
             match self.inner.get(store, key) {
-                Some(old) if self.fault == Fault::CreateOverwrites => {
-                    self.inner.update(store, key, old.revision(), value)
-                }
+                Some(old) if self.has(Fault::CreateOverwrites) => self.inner.update(store, key, old.revision(), value),
                 _ => self.inner.create(store, key, value),
             }
         }
@@ -548,36 +621,57 @@ mod tests {
             expected: u64,
             value: Value,
         ) -> Result<Arc<StoredObject>, StorageError> {
-            let current = self.inner.get(store, key).map_or(expected, |object| object.revision());
-            if self.fault == Fault::NoOpMakesRevision && current == expected {
-                let mut changed = value.clone();
-                changed["touched"] = json!(true);
-                let touched = self.inner.update(store, key, expected, changed)?;
-                return self.inner.update(store, key, touched.revision(), value);
+            let present = self.inner.get(store, key);
+            let current = present.as_ref().map_or(expected, |object| object.revision());
+            match self.fault {
+                Fault::NoOpMakesRevision if current == expected => {
+                    let mut changed = value.clone();
+                    changed["touched"] = json!(true);
+                    let touched = self.inner.update(store, key, expected, changed)?;
+                    self.inner.update(store, key, touched.revision(), value)
+                }
+                Fault::RefusalMakesRevision if current != expected => {
+                    self.inner
+                        .create("hidden", &self.inner.revision().to_string(), json!({}))?;
+                    self.inner.update(store, key, expected, value)
+                }
+                Fault::ReusesRevision => {
+                    self.inner.update(store, key, expected, value.clone())?;
+                    Ok(Arc::new(StoredObject::new(expected, value)))
+                }
+                Fault::LosesUpdate if present.is_some() && current == expected => {
+                    Ok(Arc::new(StoredObject::new(self.inner.revision() + 1, value)))
+                }
+                Fault::IgnoresExpected => self.inner.update(store, key, current, value),
+                _ => self.inner.update(store, key, expected, value),
             }
-            let expected = if self.fault == Fault::IgnoresExpected {
-                current
-            } else {
-                expected
-            };
-            self.inner.update(store, key, expected, value)
         }
         fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
-            self.inner.delete(store, key, expected)
+            let gone = self.inner.delete(store, key, expected)?;
+            if self.has(Fault::LosesDelete) {
+                self.inner.create(store, key, gone.value().clone())?;
+            }
+            Ok(gone)
         }
         fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
-            if let (Fault::ExactIsLatest, Some(at)) = (self.fault, request.at) {
-                let latest = self.inner.list(
-                    store,
-                    &ListRequest {
-                        at: None,
-                        ..request.clone()
-                    },
-                )?;
-                return Ok(Listed { revision: at, ..latest });
+            let mut request = request.clone();
+            match (self.fault, request.at) {
+                (Fault::StaleList, None) => {
+                    let mut first = self.first_list.lock().expect("tests do not panic under the lock");
+                    let now = self.inner.list(store, &request)?;
+                    return Ok(first.get_or_insert(now).clone());
+                }
+                (Fault::ExactIsLatest, Some(at)) if at <= self.inner.revision() => {
+                    request.at = None;
+                    let latest = self.inner.list(store, &request)?;
+                    return Ok(Listed { revision: at, ..latest });
+                }
+                (Fault::FutureIsLatest, Some(at)) if at > self.inner.revision() => request.at = None,
+                (Fault::PageBeginsAnew, _) => request.after = None,
+                _ => {}
             }
-            match self.inner.list(store, request) {
-                Err(StorageError::Compacted { asked, .. }) if self.fault == Fault::CompactedIsEmpty => Ok(Listed {
+            match self.inner.list(store, &request) {
+                Err(StorageError::Compacted { asked, .. }) if self.has(Fault::CompactedIsEmpty) => Ok(Listed {
                     revision: asked,
                     items: Vec::new(),
                 }),
@@ -585,17 +679,33 @@ mod tests {
             }
         }
         fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
-            match self.inner.watch(store, prefix, after) {
-                Err(StorageError::Compacted { .. }) if self.fault == Fault::SilentGap => self
-                    .inner
-                    .watch(store, prefix, self.inner.revision())
-                    .map(|stream| self.wrap(stream)),
-                other => other.map(|stream| self.wrap(stream)),
-            }
+            let now = self.inner.revision();
+            let (prefix, after) = match self.fault {
+                Fault::IgnoresPrefix => ("", after),
+                Fault::EagerFuture => (prefix, after.min(now)),
+                _ => (prefix, after),
+            };
+            let stream = match self.inner.watch(store, prefix, after) {
+                Err(StorageError::Compacted { .. }) if self.has(Fault::SilentGap) => {
+                    self.inner.watch(store, prefix, now)
+                }
+                other => other,
+            };
+            // The gap is between a list and its watch, not in a watch alone.
+            let fault = if self.has(Fault::GapAfterList) {
+                Fault::RepeatsList
+            } else {
+                self.fault
+            };
+            stream.map(|stream| self.wrap(stream, fault))
         }
         fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
             let (listed, stream) = self.inner.list_and_watch(store, prefix);
-            (listed, self.wrap(stream))
+            let stream = match self.fault {
+                Fault::RepeatsList => self.inner.watch(store, prefix, listed.revision - 1).unwrap_or(stream),
+                _ => stream,
+            };
+            (listed, self.wrap(stream, self.fault))
         }
         fn close_watches(&self) {
             self.inner.close_watches();
@@ -612,31 +722,40 @@ mod tests {
     fn every_fault_is_caught_by_the_invariant_it_breaks() {
         #[track_caller]
         fn check(fault: Fault, invariant: &str) {
-            let violations = super::check(&|limits| {
-                let inner = MemoryStorage::new(limits.history, limits.buffer);
-                Box::new(Broken {
-                    inner,
-                    fault,
-                    first: Mutex::default(),
-                })
-            });
+            let violations = super::check(&|limits| Box::new(Broken::new(fault, limits)));
             assert!(
                 violations.iter().any(|v| v.invariant == invariant),
                 "{fault:?} is not caught: {violations:?}"
             );
         }
         check(Fault::NoOpMakesRevision, "store-S2");
+        check(Fault::RefusalMakesRevision, "store-S3");
+        check(Fault::ReusesRevision, "store-S2");
         check(Fault::IgnoresExpected, "store-S3");
         check(Fault::CreateOverwrites, "store-S3");
+        check(Fault::LosesUpdate, "store-R1");
+        check(Fault::LosesDelete, "store-R1");
         check(Fault::StaleGet, "store-R1");
+        check(Fault::StaleList, "store-R1");
         check(Fault::ExactIsLatest, "store-R3");
         check(Fault::ExactIsLatest, "store-R5");
+        check(Fault::FutureIsLatest, "store-R3");
         check(Fault::CompactedIsEmpty, "store-R3");
+        check(Fault::PageBeginsAnew, "store-R5");
         check(Fault::DropsThird, "store-W3");
         check(Fault::Repeats, "store-W3");
+        check(Fault::SwapsTwo, "store-W3");
+        check(Fault::IgnoresPrefix, "store-W3");
         check(Fault::SilentGap, "store-W5");
+        check(Fault::GapAfterList, "store-W5");
+        check(Fault::RepeatsList, "store-W5");
+        check(Fault::EagerFuture, "store-W5");
+        check(Fault::DeafToClose, "store-W5");
         check(Fault::DeleteKeepsRevision, "store-W7");
+        check(Fault::DeleteLosesState, "store-W7");
+        check(Fault::FarProgress, "store-W6");
         check(Fault::EagerProgress, "store-W6");
+        check(Fault::NoProgress, "store-W6");
         check(Fault::HidesOverrun, "store-W11");
     }
 }

@@ -1,70 +1,212 @@
-//! Objects in memory.
+//! Objects in memory, and in a journal when there is one.
 //!
-//! Each store is an ordered map and a bounded log of its latest changes. The log serves watches that start in the past and reads of
-//! older revisions: the state at revision *r* is the present one with every later change undone. One lock guards everything, so
-//! that a revision, the map and what subscribers get can never disagree; nothing slow happens under it.
+//! Each store is an ordered map and a bounded history of its latest changes. The history serves watches that start in the past and reads
+//! of older revisions: the state at revision *r* is the present one with every later change undone. One lock guards everything, so that
+//! a revision, the map and what subscribers get can never disagree; nothing slow happens under it: texts are encoded before it is taken
+//! and read after it is released.
 //!
-//! Invariants: see [`super`]. A subscriber's queue is bounded; a full one is cleared and marked as overrun.
+//! With a journal (see [`super::journal`]) a change is present at once, and *pending* until the journal says that it is safe: only then do
+//! watchers get it. Without one nothing is ever pending.
+//!
+//! Invariants: see [`super`]. Memory is bounded but for the objects themselves: the history of all stores together, what waits for a
+//! watcher, and the objects that are kept open in the hope that they are asked for again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use serde_json::Value;
 
+use super::history::History;
+use super::journal::{Journal, Outcome, Progress, Record, Restored, Settled};
+use super::stored::{Entry, Prepared};
+use super::subscriber::Subscriber;
 use super::{Change, ChangeStream, Delivery, ListRequest, Listed, Storage, StorageError, StoredObject, same_content};
 
-/// The storage of a server that keeps nothing when it ends.
+/// The storage of a server: everything in memory.
 pub struct MemoryStorage {
-    state: Arc<RwLock<State>>,
-    history: usize,
-    buffer: usize,
+    shared: Arc<Shared>,
+}
+
+/// What a storage may hold besides the objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Changes that are kept of every store, for watches from the past. Default 4096.
+    pub history: usize,
+    /// Bytes of changes that are kept of all stores together; the store with the largest history gives first. Default 64 MiB.
+    pub history_bytes: usize,
+    /// Changes that may wait for one watcher. Default 4096.
+    pub buffer: usize,
+    /// Bytes of changes that may wait for one watcher. Default 64 MiB.
+    pub buffer_bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            history: 4096,
+            history_bytes: 64 * 1024 * 1024,
+            buffer: 4096,
+            buffer_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// What a storage holds, in bytes of JSON text and what belongs to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Objects that exist.
+    pub objects: usize,
+    /// Their texts.
+    pub object_bytes: usize,
+    /// Changes in the history of all stores.
+    pub changes: usize,
+    /// What they hold, at most.
+    pub change_bytes: usize,
+    /// What waits for watchers; a change that waits for two is counted twice.
+    pub waiting_bytes: usize,
+    /// Objects that are kept open.
+    pub open_bytes: usize,
+}
+
+struct Shared {
+    state: RwLock<State>,
+    recent: Mutex<Recent>,
+    bounds: Bounds,
+    journal: Option<Arc<dyn Journal>>,
+    progress: Arc<Progress>,
 }
 
 struct State {
+    /// Of the latest change that is present.
     revision: u64,
-    stores: BTreeMap<Box<str>, Store>,
+    /// The latest that was ever given out: larger than `revision` when a failing journal made changes be taken back.
+    given: u64,
+    /// Watchers have everything up to here.
+    published: u64,
+    /// Nothing is known of what was before.
+    floor: u64,
+    stores: BTreeMap<Arc<str>, Store>,
+    /// Bytes of all histories.
+    history_bytes: usize,
+    /// Changes that the journal has not made safe, oldest first.
+    pending: VecDeque<Record>,
+    /// Why nothing can be written now.
+    broken: Option<Arc<str>>,
 }
 
-#[derive(Default)]
 struct Store {
-    objects: BTreeMap<Arc<str>, Arc<StoredObject>>,
-    /// The latest changes, oldest first.
-    log: VecDeque<Arc<Change>>,
-    /// Changes up to this revision are no longer in the log.
-    compacted: u64,
+    objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    history: History,
     subscribers: Vec<Weak<Subscriber>>,
 }
 
-struct Subscriber {
-    prefix: Box<str>,
-    /// Changes up to this revision are not wanted (a watch that starts in the future).
-    after: u64,
-    limit: usize,
-    queue: Mutex<Queue>,
+/// Texts of the objects that are kept open may have this many bytes; what is read of them is some times as large.
+const RECENT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Objects that were asked for lately, kept so that they need not be read again.
+#[derive(Default)]
+struct Recent {
+    objects: VecDeque<Arc<StoredObject>>,
+    bytes: usize,
 }
 
-#[derive(Default)]
-struct Queue {
-    changes: VecDeque<Arc<Change>>,
-    overrun: bool,
-    closed: bool,
-    waker: Option<Waker>,
+impl Recent {
+    fn add(&mut self, object: Arc<StoredObject>) {
+        self.bytes += object.encoded().len();
+        self.objects.push_back(object);
+        while self.bytes > RECENT_BYTES {
+            let Some(oldest) = self.objects.pop_front() else { break };
+            self.bytes -= oldest.encoded().len();
+        }
+    }
 }
 
 impl MemoryStorage {
-    /// An empty storage that keeps the latest `history` changes of every store and up to `buffer` changes for each watcher.
+    /// An empty storage that keeps the latest `history` changes of every store and up to `buffer` changes for each watcher; the other
+    /// bounds are those of [`Bounds::default`].
     pub fn new(history: usize, buffer: usize) -> MemoryStorage {
-        MemoryStorage {
-            state: Arc::new(RwLock::new(State {
-                revision: 1,
-                stores: BTreeMap::new(),
-            })),
-            history: history.max(1),
-            buffer: buffer.max(1),
-        }
+        MemoryStorage::bounded(Bounds {
+            history,
+            buffer,
+            ..Bounds::default()
+        })
     }
 
+    /// An empty storage with these bounds.
+    pub fn bounded(bounds: Bounds) -> MemoryStorage {
+        let restored = Restored {
+            revision: 1,
+            objects: Vec::new(),
+        };
+        MemoryStorage::build(bounds, restored, None)
+    }
+
+    /// A storage that goes on where a journal has ended, and tells it of every change.
+    pub fn journaled(bounds: Bounds, restored: Restored, journal: Arc<dyn Journal>) -> MemoryStorage {
+        MemoryStorage::build(bounds, restored, Some(journal))
+    }
+
+    fn build(bounds: Bounds, restored: Restored, journal: Option<Arc<dyn Journal>>) -> MemoryStorage {
+        // A client that asks for "0" wants any revision, so none of ours may be that.
+        let revision = restored.revision.max(1);
+        let floor = if journal.is_some() { revision } else { 0 };
+        let mut state = State {
+            revision,
+            given: revision,
+            published: revision,
+            floor,
+            stores: BTreeMap::new(),
+            history_bytes: 0,
+            pending: VecDeque::new(),
+            broken: None,
+        };
+        for (store, key, object) in restored.objects {
+            state.store(&store).objects.insert(key, Entry::of(&Arc::new(object)));
+        }
+        let shared = Arc::new(Shared {
+            state: RwLock::new(state),
+            recent: Mutex::default(),
+            bounds: Bounds {
+                history: bounds.history.max(1),
+                buffer: bounds.buffer.max(1),
+                ..bounds
+            },
+            journal,
+            progress: Arc::new(Progress::at(revision)),
+        });
+        if let Some(journal) = &shared.journal {
+            // The journal must not keep the storage alive that keeps it alive.
+            let listener = Arc::downgrade(&shared);
+            journal.start(Box::new(move |outcome| {
+                if let Some(shared) = listener.upgrade() {
+                    shared.hear(outcome);
+                }
+            }));
+        }
+        MemoryStorage { shared }
+    }
+
+    /// What is held now. Looks at every object: for tests and reports.
+    pub fn usage(&self) -> Usage {
+        let state = self.shared.read();
+        let mut usage = Usage {
+            open_bytes: self.shared.recent().bytes,
+            ..Usage::default()
+        };
+        for store in state.stores.values() {
+            usage.objects += store.objects.len();
+            usage.object_bytes += store.objects.values().map(|entry| entry.size()).sum::<usize>();
+            usage.changes += store.history.len();
+            usage.change_bytes += store.history.bytes();
+            let subscribers = store.subscribers.iter().filter_map(Weak::upgrade);
+            usage.waiting_bytes += subscribers.map(|subscriber| subscriber.bytes()).sum::<usize>();
+        }
+        usage
+    }
+}
+
+impl Shared {
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state
             .read()
@@ -76,73 +218,179 @@ impl MemoryStorage {
             .write()
             .expect("no code panics while it holds the storage lock")
     }
-}
 
-impl Subscriber {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue
-            .lock()
-            .expect("no code panics while it holds a watcher's queue")
+    fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wants(&self, change: &Change) -> bool {
-        change.revision > self.after && change.key.starts_with(&*self.prefix)
-    }
-
-    /// Queues a change; the waker of a reader that waits is left in `wake`.
-    fn push(&self, change: &Arc<Change>, wake: &mut Vec<Waker>) {
-        let mut queue = self.queue();
-        if queue.overrun || queue.closed {
-            return;
+    /// Opens an object that is asked for alone, and keeps it open for a while.
+    fn open(&self, entry: &Entry) -> Arc<StoredObject> {
+        let (object, new) = entry.open();
+        if new {
+            self.recent().add(object.clone());
         }
-        if queue.changes.len() >= self.limit {
-            // Whatever is left would end in a gap, so nothing of it is worth keeping.
-            queue.changes = VecDeque::new();
-            queue.overrun = true;
+        object
+    }
+
+    /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else out.
+    fn open_all(&self, entries: Vec<(Arc<str>, Arc<Entry>)>) -> Vec<(Arc<str>, Arc<StoredObject>)> {
+        let short = entries.iter().map(|(_, entry)| entry.size()).sum::<usize>() <= RECENT_BYTES / 4;
+        let open = |entry: &Entry| if short { self.open(entry) } else { entry.open().0 };
+        entries.into_iter().map(|(key, entry)| (key, open(&entry))).collect()
+    }
+
+    /// Does a change: gives it its revision, and tells the journal or, when there is none, the watchers.
+    fn commit(
+        &self,
+        mut state: RwLockWriteGuard<'_, State>,
+        store: &str,
+        key: Arc<str>,
+        prepared: Prepared,
+        deleted: bool,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        if let Some(why) = &state.broken {
+            return Err(StorageError::Unavailable(why.to_string()));
+        }
+        state.given += 1;
+        state.revision = state.given;
+        let after = Arc::new(prepared.finish(state.revision));
+        let entry = Entry::of(&after);
+        let (name, place) = state.named_store(store);
+        let before = if deleted {
+            place.objects.remove(&key)
         } else {
-            queue.changes.push_back(change.clone());
+            place.objects.insert(key.clone(), entry.clone())
+        };
+        let opened = before.as_ref().map(|before| before.open().0);
+        let change = Arc::new(Change::new(key, opened, after.clone(), deleted));
+        let added = place.history.push(&change, before, entry);
+        state.history_bytes += added;
+        state.compact(&name, &self.bounds);
+        let record = Record { store: name, change };
+        let wake = match &self.journal {
+            None => {
+                state.published = state.revision;
+                state.publish(&record)
+            }
+            Some(journal) => {
+                state.pending.push_back(record.clone());
+                journal.append(record);
+                Vec::new()
+            }
+        };
+        drop(state);
+        wake_all(wake);
+        if !deleted {
+            self.recent().add(after.clone());
         }
-        wake.extend(queue.waker.take());
+        Ok(after)
+    }
+
+    /// What became of pending changes.
+    fn hear(&self, outcome: Outcome) {
+        let mut state = self.write();
+        let mut wake = Vec::new();
+        match outcome {
+            Outcome::Durable(revision) => {
+                while state
+                    .pending
+                    .front()
+                    .is_some_and(|record| record.change.revision <= revision)
+                {
+                    if let Some(record) = state.pending.pop_front() {
+                        wake.extend(state.publish(&record));
+                    }
+                }
+                state.published = state.published.max(revision.min(state.revision));
+                wake.extend(self.progress.advance(revision));
+            }
+            Outcome::Failed(why) => {
+                let why: Arc<str> = why.into();
+                state.take_back();
+                state.broken = Some(why.clone());
+                let last = state.given;
+                wake.extend(self.progress.lose(last, why));
+            }
+            Outcome::Recovered => state.broken = None,
+        }
+        drop(state);
+        wake_all(wake);
+    }
+
+    fn subscribe(&self, state: &mut State, store: &str, subscriber: &Arc<Subscriber>) {
+        let subscribers = &mut state.store(store).subscribers;
+        subscribers.retain(|other| other.strong_count() > 0);
+        subscribers.push(Arc::downgrade(subscriber));
     }
 }
 
 impl State {
-    /// Records a change in the log and hands it to the subscribers.
-    fn publish(&mut self, store: &str, change: Change, history: usize) -> Vec<Waker> {
+    fn named_store(&mut self, name: &str) -> (Arc<str>, &mut Store) {
+        let name = match self.stores.get_key_value(name) {
+            Some((name, _)) => name.clone(),
+            None => Arc::from(name),
+        };
+        let floor = self.floor;
+        let store = self.stores.entry(name.clone()).or_insert_with(|| Store {
+            objects: BTreeMap::new(),
+            history: History::since(floor),
+            subscribers: Vec::new(),
+        });
+        (name, store)
+    }
+
+    fn store(&mut self, name: &str) -> &mut Store {
+        self.named_store(name).1
+    }
+
+    /// Hands a change to its watchers.
+    fn publish(&mut self, record: &Record) -> Vec<Waker> {
         let mut wake = Vec::new();
-        let change = Arc::new(change);
-        let Some(store) = self.stores.get_mut(store) else {
+        let Some(store) = self.stores.get_mut(&record.store) else {
             return wake;
         };
-        store.log.push_back(change.clone());
-        while store.log.len() > history {
-            if let Some(dropped) = store.log.pop_front() {
-                store.compacted = dropped.revision;
-            }
-        }
         store.subscribers.retain(|subscriber| {
             let Some(subscriber) = subscriber.upgrade() else {
                 return false;
             };
-            if subscriber.wants(&change) {
-                subscriber.push(&change, &mut wake);
+            if subscriber.wants(&record.change) {
+                subscriber.push(&record.change, &mut wake);
             }
             true
         });
         wake
     }
 
-    fn store(&mut self, name: &str) -> &mut Store {
-        if !self.stores.contains_key(name) {
-            self.stores.insert(name.into(), Store::default());
+    /// Forgets what is over the bounds after a change of `store`.
+    fn compact(&mut self, store: &str, bounds: &Bounds) {
+        if let Some(store) = self.stores.get_mut(store) {
+            while store.history.len() > bounds.history {
+                self.history_bytes -= store.history.compact();
+            }
         }
-        self.stores.get_mut(name).expect("the store was just inserted")
+        while self.history_bytes > bounds.history_bytes {
+            let largest = self.stores.values_mut().max_by_key(|store| store.history.bytes());
+            let freed = largest.map_or(0, |store| store.history.compact());
+            if freed == 0 {
+                break;
+            }
+            self.history_bytes -= freed;
+        }
     }
 
-    fn subscribe(&mut self, store: &str, subscriber: &Arc<Subscriber>) {
-        let subscribers = &mut self.store(store).subscribers;
-        subscribers.retain(|other| other.strong_count() > 0);
-        subscribers.push(Arc::downgrade(subscriber));
+    /// Undoes everything that is pending.
+    fn take_back(&mut self) {
+        while let Some(Record { store, change }) = self.pending.pop_back() {
+            let objects = &mut self.store(&store).objects;
+            match &change.before {
+                Some(before) => objects.insert(change.key.clone(), Entry::of(before)),
+                None => objects.remove(&change.key),
+            };
+        }
+        self.revision = self.published;
+        for store in self.stores.values_mut() {
+            self.history_bytes -= store.history.take_back(self.published);
+        }
     }
 }
 
@@ -151,7 +399,7 @@ impl Store {
         &'a self,
         prefix: &'a str,
         after: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<StoredObject>)> {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)> {
         use std::ops::Bound;
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
@@ -162,30 +410,20 @@ impl Store {
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// What the objects were that changed after `revision`: the state before the first later change of each key.
-    fn undo(&self, revision: u64) -> BTreeMap<Arc<str>, Option<Arc<StoredObject>>> {
-        let mut before = BTreeMap::new();
-        for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
-            before.insert(change.key.clone(), change.before.clone());
-        }
-        before
-    }
-
-    fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Vec<(Arc<str>, Arc<StoredObject>)> {
+    fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Vec<(Arc<str>, Arc<Entry>)> {
         let after = request.after.as_deref();
         let present = self
             .range(&request.prefix, after)
-            .map(|(key, object)| (key.clone(), object.clone()));
+            .map(|(key, entry)| (key.clone(), entry.clone()));
         if revision >= now {
             return present.collect();
         }
-        let before = self.undo(revision);
-        let mut items: BTreeMap<Arc<str>, Arc<StoredObject>> =
-            present.filter(|(key, _)| !before.contains_key(key)).collect();
-        for (key, object) in before {
+        let before = self.history.undo(revision);
+        let mut items: BTreeMap<Arc<str>, Arc<Entry>> = present.filter(|(key, _)| !before.contains_key(key)).collect();
+        for (key, entry) in before {
             let wanted = key.starts_with(&*request.prefix) && after.is_none_or(|after| &*key > after);
-            if let (true, Some(object)) = (wanted, object) {
-                items.insert(key, object);
+            if let (true, Some(entry)) = (wanted, entry) {
+                items.insert(key, entry);
             }
         }
         items.into_iter().collect()
@@ -198,92 +436,84 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-fn check_revision(key: &str, current: &StoredObject, expected: u64) -> Result<(), StorageError> {
-    if current.revision() == expected {
+fn check_revision(key: &str, current: u64, expected: u64) -> Result<(), StorageError> {
+    if current == expected {
         return Ok(());
     }
     Err(StorageError::Conflict {
         key: key.to_owned(),
         expected,
-        current: current.revision(),
+        current,
     })
+}
+
+impl MemoryStorage {
+    /// The object that a write expects to find.
+    fn expect(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
+        let present = self.get(store, key);
+        let present = present.ok_or_else(|| StorageError::NotFound(key.to_owned()))?;
+        check_revision(key, present.revision(), expected)?;
+        Ok(present)
+    }
+
+    /// Replaces or removes what is at `key`, if it is still at `expected`.
+    fn swap(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        prepared: Prepared,
+        deleted: bool,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        let state = self.shared.write();
+        let present = state
+            .stores
+            .get(store)
+            .and_then(|store| store.objects.get_key_value(key))
+            .map(|(key, entry)| (key.clone(), entry.revision()));
+        let Some((key, revision)) = present else {
+            return Err(StorageError::NotFound(key.to_owned()));
+        };
+        check_revision(&key, revision, expected)?;
+        self.shared.commit(state, store, key, prepared, deleted)
+    }
 }
 
 impl Storage for MemoryStorage {
     fn revision(&self) -> u64 {
-        self.read().revision
+        self.shared.read().revision
     }
 
     fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
-        self.read().stores.get(store)?.objects.get(key).cloned()
+        let entry = self.shared.read().stores.get(store)?.objects.get(key)?.clone();
+        Some(self.shared.open(&entry))
     }
 
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        let mut state = self.write();
+        let prepared = Prepared::new(value);
+        let mut state = self.shared.write();
         if state.store(store).objects.contains_key(key) {
             return Err(StorageError::AlreadyExists(key.to_owned()));
         }
-        state.revision += 1;
-        let revision = state.revision;
-        let key: Arc<str> = key.into();
-        let after = Arc::new(StoredObject::new(revision, value));
-        state.store(store).objects.insert(key.clone(), after.clone());
-        let change = Change::new(key, None, after.clone(), false);
-        let wake = state.publish(store, change, self.history);
-        drop(state);
-        wake_all(wake);
-        Ok(after)
+        self.shared.commit(state, store, key.into(), prepared, false)
     }
 
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        let mut state = self.write();
-        let Some((key, before)) = state
-            .stores
-            .get(store)
-            .and_then(|store| store.objects.get_key_value(key))
-            .map(|(k, v)| (k.clone(), v.clone()))
-        else {
-            return Err(StorageError::NotFound(key.to_owned()));
-        };
-        check_revision(&key, &before, expected)?;
-        if same_content(before.value(), &value) {
-            return Ok(before);
+        let present = self.expect(store, key, expected)?;
+        if same_content(present.value(), &value) {
+            return Ok(present);
         }
-        state.revision += 1;
-        let revision = state.revision;
-        let after = Arc::new(StoredObject::new(revision, value));
-        state.store(store).objects.insert(key.clone(), after.clone());
-        let change = Change::new(key, Some(before), after.clone(), false);
-        let wake = state.publish(store, change, self.history);
-        drop(state);
-        wake_all(wake);
-        Ok(after)
+        self.swap(store, key, expected, Prepared::new(value), false)
     }
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
-        let mut state = self.write();
-        let Some(before) = state
-            .stores
-            .get(store)
-            .and_then(|store| store.objects.get(key))
-            .cloned()
-        else {
-            return Err(StorageError::NotFound(key.to_owned()));
-        };
-        check_revision(key, &before, expected)?;
-        state.revision += 1;
-        let revision = state.revision;
-        state.store(store).objects.remove(key);
-        let after = Arc::new(StoredObject::new(revision, before.value().clone()));
-        let change = Change::new(key.into(), Some(before), after.clone(), true);
-        let wake = state.publish(store, change, self.history);
-        drop(state);
-        wake_all(wake);
-        Ok(after)
+        let present = self.expect(store, key, expected)?;
+        let last = Prepared::new(present.value().clone());
+        self.swap(store, key, expected, last, true)
     }
 
     fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
-        let state = self.read();
+        let state = self.shared.read();
         let now = state.revision;
         let revision = request.at.unwrap_or(now);
         if revision > now {
@@ -292,94 +522,84 @@ impl Storage for MemoryStorage {
                 current: now,
             });
         }
-        let Some(store) = state.stores.get(store) else {
-            return Ok(Listed {
-                revision,
-                items: Vec::new(),
-            });
-        };
-        if revision < store.compacted {
+        let place = state.stores.get(store);
+        let oldest = place.map_or(state.floor, |store| store.history.compacted());
+        if revision < oldest {
             return Err(StorageError::Compacted {
                 asked: revision,
-                oldest: store.compacted,
+                oldest,
             });
         }
+        let entries = place.map_or_else(Vec::new, |store| store.list(request, revision, now));
+        drop(state);
         Ok(Listed {
             revision,
-            items: store.list(request, revision, now),
+            items: self.shared.open_all(entries),
         })
     }
 
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
-        let mut state = self.write();
-        let log = state.store(store);
-        if after < log.compacted {
+        let bounds = &self.shared.bounds;
+        let mut state = self.shared.write();
+        let published = state.published;
+        let history = &state.store(store).history;
+        if after < history.compacted() {
             return Err(StorageError::Compacted {
                 asked: after,
-                oldest: log.compacted,
+                oldest: history.compacted(),
             });
         }
-        let backlog: VecDeque<Arc<Change>> = log
-            .log
-            .iter()
-            .skip(log.log.partition_point(|change| change.revision <= after))
-            .filter(|change| change.key.starts_with(prefix))
-            .cloned()
-            .collect();
-        // The backlog does not count against the reader: it had no chance to read it yet.
-        let subscriber = Arc::new(Subscriber {
-            prefix: prefix.into(),
-            after,
-            limit: self.buffer + backlog.len(),
-            queue: Mutex::new(Queue {
-                changes: backlog,
-                ..Queue::default()
-            }),
-        });
-        state.subscribe(store, &subscriber);
+        let backlog = history.between(after, published, prefix);
+        let subscriber = Subscriber::new(prefix, after, backlog, bounds.buffer, bounds.buffer_bytes);
+        self.shared.subscribe(&mut state, store, &subscriber);
         Ok(Box::new(MemoryStream {
-            state: self.state.clone(),
+            shared: self.shared.clone(),
             subscriber,
         }))
     }
 
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
-        let mut state = self.write();
+        let bounds = &self.shared.bounds;
+        let mut state = self.shared.write();
         let revision = state.revision;
-        let subscriber = Arc::new(Subscriber {
-            prefix: prefix.into(),
-            after: revision,
-            limit: self.buffer,
-            queue: Mutex::default(),
-        });
-        state.subscribe(store, &subscriber);
+        let backlog = VecDeque::new();
+        let subscriber = Subscriber::new(prefix, revision, backlog, bounds.buffer, bounds.buffer_bytes);
+        self.shared.subscribe(&mut state, store, &subscriber);
         let request = ListRequest {
             prefix: prefix.to_owned(),
             ..ListRequest::default()
         };
-        let items = state.store(store).list(&request, revision, revision);
+        let entries = state.store(store).list(&request, revision, revision);
         drop(state);
+        let items = self.shared.open_all(entries);
         (
             Listed { revision, items },
             Box::new(MemoryStream {
-                state: self.state.clone(),
+                shared: self.shared.clone(),
                 subscriber,
             }),
         )
     }
 
+    fn settle(&self, revision: u64) -> Option<Settled> {
+        self.shared.journal.as_ref()?;
+        self.shared.progress.settle(revision)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.read().broken.as_deref().map(str::to_owned)
+    }
+
     fn close_watches(&self) {
         let mut wake = Vec::new();
-        let mut state = self.write();
+        let mut state = self.shared.write();
         for store in state.stores.values_mut() {
             for subscriber in store
                 .subscribers
                 .drain(..)
                 .filter_map(|subscriber| subscriber.upgrade())
             {
-                let mut queue = subscriber.queue();
-                queue.closed = true;
-                wake.extend(queue.waker.take());
+                subscriber.close(&mut wake);
             }
         }
         drop(state);
@@ -388,74 +608,22 @@ impl Storage for MemoryStorage {
 }
 
 struct MemoryStream {
-    state: Arc<RwLock<State>>,
+    shared: Arc<Shared>,
     subscriber: Arc<Subscriber>,
 }
 
 impl ChangeStream for MemoryStream {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Delivery> {
-        let mut queue = self.subscriber.queue();
-        if queue.overrun {
-            return Poll::Ready(Delivery::Overrun);
-        }
-        if let Some(change) = queue.changes.pop_front() {
-            return Poll::Ready(Delivery::Change(change));
-        }
-        if queue.closed {
-            return Poll::Ready(Delivery::Closed);
-        }
-        if !queue.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            queue.waker = Some(cx.waker().clone());
-        }
-        Poll::Pending
+        self.subscriber.poll(cx)
     }
 
     fn progress(&self) -> Option<u64> {
         // Under the read lock no write can be between its revision and its delivery.
-        let state = self
-            .state
-            .read()
-            .expect("no code panics while it holds the storage lock");
-        let queue = self.subscriber.queue();
-        let settled = queue.changes.is_empty() && !queue.overrun && !queue.closed;
-        settled.then_some(state.revision.max(self.subscriber.after))
+        let state = self.shared.read();
+        let settled = self.subscriber.is_settled();
+        settled.then_some(state.published.max(self.subscriber.after()))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_dropped_watch_is_forgotten() {
-        let storage = MemoryStorage::new(10, 10);
-        let watch = storage.watch("s", "", 1).expect("nothing is compacted");
-        drop(watch);
-        storage.create("s", "a", json!({"metadata": {}})).expect("a is new");
-        assert!(storage.read().stores["s"].subscribers.is_empty());
-    }
-
-    #[test]
-    fn prefixes_keep_namespaces_apart() {
-        let storage = MemoryStorage::new(10, 10);
-        for key in ["a/x", "a-b/y", "ab/z", "a/y"] {
-            storage
-                .create("s", key, json!({"metadata": {}}))
-                .expect("the key is new");
-        }
-        let request = ListRequest {
-            prefix: "a/".to_owned(),
-            ..ListRequest::default()
-        };
-        let keys: Vec<String> = storage
-            .list("s", &request)
-            .expect("now is never compacted")
-            .items
-            .iter()
-            .map(|(k, _)| k.to_string())
-            .collect();
-        assert_eq!(keys, ["a/x", "a/y"]);
-    }
-}
+mod tests;

@@ -18,10 +18,16 @@
 //! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one encoding
 //! serves objects (with a prefix), list items (without) and watch events of every served version.
 //!
-//! Not here: what may be written (see `server`), selectors (see [`crate::watch`]), durability.
+//! A storage that survives its process says so with [`Storage::settle`]: nobody outside is told of a revision that is not safe.
+//!
+//! Not here: what may be written (see `server`), selectors (see [`crate::watch`]), files (a shell's [`journal::Journal`]).
 
 pub mod conformance;
+mod history;
+pub mod journal;
 mod memory;
+mod stored;
+mod subscriber;
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -29,53 +35,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use serde_json::Value;
 
-pub use memory::MemoryStorage;
-
-/// A stored version of an object. Immutable: a write makes another one.
-#[derive(Debug)]
-pub struct StoredObject {
-    revision: u64,
-    value: Value,
-    encoded: OnceLock<Bytes>,
-}
-
-impl StoredObject {
-    /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which nobody else may.
-    pub fn new(revision: u64, mut value: Value) -> StoredObject {
-        set_resource_version(&mut value, revision);
-        StoredObject {
-            revision,
-            value,
-            encoded: OnceLock::new(),
-        }
-    }
-
-    /// The revision of the write that made it, which is its resourceVersion.
-    pub fn revision(&self) -> u64 {
-        self.revision
-    }
-
-    /// The object, without `apiVersion` and `kind`.
-    pub fn value(&self) -> &Value {
-        &self.value
-    }
-
-    /// The JSON of [`StoredObject::value`], encoded once.
-    pub fn encoded(&self) -> &Bytes {
-        self.encoded.get_or_init(|| Bytes::from(self.value.to_string()))
-    }
-}
-
-fn set_resource_version(value: &mut Value, revision: u64) {
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
-    } else if let Some(object) = value.as_object_mut() {
-        object.insert(
-            "metadata".to_owned(),
-            serde_json::json!({ "resourceVersion": revision.to_string() }),
-        );
-    }
-}
+pub use memory::{Bounds, MemoryStorage, Usage};
+pub use stored::StoredObject;
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.
 pub fn same_content(one: &Value, other: &Value) -> bool {
@@ -137,6 +98,12 @@ impl Change {
         self.line.get_or_init(encode).clone()
     }
 
+    /// Bytes that it may hold in memory: the texts of both its objects and what belongs to them.
+    pub(crate) fn size(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |before| before.encoded().len());
+        history::OVERHEAD + self.key.len() + self.after.encoded().len() + before
+    }
+
     /// `ADDED`, `MODIFIED` or `DELETED` for someone who sees every object.
     pub fn kind(&self) -> &'static str {
         match (&self.before, self.deleted) {
@@ -182,6 +149,9 @@ pub enum StorageError {
         /// The present one.
         current: u64,
     },
+    /// The change cannot be kept: what keeps it fails. It was not done.
+    #[error("the storage cannot keep changes: {0}")]
+    Unavailable(String),
 }
 
 /// Which part of a store a list covers.
@@ -247,6 +217,18 @@ pub trait Storage: Send + Sync + 'static {
     /// A list and a watch of everything after it, without a gap.
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>);
 
+    /// What must be awaited before anybody outside is told of `revision`, so that no crash takes back what was told; `None` when it is
+    /// safe already. A storage that keeps nothing beyond its process has nothing to wait for.
+    fn settle(&self, revision: u64) -> Option<journal::Settled> {
+        let _ = revision;
+        None
+    }
+
+    /// Why changes cannot be kept now; `None` when they can.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Ends all watches.
     fn close_watches(&self);
 }
@@ -286,15 +268,5 @@ mod tests {
         assert!(!same_content(&a, &b) && !same_content(&b, &a));
         b["metadata"] = json!({"name": "b", "resourceVersion": "1"});
         assert!(!same_content(&a, &b));
-    }
-
-    #[test]
-    fn a_stored_object_carries_its_version() {
-        let stored = StoredObject::new(7, json!({"metadata": {"name": "a", "resourceVersion": "3"}}));
-        assert_eq!(stored.value()["metadata"]["resourceVersion"], "7");
-        assert_eq!(
-            stored.encoded().as_ref(),
-            br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#
-        );
     }
 }

@@ -25,9 +25,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Keep all objects in this folder (not available yet: everything is in memory)
+    /// Keep all objects and keys in this folder, and go on with what is there [default: everything is in memory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+
+    /// Save what can be saved of a damaged --data-dir, say what that is, and end; the damaged file is kept
+    #[arg(long, requires = "data_dir")]
+    repair: bool,
 
     /// Built-in controllers to run: `all`, `none`, or names with commas
     #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
@@ -40,10 +44,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format, started: Instant) -> Result<(), Failure> {
-        if let Some(folder) = &self.data_dir {
-            return Err(Failure::new(format!("cannot keep the cluster in {}", folder.display()))
-                .because("durable storage is not built yet: this version keeps everything in memory".to_string())
-                .hint("leave --data-dir out; nothing has been started or written"));
+        if let (true, Some(folder)) = (self.repair, &self.data_dir) {
+            return repair(folder, output);
         }
         let config = Config {
             version: KUBERNETES_VERSION.to_owned(),
@@ -57,7 +59,11 @@ impl Arguments {
         };
         let stop = stop_signal()?;
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
-            builder.controllers(self.controllers).api(config)
+            let builder = builder.controllers(self.controllers).api(config);
+            match self.data_dir {
+                Some(folder) => builder.data_dir(folder),
+                None => builder,
+            }
         })
         .await?;
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());
@@ -92,6 +98,40 @@ fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
             .because(why)
             .hint("each line is token,user,uid,\"group1,group2\"; nothing has been started")
     })
+}
+
+/// Saves what can be saved of a damaged folder.
+fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
+    let report = kubewright_cluster::repair(folder)
+        .map_err(|why| Failure::new(format!("cannot repair {}", folder.display())).because(why))?;
+    let list = |heading: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!("\n{heading}:\n  {}", names.join("\n  ")),
+    };
+    let text = match &report.kept {
+        None => format!("nothing is damaged: {} objects", report.saved),
+        Some(kept) => format!(
+            "{} objects saved; the damaged file is {}{}{}{}",
+            report.saved,
+            kept.display(),
+            list("damaged", &report.damage),
+            list(
+                "saved, but perhaps in an older version or deleted since",
+                &report.uncertain
+            ),
+            list("lost", &report.lost),
+        ),
+    };
+    let event = json!({
+        "event": "repaired",
+        "saved": report.saved,
+        "damage": report.damage,
+        "uncertain": report.uncertain,
+        "lost": report.lost,
+        "kept": report.kept,
+    });
+    output.say(&text, &event);
+    Ok(())
 }
 
 /// A cluster that listens and has its kubeconfig on disk.

@@ -1,0 +1,123 @@
+//! The latest changes of one store, for watches that start in the past and for reads of older revisions.
+//!
+//! Changes are kept as texts, as the objects are; whoever gets one gets it opened. Invariant: everything after `compacted` is here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use super::Change;
+use super::stored::Entry;
+
+/// What a change costs besides the texts of its objects: the change, two entries, their places. Rounded up.
+pub(super) const OVERHEAD: usize = 256;
+
+#[derive(Default)]
+pub(super) struct History {
+    /// Oldest first.
+    changes: VecDeque<Kept>,
+    compacted: u64,
+    bytes: usize,
+}
+
+struct Kept {
+    revision: u64,
+    key: Arc<str>,
+    before: Option<Arc<Entry>>,
+    after: Arc<Entry>,
+    deleted: bool,
+    /// What was handed out and still waits for some watcher: with the line that it encoded.
+    open: Weak<Change>,
+}
+
+impl Kept {
+    /// What a change may hold in memory: both its objects, though either may be held by others, too.
+    fn size(&self) -> usize {
+        OVERHEAD + self.key.len() + self.after.size() + self.before.as_ref().map_or(0, |before| before.size())
+    }
+
+    fn open(&self) -> Arc<Change> {
+        if let Some(change) = self.open.upgrade() {
+            return change;
+        }
+        let before = self.before.as_ref().map(|before| before.open().0);
+        Arc::new(Change::new(self.key.clone(), before, self.after.open().0, self.deleted))
+    }
+}
+
+impl History {
+    /// A history that begins at a revision.
+    pub(super) fn since(revision: u64) -> History {
+        History {
+            compacted: revision,
+            ..History::default()
+        }
+    }
+
+    /// The oldest revision that can still be told.
+    pub(super) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Adds the latest change; answers the bytes that it costs.
+    pub(super) fn push(&mut self, change: &Arc<Change>, before: Option<Arc<Entry>>, after: Arc<Entry>) -> usize {
+        let kept = Kept {
+            revision: change.revision,
+            key: change.key.clone(),
+            before,
+            after,
+            deleted: change.deleted,
+            open: Arc::downgrade(change),
+        };
+        let size = kept.size();
+        self.bytes += size;
+        self.changes.push_back(kept);
+        size
+    }
+
+    /// Forgets the oldest change; answers the bytes that it cost.
+    pub(super) fn compact(&mut self) -> usize {
+        let Some(kept) = self.changes.pop_front() else { return 0 };
+        self.compacted = kept.revision;
+        self.bytes -= kept.size();
+        kept.size()
+    }
+
+    /// Takes back every change after `revision`; answers the bytes that they cost.
+    pub(super) fn take_back(&mut self, revision: u64) -> usize {
+        let mut freed = 0;
+        while self.changes.back().is_some_and(|kept| kept.revision > revision) {
+            if let Some(kept) = self.changes.pop_back() {
+                freed += kept.size();
+            }
+        }
+        self.bytes -= freed;
+        self.compacted = self.compacted.min(revision);
+        freed
+    }
+
+    /// The changes of keys with `prefix` after one revision and up to another.
+    pub(super) fn between(&self, after: u64, until: u64, prefix: &str) -> VecDeque<Arc<Change>> {
+        self.changes
+            .iter()
+            .skip(self.changes.partition_point(|kept| kept.revision <= after))
+            .take_while(|kept| kept.revision <= until)
+            .filter(|kept| kept.key.starts_with(prefix))
+            .map(Kept::open)
+            .collect()
+    }
+
+    /// What the objects were that changed after `revision`: the state before the first later change of each key.
+    pub(super) fn undo(&self, revision: u64) -> BTreeMap<Arc<str>, Option<Arc<Entry>>> {
+        let later = self.changes.iter().rev().take_while(|kept| kept.revision > revision);
+        later.map(|kept| (kept.key.clone(), kept.before.clone())).collect()
+    }
+}

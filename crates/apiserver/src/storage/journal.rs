@@ -1,0 +1,169 @@
+//! The seam between a storage and what makes its changes survive the end of the process.
+//!
+//! A storage does every change in memory and at once; a [`Journal`] is told of it, in order, and says later up to which revision the
+//! changes are safe. Between the two nobody outside may hear of a change: readers and writers wait for [`Settled`], watches get only what is
+//! safe. So the journal may gather changes and write them together, and a crash takes back nothing that anybody was told.
+//!
+//! When the journal fails, the storage takes back everything that is not safe, and refuses writes until the journal works again. The
+//! revisions that were taken back are never given out again by this process: a writer that saw one of them cannot mistake another object
+//! for it.
+//!
+//! Not here: files (see the journals of the shells).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::{Change, StorageError, StoredObject};
+
+/// A change of one store.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The store, such as `deployments.apps`.
+    pub store: Arc<str>,
+    /// The change, with the states before and after it.
+    pub change: Arc<Change>,
+}
+
+/// What became of the records of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All changes up to this revision are safe.
+    Durable(u64),
+    /// What is not safe yet will not be, for this reason. No record comes until [`Outcome::Recovered`].
+    Failed(String),
+    /// The journal works again.
+    Recovered,
+}
+
+/// Who hears of outcomes: the storage.
+pub type Listener = Box<dyn Fn(Outcome) + Send + Sync>;
+
+/// Writes changes down so that they survive the process.
+pub trait Journal: Send + Sync + 'static {
+    /// Says who hears of outcomes; called once, before the first record. The listener must not be called from within
+    /// [`Journal::append`].
+    fn start(&self, listener: Listener);
+
+    /// Takes a change, in order of revision. Called under the storage's lock: it must not wait for anything.
+    fn append(&self, record: Record);
+}
+
+/// What a storage begins with after a restart.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The latest revision. Older ones are compacted: a watch from before it answers 410.
+    pub revision: u64,
+    /// Store, key and object.
+    pub objects: Vec<(Arc<str>, Arc<str>, StoredObject)>,
+}
+
+/// How far a journal has come, and who waits for it.
+#[derive(Default)]
+pub(super) struct Progress(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    durable: u64,
+    /// Revisions that were taken back, from the first to the last, and why; the latest [`MAX_LOST`] times.
+    lost: Vec<(u64, u64, Arc<str>)>,
+    waiting: BTreeMap<(u64, u64), Waker>,
+    next: u64,
+}
+
+/// A request does not wait so long that this many failures come between.
+const MAX_LOST: usize = 64;
+
+impl Progress {
+    pub(super) fn at(revision: u64) -> Progress {
+        Progress(Mutex::new(State {
+            durable: revision,
+            ..State::default()
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything up to `revision` is safe; answers who waited for it.
+    pub(super) fn advance(&self, revision: u64) -> Vec<Waker> {
+        let mut state = self.state();
+        state.durable = state.durable.max(revision);
+        let later = state.waiting.split_off(&(revision.saturating_add(1), 0));
+        std::mem::replace(&mut state.waiting, later).into_values().collect()
+    }
+
+    /// Everything after the safe revision and up to `last` was taken back; answers who waited.
+    pub(super) fn lose(&self, last: u64, why: Arc<str>) -> Vec<Waker> {
+        let mut state = self.state();
+        let first = state.durable + 1;
+        if state.lost.len() >= MAX_LOST {
+            state.lost.remove(0);
+        }
+        state.lost.push((first, last, why));
+        std::mem::take(&mut state.waiting).into_values().collect()
+    }
+
+    /// What is known of a revision; `None` while it waits.
+    fn settled(&self, revision: u64) -> Option<Result<(), StorageError>> {
+        let state = self.state();
+        let lost = state
+            .lost
+            .iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&revision));
+        match lost {
+            Some((_, _, why)) => Some(Err(StorageError::Unavailable(why.to_string()))),
+            None => (state.durable >= revision).then_some(Ok(())),
+        }
+    }
+
+    /// What to wait for before anybody hears of `revision`; `None` when it is safe already.
+    pub(super) fn settle(self: &Arc<Progress>, revision: u64) -> Option<Settled> {
+        if matches!(self.settled(revision), Some(Ok(()))) {
+            return None;
+        }
+        let mut state = self.state();
+        state.next += 1;
+        let ticket = (revision, state.next);
+        drop(state);
+        Some(Settled {
+            progress: self.clone(),
+            ticket,
+        })
+    }
+}
+
+/// Waits until a revision is safe, or was taken back ([`StorageError::Unavailable`]).
+pub struct Settled {
+    progress: Arc<Progress>,
+    /// The revision, and a number that tells those apart who wait for the same one.
+    ticket: (u64, u64),
+}
+
+impl std::fmt::Debug for Settled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Settled").field(&self.ticket.0).finish()
+    }
+}
+
+impl Future for Settled {
+    type Output = Result<(), StorageError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // First the waker, then the look: an outcome between the two finds the waker.
+        self.progress.state().waiting.insert(self.ticket, cx.waker().clone());
+        match self.progress.settled(self.ticket.0) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        self.progress.state().waiting.remove(&self.ticket);
+    }
+}

@@ -1,0 +1,263 @@
+//! One version of one object, in the two forms in which it is needed.
+//!
+//! The JSON text is what is kept: it is what clients get, and it is a fraction of the size of the tree of values. The tree is read out of
+//! it when somebody asks, and lives as long as they hold the object. So a storage holds [`Entry`]s, and hands out [`StoredObject`]s that
+//! share what was read as long as one of them is alive.
+//!
+//! Invariant: a text is either written here or checked when it is restored, so reading it cannot fail.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+/// A stored version of an object. Immutable: a write makes another one.
+#[derive(Debug)]
+pub struct StoredObject {
+    revision: u64,
+    /// At least one of the text and the value is there from the beginning.
+    encoded: OnceLock<Bytes>,
+    value: OnceLock<Value>,
+    head: OnceLock<Value>,
+}
+
+/// What is read of an object when only its metadata is asked for.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: Value,
+}
+
+impl StoredObject {
+    /// The object as it is after `revision`. Sets `metadata.resourceVersion`, which nobody else may.
+    pub fn new(revision: u64, mut value: Value) -> StoredObject {
+        set_resource_version(&mut value, revision.to_string());
+        StoredObject::of(revision, OnceLock::new(), OnceLock::from(value))
+    }
+
+    /// An object whose text was kept somewhere: as [`StoredObject::encoded`] gave it, at its revision.
+    ///
+    /// # Errors
+    /// When the text is not JSON.
+    pub fn restore(revision: u64, encoded: Bytes) -> Result<StoredObject, serde_json::Error> {
+        serde_json::from_slice::<IgnoredAny>(&encoded)?;
+        Ok(StoredObject::of(revision, OnceLock::from(encoded), OnceLock::new()))
+    }
+
+    fn of(revision: u64, encoded: OnceLock<Bytes>, value: OnceLock<Value>) -> StoredObject {
+        StoredObject {
+            revision,
+            encoded,
+            value,
+            head: OnceLock::new(),
+        }
+    }
+
+    /// The revision of the write that made it, which is its resourceVersion.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The object, without `apiVersion` and `kind`. Read out of the text when first asked for, and then kept.
+    pub fn value(&self) -> &Value {
+        self.value.get_or_init(|| {
+            serde_json::from_slice(self.encoded()).expect("the text was written here, or checked when it was restored")
+        })
+    }
+
+    /// An object that has at least the `metadata` of this one: enough for labels and names, and much cheaper than
+    /// [`StoredObject::value`] when nobody has asked for that.
+    pub fn head(&self) -> &Value {
+        if let Some(value) = self.value.get() {
+            return value;
+        }
+        self.head.get_or_init(|| {
+            let head: Head = serde_json::from_slice(self.encoded())
+                .expect("the text was written here, or checked when it was restored");
+            Value::Object(Map::from_iter([("metadata".to_owned(), head.metadata)]))
+        })
+    }
+
+    /// The JSON of [`StoredObject::value`], encoded once.
+    pub fn encoded(&self) -> &Bytes {
+        self.encoded.get_or_init(|| {
+            let value = self.value.get().expect("an object without a text has a value");
+            Bytes::from(value.to_string())
+        })
+    }
+
+    /// Whether the tree of values is held beside the text.
+    #[cfg(test)]
+    pub(super) fn is_read(&self) -> bool {
+        self.value.get().is_some()
+    }
+}
+
+fn set_resource_version(value: &mut Value, version: String) {
+    let Some(object) = value.as_object_mut() else { return };
+    if !object.get("metadata").is_some_and(Value::is_object) {
+        object.insert("metadata".to_owned(), Value::Object(Map::new()));
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), Value::String(version));
+    }
+}
+
+/// A value that is encoded but for its revision, which is only known under the storage's lock: what is left to do there is a copy.
+pub(super) struct Prepared {
+    value: Value,
+    encoded: Vec<u8>,
+    /// Where the digits of the revision belong; `None` for what is no object.
+    at: Option<usize>,
+}
+
+impl Prepared {
+    pub(super) fn new(mut value: Value) -> Prepared {
+        set_resource_version(&mut value, String::new());
+        let mut encoded = Vec::with_capacity(1024);
+        let mut at = None;
+        match &value {
+            Value::Object(object) => write_map(&mut encoded, object, |out, key, value| match value {
+                Value::Object(metadata) if key == "metadata" => {
+                    write_map(out, metadata, |out, key, value| {
+                        if key == "resourceVersion" {
+                            at = Some(out.len() + 1);
+                        }
+                        write_json(out, value);
+                    });
+                }
+                other => write_json(out, other),
+            }),
+            other => write_json(&mut encoded, other),
+        }
+        Prepared { value, encoded, at }
+    }
+
+    /// The object as it is after `revision`.
+    pub(super) fn finish(mut self, revision: u64) -> StoredObject {
+        let digits = revision.to_string();
+        let (head, tail) = self.encoded.split_at(self.at.unwrap_or(self.encoded.len()));
+        let digits = if self.at.is_some() { digits } else { String::new() };
+        let mut encoded = Vec::with_capacity(self.encoded.len() + digits.len());
+        encoded.extend_from_slice(head);
+        encoded.extend_from_slice(digits.as_bytes());
+        encoded.extend_from_slice(tail);
+        set_resource_version(&mut self.value, digits);
+        StoredObject::of(
+            revision,
+            OnceLock::from(Bytes::from(encoded)),
+            OnceLock::from(self.value),
+        )
+    }
+}
+
+fn write_json(out: &mut Vec<u8>, value: &impl serde::Serialize) {
+    serde_json::to_writer(out, value).expect("a JSON value can be written to memory");
+}
+
+fn write_map(out: &mut Vec<u8>, map: &Map<String, Value>, mut write: impl FnMut(&mut Vec<u8>, &str, &Value)) {
+    out.push(b'{');
+    for (index, (key, value)) in map.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_json(out, key);
+        out.push(b':');
+        write(out, key, value);
+    }
+    out.push(b'}');
+}
+
+/// A version of an object as a storage keeps it: its text.
+pub(super) struct Entry {
+    revision: u64,
+    encoded: Bytes,
+    /// What was handed out and is still held by somebody.
+    open: Mutex<Weak<StoredObject>>,
+}
+
+impl Entry {
+    pub(super) fn of(object: &Arc<StoredObject>) -> Arc<Entry> {
+        Arc::new(Entry {
+            revision: object.revision(),
+            encoded: object.encoded().clone(),
+            open: Mutex::new(Arc::downgrade(object)),
+        })
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Bytes of the text.
+    pub(super) fn size(&self) -> usize {
+        self.encoded.len()
+    }
+
+    /// The object: the one that others hold, or a new one. The flag says that it is new.
+    pub(super) fn open(&self) -> (Arc<StoredObject>, bool) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = open.upgrade() {
+            return (object, false);
+        }
+        let object = StoredObject::of(self.revision, OnceLock::from(self.encoded.clone()), OnceLock::new());
+        let object = Arc::new(object);
+        *open = Arc::downgrade(&object);
+        (object, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_object_carries_its_version() {
+        let check = |value: Value, expected: &str| {
+            let one = StoredObject::new(7, value.clone());
+            let other = Prepared::new(value).finish(7);
+            for stored in [&one, &other] {
+                assert_eq!(stored.encoded().as_ref(), expected.as_bytes());
+                assert_eq!(stored.value().to_string(), expected);
+            }
+            let restored = StoredObject::restore(7, other.encoded().clone()).expect("our own text");
+            assert_eq!(
+                restored.head()["metadata"],
+                *one.value().get("metadata").unwrap_or(&Value::Null)
+            );
+            assert!(!restored.is_read(), "the metadata alone does not need the whole tree");
+            assert_eq!(restored.value(), one.value());
+        };
+        check(
+            json!({"metadata": {"name": "a", "resourceVersion": "3"}}),
+            r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#,
+        );
+        check(
+            json!({"a": {"resourceVersion": ""}, "metadata": {"annotations": {"x": "\"resourceVersion\":\"\""}, "z": 1}, "s": [1.5, null]}),
+            r#"{"a":{"resourceVersion":""},"metadata":{"annotations":{"x":"\"resourceVersion\":\"\""},"resourceVersion":"7","z":1},"s":[1.5,null]}"#,
+        );
+        check(json!({"b": 1}), r#"{"b":1,"metadata":{"resourceVersion":"7"}}"#);
+        check(json!({"metadata": null}), r#"{"metadata":{"resourceVersion":"7"}}"#);
+    }
+
+    #[test]
+    fn what_is_read_is_shared_and_let_go() {
+        let entry = Entry::of(&Arc::new(StoredObject::new(2, json!({"metadata": {"name": "a"}}))));
+        let (one, new) = entry.open();
+        assert!(new && !one.is_read(), "the writer's tree is gone with the writer");
+        assert_eq!(one.value()["metadata"]["name"], "a");
+        let (other, new) = entry.open();
+        assert!(!new && other.is_read());
+        drop((one, other));
+        assert!(!entry.open().0.is_read());
+    }
+
+    #[test]
+    fn a_text_that_is_no_json_is_refused() {
+        assert!(StoredObject::restore(1, Bytes::from_static(b"{\"metadata\":")).is_err());
+    }
+}

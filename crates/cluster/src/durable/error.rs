@@ -1,0 +1,73 @@
+//! What can be wrong with the folder of a cluster.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataDirError {
+    /// The file system refused something.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried, such as "create".
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process uses the folder.
+    #[error("{} is in use by {holder}; a folder serves one cluster at a time", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// Who uses it, such as "process 4711".
+        holder: String,
+    },
+    /// The folder holds other things than a cluster. Nothing in it was touched.
+    #[error("{} is not the folder of a cluster: {why}; name an empty folder or one that does not exist", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// What is there.
+        why: String,
+    },
+    /// A newer version of kubewright wrote the folder.
+    #[error("{} has format {found}, and this version knows formats up to {known}; use the version that wrote it", path.display())]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+        /// The newest that is known here.
+        known: u64,
+    },
+    /// What the folder holds is not what was written. Nothing in it was touched.
+    #[error("{} is damaged:\n  {}\n{rescue}", file.display(), damage.join("\n  "))]
+    Damaged {
+        /// The damaged file.
+        file: PathBuf,
+        /// What is damaged, and where.
+        damage: Vec<String>,
+        /// What can be saved, and how.
+        rescue: String,
+    },
+    /// The database failed in another way.
+    #[error("cannot use {}: {why}", file.display())]
+    Database {
+        /// The file.
+        file: PathBuf,
+        /// What the database said.
+        why: String,
+    },
+}
+
+impl DataDirError {
+    /// Wraps what the file system said.
+    pub(super) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> DataDirError {
+        let path = path.into();
+        move |source| DataDirError::Io { doing, path, source }
+    }
+}

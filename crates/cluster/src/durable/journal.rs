@@ -1,0 +1,300 @@
+//! Writes changes to the disk behind a storage, in groups.
+//!
+//! One thread takes whatever has gathered while it wrote the last group, writes it as one transaction, and says that it is safe when the
+//! disk says so. So a lonely change waits for one write, and a thousand at the same time wait for little more.
+//!
+//! A disk that fails (full, broken) fails everything that waits; the storage takes it back. Then the thread tries again and again to open
+//! the file and to write to it, and when that works the storage goes on. Should the failed transaction be on the disk after all, it is
+//! undone there first, because everybody was told that it was not done.
+//!
+//! Not here: what the file looks like inside (the database), what is in a record (see [`super::record`]).
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record};
+use redb::{Database, DatabaseError, ReadableDatabase as _};
+
+use super::load::{META, OBJECTS, REVISION, key_of, words};
+use super::record;
+
+/// Changes in one transaction, at most: the others must not wait for long.
+const GROUP: usize = 4096;
+/// How long to wait before a failed disk is tried again: at first, and at most.
+const RETRY: Duration = Duration::from_millis(250);
+const RETRY_MOST: Duration = Duration::from_secs(10);
+
+/// Opens the file again after a failure.
+pub(super) type Reopen = Box<dyn FnMut() -> Result<Database, DatabaseError> + Send>;
+
+/// The journal of a storage in a file.
+pub(crate) struct FileJournal {
+    inbox: Arc<Inbox>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the storage leaves for the thread.
+#[derive(Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    listener: OnceLock<Listener>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    records: Vec<Record>,
+    closing: bool,
+}
+
+impl Inbox {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next group; `None` when there is none and none will come.
+    fn take(&self) -> Option<Vec<Record>> {
+        let waiting = self.waiting();
+        let mut waiting = self
+            .changed
+            .wait_while(waiting, |waiting| waiting.records.is_empty() && !waiting.closing)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waiting.records.len() > GROUP {
+            return Some(waiting.records.drain(..GROUP).collect());
+        }
+        let records = std::mem::take(&mut waiting.records);
+        (!records.is_empty()).then_some(records)
+    }
+
+    /// Waits, unless the journal is closed; whether it is.
+    fn pause(&self, duration: Duration) -> bool {
+        let waiting = self.waiting();
+        let (waiting, _) = self
+            .changed
+            .wait_timeout_while(waiting, duration, |waiting| !waiting.closing)
+            .unwrap_or_else(PoisonError::into_inner);
+        waiting.closing
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        if let Some(listener) = self.listener.get() {
+            listener(outcome);
+        }
+    }
+
+    fn close(&self) {
+        self.waiting().closing = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Journal for FileJournal {
+    fn start(&self, listener: Listener) {
+        // A journal serves one storage; a second listener would hear what is not its own.
+        let _ = self.inbox.listener.set(listener);
+    }
+
+    fn append(&self, record: Record) {
+        self.inbox.waiting().records.push(record);
+        self.inbox.changed.notify_all();
+    }
+}
+
+impl FileJournal {
+    /// Starts to write to `database`, which holds everything up to `durable`. The `lock` is held until the last byte is written.
+    pub(super) fn start(database: Database, reopen: Reopen, durable: u64, lock: Arc<File>) -> FileJournal {
+        let inbox = Arc::new(Inbox::default());
+        let mut writer = Writer {
+            inbox: inbox.clone(),
+            database: Some(database),
+            reopen,
+            durable,
+        };
+        let thread = std::thread::Builder::new()
+            .name("kubewright-journal".to_owned())
+            .spawn(move || {
+                writer.run();
+                drop(writer);
+                drop(lock);
+            });
+        let thread = match thread {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                tracing::error!(%error, "no thread could be started that writes changes to the disk");
+                None
+            }
+        };
+        FileJournal {
+            inbox,
+            thread: Mutex::new(thread),
+        }
+    }
+
+    /// Writes what waits, closes the file and lets go of the folder; changes that come later are refused. Waits for the disk: not for an
+    /// asynchronous thread.
+    pub(crate) fn close(&self) {
+        self.inbox.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that writes changes to the disk panicked; this is a defect of kubewright");
+        }
+    }
+}
+
+impl Drop for FileJournal {
+    fn drop(&mut self) {
+        // The thread writes what waits and ends by itself.
+        self.inbox.close();
+    }
+}
+
+struct Writer {
+    inbox: Arc<Inbox>,
+    /// `None` while it cannot be opened.
+    database: Option<Database>,
+    reopen: Reopen,
+    durable: u64,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        while let Some(group) = self.inbox.take() {
+            let last = group.last().map_or(self.durable, |record| record.change.revision);
+            match self.write(&group) {
+                Ok(()) => {
+                    self.durable = last;
+                    self.inbox.tell(Outcome::Durable(last));
+                }
+                Err(why) => {
+                    if !self.fail(&group, why) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.inbox.tell(Outcome::Failed("the cluster is stopped".to_owned()));
+        if let Some(Err(error)) = self.database.take().map(Database::close) {
+            // Everything that was acknowledged is on the disk; the next start only has to look more closely.
+            tracing::warn!(error = words(error), "the file of the cluster was not closed cleanly");
+        }
+    }
+
+    fn write(&self, group: &[Record]) -> Result<(), String> {
+        let Some(database) = &self.database else {
+            return Err("the file is not open".to_owned());
+        };
+        // The storage must hear of the end of its journal, whatever way it ends.
+        catch_unwind(AssertUnwindSafe(|| write_group(database, group)))
+            .unwrap_or_else(|_| Err("the database panicked".to_owned()))
+    }
+
+    /// Everything that waits has failed. Answers whether the journal works again; it does not when it is closed.
+    fn fail(&mut self, group: &[Record], why: String) -> bool {
+        tracing::error!(
+            error = why,
+            "changes cannot be written to the disk: writes are refused until they can"
+        );
+        self.database = None;
+        self.inbox.tell(Outcome::Failed(why));
+        // From here on the storage sends nothing, and what it had sent it has taken back.
+        self.inbox.waiting().records.clear();
+        let mut pause = RETRY;
+        loop {
+            if self.inbox.pause(pause) {
+                return false;
+            }
+            match self.recover(group) {
+                Ok(()) => {
+                    tracing::info!("changes can be written to the disk again");
+                    self.inbox.tell(Outcome::Recovered);
+                    return true;
+                }
+                Err(error) => tracing::warn!(error, "the disk still fails"),
+            }
+            pause = (pause * 2).min(RETRY_MOST);
+        }
+    }
+
+    /// Opens the file, undoes a group that was reported as failed and is there nevertheless, and proves that it can be written.
+    fn recover(&mut self, group: &[Record]) -> Result<(), String> {
+        let database = catch_unwind(AssertUnwindSafe(|| (self.reopen)()))
+            .unwrap_or_else(|_| Err(DatabaseError::RepairAborted))
+            .map_err(words)?;
+        let written = revision_of(&database)?;
+        let undone = if written > self.durable { group } else { &[] };
+        catch_unwind(AssertUnwindSafe(|| undo_group(&database, undone, written)))
+            .unwrap_or_else(|_| Err("the database panicked".to_owned()))?;
+        self.database = Some(database);
+        Ok(())
+    }
+}
+
+fn write_group(database: &Database, group: &[Record]) -> Result<(), String> {
+    let Some(last) = group.last() else { return Ok(()) };
+    let write = || -> Result<(), redb::Error> {
+        let transaction = database.begin_write()?;
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            // Of several changes of one object the last stands.
+            for Record { store, change } in group {
+                let key = key_of(store, &change.key);
+                let record = if change.deleted {
+                    None
+                } else {
+                    record::object(change.revision, store, &change.key, change.after.encoded())
+                };
+                match record {
+                    Some(record) => drop(objects.insert(key.as_slice(), record.as_slice())?),
+                    None if change.deleted => drop(objects.remove(key.as_slice())?),
+                    None => return Err(redb::Error::ValueTooLarge(change.after.encoded().len())),
+                }
+            }
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(REVISION, record::mark(last.change.revision).as_slice())?;
+        }
+        Ok(transaction.commit()?)
+    };
+    write().map_err(words)
+}
+
+/// Writes the states before a group; the revision stays where the group has left it.
+fn undo_group(database: &Database, group: &[Record], revision: u64) -> Result<(), String> {
+    let write = || -> Result<(), redb::Error> {
+        let transaction = database.begin_write()?;
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            for Record { store, change } in group.iter().rev() {
+                let key = key_of(store, &change.key);
+                let before = change
+                    .before
+                    .as_ref()
+                    .and_then(|before| record::object(before.revision(), store, &change.key, before.encoded()));
+                match before {
+                    Some(record) => drop(objects.insert(key.as_slice(), record.as_slice())?),
+                    None => drop(objects.remove(key.as_slice())?),
+                }
+            }
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(REVISION, record::mark(revision).as_slice())?;
+        }
+        Ok(transaction.commit()?)
+    };
+    write().map_err(words)
+}
+
+fn revision_of(database: &Database) -> Result<u64, String> {
+    let read = || -> Result<Option<u64>, redb::Error> {
+        let transaction = database.begin_read()?;
+        let mark = transaction.open_table(META)?.get(REVISION)?;
+        Ok(mark.and_then(|mark| match record::read(mark.value()) {
+            Ok((record::Record::Mark(revision), _)) => Some(revision),
+            _ => None,
+        }))
+    };
+    read()
+        .map_err(words)?
+        .ok_or_else(|| "the latest revision is not written down".to_owned())
+}

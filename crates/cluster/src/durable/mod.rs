@@ -1,0 +1,76 @@
+//! A cluster that survives its process: a folder with everything that a start needs to go on where the last one ended.
+//!
+//! ```text
+//! DIR/kubewright.json   what this folder is, and the version of its format
+//! DIR/lock              held by the process that uses the folder
+//! DIR/objects.redb      every object, each with a checksum, and the latest revision
+//! DIR/pki/              the certificate authority and other keys, so that kubeconfigs and tokens stay valid
+//! ```
+//!
+//! Objects are served from memory; the file is written behind them, several changes at a time, and an answer waits until what it tells is on
+//! the disk (see [`kubewright_apiserver::storage::journal`]). Opening reads the whole file and verifies every page and every record: a damaged
+//! one is an error that says what is damaged and what can be saved, never a start with something missing.
+//!
+//! `folder` is the folder, `journal` writes, `load` reads, `record` is the form of an object on the disk, `salvage` saves what can be saved.
+//!
+//! Invariants: nothing is acknowledged that is not on the disk; a file appears whole or not at all; one process at a time.
+//!
+//! Not here: compaction of the file (its free pages are used again, and it does not shrink), backups.
+
+mod error;
+mod folder;
+mod journal;
+mod load;
+mod record;
+mod salvage;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kubewright_apiserver::storage::journal::Restored;
+
+pub use error::DataDirError;
+pub(crate) use folder::Folder;
+pub(crate) use journal::FileJournal;
+pub use salvage::{Report, repair};
+
+/// The name of the file that holds the objects.
+const OBJECTS_FILE: &str = "objects.redb";
+
+/// What a folder gives to a cluster.
+pub(crate) struct Opened {
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) journal: Arc<FileJournal>,
+    pub(crate) restored: Restored,
+}
+
+/// Opens the folder of a cluster, and makes it when it is not there. Reads all of it: not for an asynchronous thread.
+pub(crate) fn open(path: &Path) -> Result<Opened, DataDirError> {
+    let folder = Folder::open(path)?;
+    let file = folder.path().join(OBJECTS_FILE);
+    if !file.exists() {
+        if folder.is_marked() {
+            return Err(DataDirError::Damaged {
+                file: file.clone(),
+                damage: vec![format!("{OBJECTS_FILE} is missing, and with it every object")],
+                rescue: "nothing in the folder holds objects: put the file back, or start with another folder"
+                    .to_owned(),
+            });
+        }
+        load::create(&folder, &file)?;
+    }
+    folder.mark()?;
+    let (database, restored) = load::open(&file)?;
+    let reopen = {
+        let file = file.clone();
+        Box::new(move || load::database(&file))
+    };
+    let journal = FileJournal::start(database, reopen, restored.revision, folder.lock());
+    Ok(Opened {
+        folder: Arc::new(folder),
+        journal: Arc::new(journal),
+        restored,
+    })
+}

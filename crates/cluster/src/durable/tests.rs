@@ -1,0 +1,204 @@
+//! The folder of a cluster under everything that may happen to it: restarts, damage, failing disks, power cuts.
+
+mod damage;
+mod disk;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use kubewright_apiserver::storage::journal::Restored;
+use kubewright_apiserver::storage::{
+    Bounds, ChangeStream, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject, conformance,
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Waits for a future on this thread.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// A storage whose writes return when they are safe, as requests do.
+struct Waiting {
+    storage: MemoryStorage,
+    journal: Arc<FileJournal>,
+}
+
+impl Waiting {
+    fn new(journal: Arc<FileJournal>, restored: Restored, bounds: Bounds) -> Waiting {
+        Waiting {
+            storage: MemoryStorage::journaled(bounds, restored, journal.clone()),
+            journal,
+        }
+    }
+
+    fn open(path: &Path) -> Waiting {
+        let opened = super::open(path).expect("the folder is intact");
+        Waiting::new(opened.journal, opened.restored, Bounds::default())
+    }
+
+    fn settled(&self, result: Result<Arc<StoredObject>, StorageError>) -> Result<Arc<StoredObject>, StorageError> {
+        let object = result?;
+        match self.storage.settle(object.revision()) {
+            Some(settled) => wait(settled).map(|()| object),
+            None => Ok(object),
+        }
+    }
+
+    /// Every object of the store `s`, with its revision and its value.
+    fn content(&self) -> Vec<(String, u64, Value)> {
+        let listed = self
+            .storage
+            .list("s", &ListRequest::default())
+            .expect("now is never compacted");
+        let items = listed.items.iter();
+        items
+            .map(|(key, object)| (key.to_string(), object.revision(), object.value()["n"].clone()))
+            .collect()
+    }
+}
+
+impl Storage for Waiting {
+    fn revision(&self) -> u64 {
+        self.storage.revision()
+    }
+    fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
+        self.storage.get(store, key)
+    }
+    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.settled(self.storage.create(store, key, value))
+    }
+    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.settled(self.storage.update(store, key, expected, value))
+    }
+    fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
+        self.settled(self.storage.delete(store, key, expected))
+    }
+    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
+        self.storage.list(store, request)
+    }
+    fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
+        self.storage.watch(store, prefix, after)
+    }
+    fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
+        self.storage.list_and_watch(store, prefix)
+    }
+    fn close_watches(&self) {
+        self.storage.close_watches();
+    }
+}
+
+fn object(n: u64) -> Value {
+    json!({"metadata": {"name": "a"}, "n": n, "padding": "x".repeat(300)})
+}
+
+#[test]
+fn the_durable_storage_conforms() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let violations = conformance::check(&|limits| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let opened = super::open(&folder.path().join(number.to_string())).expect("a new folder");
+        let bounds = Bounds {
+            history: limits.history,
+            buffer: limits.buffer,
+            ..Bounds::default()
+        };
+        Box::new(Waiting::new(opened.journal, opened.restored, bounds))
+    });
+    assert_eq!(violations, []);
+}
+
+#[test]
+fn everything_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("made/when/missing");
+    let mut before: Vec<(String, u64, Value)> = Vec::new();
+    let mut revision = 0;
+    for round in 0..4_u64 {
+        let storage = Waiting::open(&path);
+        assert_eq!(storage.content(), before, "round {round}");
+        assert!(storage.revision() >= revision, "the revision never goes back");
+        for number in 0..20_u64 {
+            let key = format!("n/{}", (number * 7 + round) % 25);
+            match storage.get("s", &key) {
+                None => drop(storage.create("s", &key, object(number)).expect("it is new")),
+                Some(old) if number % 3 == 0 => {
+                    drop(storage.delete("s", &key, old.revision()).expect("it is there"));
+                }
+                Some(old) => drop(
+                    storage
+                        .update("s", &key, old.revision(), object(100 + number))
+                        .expect("it is there"),
+                ),
+            }
+        }
+        (before, revision) = (storage.content(), storage.revision());
+        if round % 2 == 0 {
+            storage.journal.close();
+            let refused = storage.create("s", "late", object(1));
+            assert!(matches!(refused, Err(StorageError::Unavailable(_))), "{refused:?}");
+        } else {
+            // Dropped without a word: what is written is written, and the folder is free soon after.
+            let lock = path.join("lock");
+            drop(storage);
+            while std::fs::File::open(&lock).expect("it is there").try_lock().is_err() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    let storage = Waiting::open(&path);
+    let old = storage.watch("s", "", revision - 1).map(drop);
+    let oldest = revision;
+    assert_eq!(
+        old,
+        Err(StorageError::Compacted {
+            asked: revision - 1,
+            oldest
+        })
+    );
+}
+
+#[test]
+fn secrets_are_made_once_and_their_owners() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut first = None;
+    for round in 0..3 {
+        let opened = super::open(folder.path()).expect("an empty folder");
+        let secret = opened
+            .folder
+            .keep("pki/sa.key", || Ok::<_, DataDirError>(format!("secret {round}")))
+            .expect("the folder can be written");
+        assert_eq!(*first.get_or_insert(secret.clone()), secret);
+        let authority = crate::certificates::Authority::kept(&opened.folder).expect("an authority");
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join("pki/ca.crt")).expect("it is kept"),
+            authority.pem()
+        );
+        for name in ["pki/sa.key", "pki/ca.key", "objects.redb"] {
+            let mode = std::fs::metadata(folder.path().join(name))
+                .expect("it is there")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o077, 0, "{name} holds secrets");
+        }
+        opened.journal.close();
+    }
+}

@@ -1,0 +1,216 @@
+//! Damage of every sort: said, never served, and saved as far as it goes.
+
+use std::fs;
+
+use super::*;
+
+const OBJECTS: u64 = 60;
+
+/// A folder with [`OBJECTS`] objects, closed; and the latest revision.
+fn folder() -> (tempfile::TempDir, u64) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let storage = Waiting::open(folder.path());
+    for number in 0..OBJECTS {
+        let name = format!("n/object-{number:02}");
+        let created = storage.create("configmaps", &name, object(number)).expect("it is new");
+        let mut value = created.value().clone();
+        value["marker"] = json!(format!("latest-{number:02}"));
+        storage
+            .update("configmaps", &name, created.revision(), value)
+            .expect("nobody is faster");
+    }
+    let revision = storage.revision();
+    storage.journal.close();
+    (folder, revision)
+}
+
+/// Where a text stands last.
+fn position(bytes: &[u8], text: &str) -> usize {
+    let found = bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
+    found.expect("the text stands in the file")
+}
+
+/// Changes every place where `text` stands.
+fn hit(bytes: &mut [u8], text: &str) {
+    let size = text.len();
+    for at in 0..bytes.len() - size {
+        if &bytes[at..at + size] == text.as_bytes() {
+            bytes[at] ^= 0x20;
+        }
+    }
+}
+
+/// What damage does to a folder, what the next start says, and what a repair saves: how many objects, and how many of them certainly.
+fn check(what: &str, damage: impl FnOnce(&Path), says: &[&str], saved: Option<(u64, u64)>) {
+    let (folder, revision) = folder();
+    damage(folder.path());
+    let error = match super::super::open(folder.path()) {
+        Ok(_) => panic!("{what}: the damage is not noticed"),
+        Err(error) => error,
+    };
+    let text = error.to_string();
+    for part in says {
+        assert!(text.contains(part), "{what}: should say {part:?}, says: {text}");
+    }
+    let Some((least, certain)) = saved else { return };
+    let report = repair(folder.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let saved = u64::try_from(report.saved).expect("not many");
+    let uncertain = u64::try_from(report.uncertain.len()).expect("not many");
+    assert!(!report.damage.is_empty(), "{what}: {report:?}");
+    assert!(saved >= least, "{what}: {report:?}");
+    assert!(saved - uncertain >= certain, "{what}: {report:?}");
+    assert!(
+        report.kept.as_ref().is_some_and(|kept| kept.exists()),
+        "{what}: {report:?}"
+    );
+    let storage = Waiting::open(folder.path());
+    assert!(storage.revision() > revision, "{what}: revisions never go back");
+    let listed = storage
+        .list("configmaps", &ListRequest::default())
+        .expect("now is never compacted");
+    assert_eq!(listed.items.len(), report.saved, "{what}");
+    for (key, object) in &listed.items {
+        let certain = !report.uncertain.iter().any(|name| name.ends_with(&**key));
+        let latest = object.value()["marker"] == format!("latest-{}", &key[key.len() - 2..]).as_str();
+        assert!(
+            latest || !certain,
+            "{what}: {key} is an old version, and is said to be the latest"
+        );
+    }
+    storage
+        .create("configmaps", "n/new", object(1))
+        .expect("it works again");
+    storage.journal.close();
+    let again = repair(folder.path()).expect("nothing is damaged now");
+    assert!(again.damage.is_empty() && again.kept.is_none(), "{what}: {again:?}");
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let file = path.join(OBJECTS_FILE);
+    let mut bytes = fs::read(&file).expect("it is there");
+    change(&mut bytes);
+    fs::write(file, bytes).expect("it can be written");
+}
+
+#[test]
+fn damage_is_said_and_repaired() {
+    let rescue = "`kubewright cluster --data-dir … --repair` saves them";
+    check(
+        "a flipped bit in an object",
+        |path| {
+            change(path, |bytes| {
+                hit(bytes, "latest-17");
+            });
+        },
+        &[
+            OBJECTS_FILE,
+            "is damaged",
+            "the record at byte",
+            "configmaps n/object-17",
+            "fails its checksum",
+            "objects can be saved",
+            rescue,
+        ],
+        Some((OBJECTS - 1, OBJECTS - 1)),
+    );
+    check(
+        "several objects",
+        |path| {
+            change(path, |bytes| {
+                (20..30).for_each(|number| hit(bytes, &format!("latest-{number}")))
+            })
+        },
+        &["n/object-20", "objects can be saved", rescue],
+        Some((OBJECTS - 10, OBJECTS - 10)),
+    );
+    check(
+        // How much of the rest is certain differs: a debug build of the database refuses such a file altogether.
+        "a page of zeros in the middle",
+        |path| {
+            change(path, |bytes| {
+                let at = position(bytes, "latest-30") / 4096 * 4096;
+                bytes[at..at + 4096].fill(0);
+            });
+        },
+        &["is damaged", "objects can be saved", rescue],
+        Some((OBJECTS - 20, 0)),
+    );
+    check(
+        "a file that is cut off",
+        |path| {
+            change(path, |bytes| {
+                let at = position(bytes, "latest-59");
+                bytes.truncate(at - 4096);
+            });
+        },
+        &["is damaged", rescue],
+        Some((1, 0)),
+    );
+    check(
+        "a header of zeros",
+        |path| change(path, |bytes| bytes[..4096].fill(0)),
+        &["is damaged", "objects can be saved", rescue],
+        Some((OBJECTS, 0)),
+    );
+}
+
+#[test]
+fn what_is_no_folder_of_ours_is_refused() {
+    check(
+        "an empty file",
+        |path| change(path, Vec::clear),
+        &["is damaged", "no object can be saved"],
+        None,
+    );
+    check(
+        "a foreign file",
+        |path| change(path, |bytes| *bytes = b"SQLite format 3\0".repeat(1000)),
+        &["is damaged", "no object can be saved"],
+        None,
+    );
+    check(
+        "no file",
+        |path| fs::remove_file(path.join(OBJECTS_FILE)).expect("it is there"),
+        &["objects.redb is missing"],
+        None,
+    );
+    check(
+        "a newer format",
+        |path| fs::write(path.join("kubewright.json"), r#"{"format": 2}"#).expect("it can be written"),
+        &[
+            "kubewright.json has format 2",
+            "knows formats up to 1",
+            "use the version that wrote it",
+        ],
+        None,
+    );
+    check(
+        "a mark that is no mark",
+        |path| fs::write(path.join("kubewright.json"), "{").expect("it can be written"),
+        &["kubewright.json is damaged", "does not say which format"],
+        None,
+    );
+    check(
+        "a foreign folder",
+        |path| {
+            for name in ["kubewright.json", OBJECTS_FILE] {
+                fs::remove_file(path.join(name)).expect("it is there");
+            }
+            fs::write(path.join("thesis.tex"), "").expect("it can be written");
+        },
+        &["is not the folder of a cluster", "holds thesis.tex"],
+        None,
+    );
+}
+
+#[test]
+fn a_folder_serves_one_process() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let first = Waiting::open(folder.path());
+    let error = super::super::open(folder.path()).map(drop).expect_err("it is in use");
+    let text = format!("is in use by process {}", std::process::id());
+    assert!(error.to_string().contains(&text), "{error}");
+    assert!(matches!(repair(folder.path()), Err(DataDirError::InUse { .. })));
+    first.journal.close();
+    Waiting::open(folder.path()).journal.close();
+}

@@ -1,0 +1,280 @@
+//! Disks that are full, broken, or without power.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+
+use redb::{Database, DatabaseError, StorageBackend};
+
+use super::super::journal::FileJournal;
+use super::super::load;
+use super::*;
+
+/// A disk in memory that does what the test says.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// As programs see it.
+    now: Vec<u8>,
+    /// What is safe, and what was written since: a power cut keeps some of it.
+    safe: Vec<u8>,
+    since: Vec<Written>,
+    /// Operations that still work; all do when there is none.
+    budget: Option<usize>,
+    error: Option<io::ErrorKind>,
+    locked: bool,
+}
+
+#[derive(Debug)]
+enum Written {
+    Bytes(usize, Vec<u8>),
+    Length(usize),
+}
+
+/// What a disk writes at once.
+const SECTOR: usize = 512;
+
+impl Disk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test panics under the lock")
+    }
+
+    fn open(&self) -> Result<Database, DatabaseError> {
+        Database::builder()
+            .set_check_integrity_on_open(true)
+            .create_with_backend(self.clone())
+    }
+
+    /// A disk with an empty store on it.
+    fn new() -> Disk {
+        let file = tempfile::tempdir().expect("a temporary folder");
+        let opened = super::super::open(file.path()).expect("a new folder");
+        opened.journal.close();
+        let bytes = std::fs::read(file.path().join(OBJECTS_FILE)).expect("it is there");
+        let disk = Disk::default();
+        disk.state().now = bytes.clone();
+        disk.state().safe = bytes;
+        disk
+    }
+
+    /// The storage that is on the disk.
+    fn start(&self) -> Waiting {
+        let database = self.open().expect("the disk works");
+        let restored = match load::read(&database) {
+            Ok(restored) => restored,
+            Err(load::DatabaseFailure::Damaged(damage)) => panic!("damaged: {damage:?}"),
+            Err(load::DatabaseFailure::Other(why)) => panic!("{why}"),
+        };
+        let disk = self.clone();
+        let lock = Arc::new(tempfile::tempfile().expect("a temporary file"));
+        let reopen = Box::new(move || disk.open());
+        let journal = FileJournal::start(database, reopen, restored.revision, lock);
+        Waiting::new(Arc::new(journal), restored, Bounds::default())
+    }
+
+    /// What another start would find after the power went now: of everything since the last sync some sectors, by chance.
+    fn without_power(&self, random: &mut Random) -> Disk {
+        let state = self.state();
+        let mut bytes = state.safe.clone();
+        for written in &state.since {
+            match written {
+                Written::Length(size) => {
+                    if random.below(2) == 0 {
+                        bytes.resize(*size, 0);
+                    }
+                }
+                Written::Bytes(at, data) => {
+                    for (number, sector) in data.chunks(SECTOR).enumerate() {
+                        let at = at + number * SECTOR;
+                        if random.below(3) > 0 && at + sector.len() <= bytes.len() {
+                            bytes[at..at + sector.len()].copy_from_slice(sector);
+                        }
+                    }
+                }
+            }
+        }
+        let disk = Disk::default();
+        disk.state().now = bytes.clone();
+        disk.state().safe = bytes;
+        disk
+    }
+}
+
+impl State {
+    fn spend(&mut self) -> io::Result<()> {
+        match &mut self.budget {
+            Some(0) => Err(self.error.unwrap_or(io::ErrorKind::Other).into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.state();
+        let at = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = state.now.get(at..at + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.spend()?;
+        let size = usize::try_from(len).map_err(io::Error::other)?;
+        state.now.resize(size, 0);
+        state.since.push(Written::Length(size));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.spend()?;
+        state.safe = state.now.clone();
+        state.since.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        state.spend()?;
+        let at = usize::try_from(offset).map_err(io::Error::other)?;
+        let place = state
+            .now
+            .get_mut(at..at + data.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        place.copy_from_slice(data);
+        state.since.push(Written::Bytes(at, data.to_vec()));
+        Ok(())
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.state().locked = false;
+        Ok(())
+    }
+}
+
+/// Small and reproducible.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// One write by chance; its error when it is refused for the disk.
+fn write(storage: &Waiting, random: &mut Random) -> Result<(), StorageError> {
+    let key = format!("n/{}", random.below(12));
+    let n = random.below(1_000_000);
+    match storage.get("s", &key) {
+        None => storage.create("s", &key, object(n)).map(drop),
+        Some(old) if n.is_multiple_of(4) => storage.delete("s", &key, old.revision()).map(drop),
+        Some(old) => storage.update("s", &key, old.revision(), object(n)).map(drop),
+    }
+}
+
+#[test]
+fn a_failing_disk_fails_writes_and_nothing_else() {
+    for (budget, error) in [
+        (0, io::ErrorKind::StorageFull),
+        (1, io::ErrorKind::StorageFull),
+        (3, io::ErrorKind::Other),
+        (7, io::ErrorKind::StorageFull),
+        (12, io::ErrorKind::Other),
+        (40, io::ErrorKind::StorageFull),
+    ] {
+        let mut random = Random(budget as u64 + 1);
+        let disk = Disk::new();
+        let storage = disk.start();
+        for _ in 0..10 {
+            write(&storage, &mut random).expect("the disk works");
+        }
+        {
+            let mut state = disk.state();
+            (state.budget, state.error) = (Some(budget), Some(error));
+        }
+        let mut acknowledged = storage.content();
+        let failure = loop {
+            match write(&storage, &mut random) {
+                Ok(()) => acknowledged = storage.content(),
+                Err(failure) => break failure,
+            }
+        };
+        assert!(matches!(failure, StorageError::Unavailable(_)), "{budget}: {failure:?}");
+        assert_eq!(
+            storage.content(),
+            acknowledged,
+            "{budget}: a refused write has left something"
+        );
+        assert!(storage.storage.trouble().is_some(), "{budget}");
+        assert!(
+            matches!(storage.create("t", "x", object(1)), Err(StorageError::Unavailable(_))),
+            "{budget}"
+        );
+        disk.state().budget = None;
+        while storage.storage.trouble().is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(storage.content(), acknowledged, "{budget}");
+        for _ in 0..10 {
+            write(&storage, &mut random).expect("the disk works again");
+        }
+        let (content, revision) = (storage.content(), storage.revision());
+        storage.journal.close();
+        let again = disk.start();
+        assert_eq!(
+            again.content(),
+            content,
+            "{budget}: the disk disagrees with what was served"
+        );
+        assert!(again.revision() >= revision, "{budget}");
+        again.journal.close();
+    }
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_acknowledged() {
+    let mut random = Random(42);
+    let mut disk = Disk::new();
+    for round in 0..40 {
+        let storage = disk.start();
+        for _ in 0..=random.below(6) {
+            write(&storage, &mut random).expect("the disk works");
+        }
+        let (acknowledged, revision) = (storage.content(), storage.revision());
+        // Something is under way when the power goes.
+        let key = format!("new-{round}");
+        let under_way = storage
+            .storage
+            .create("s", &key, object(round))
+            .expect("it is new")
+            .revision();
+        for _ in 0..random.below(2_000) {
+            std::hint::spin_loop();
+        }
+        let cut = disk.without_power(&mut random);
+        storage.journal.close();
+        let after = cut.start();
+        let mut content = after.content();
+        content.retain(|(name, revision, _)| *name != key || *revision != under_way);
+        let mut expected = acknowledged;
+        expected.retain(|(name, ..)| *name != key);
+        assert_eq!(content, expected, "round {round}");
+        assert!(after.revision() >= revision, "round {round}");
+        after.journal.close();
+        disk = cut;
+    }
+}
