@@ -1,6 +1,6 @@
 //! `admissionregistration.k8s.io`: configurations of admission webhooks, and admission policies with their bindings.
 //!
-//! They are stored, not called: no admission plugin reads them yet. Whoever creates one is told so in a warning.
+//! Webhooks are called (see [`crate::admission`]). Policies are stored only, and whoever creates one is told so in a warning.
 //!
 //! Not here: whether an expression compiles; there is no CEL here.
 
@@ -20,7 +20,6 @@ pub(crate) const VALIDATING: Strategy = Strategy {
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),
     validate_update: |new, _| configuration(new, false),
-    warnings: not_called,
     ..PLAIN
 };
 

@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::{Inner, decode};
 use crate::registry::{Resource, Snapshot};
 use crate::server::respond::with_kind;
-use crate::server::write;
 use crate::status::Status;
 
 impl Inner {
@@ -32,10 +31,9 @@ impl Inner {
 ///
 /// # Errors
 /// What Go's decoder says about an object that does not fit.
-pub(crate) fn complete(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
-    write::default(object, resource);
     Ok(())
 }
