@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use kubewright_schema::SchemaRef;
 use kubewright_schema::error::FieldError;
+use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use crate::env::Env;
@@ -304,6 +305,15 @@ impl Resource {
             self.version.to_string()
         } else {
             format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Group, version and kind.
+    pub fn group_version_kind(&self) -> GroupVersionKind {
+        GroupVersionKind {
+            group: self.group.to_string(),
+            version: self.version.to_string(),
+            kind: self.kind.to_string(),
         }
     }
 

@@ -49,6 +49,7 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         user: &user,
         dry_run: false,
         tracking: Tracking::Update("kube-apiserver".to_owned()),
+        options: serde_json::json!({}),
         warnings: Vec::new(),
     };
     // Nothing waits here: no webhook exists yet.

@@ -145,6 +145,7 @@ impl Inner {
                 user: &user,
                 dry_run: false,
                 tracking: Tracking::Untouched,
+                options: serde_json::json!({}),
                 warnings: Vec::new(),
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));

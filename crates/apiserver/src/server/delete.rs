@@ -33,6 +33,17 @@ pub(crate) enum Deleted {
     WouldWait(Value),
 }
 
+/// How admission learns of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// As the request says it.
+    Named,
+    /// One object of a collection: the request names none.
+    Nameless,
+    /// Not at all: what was asked for was something else (an eviction) and is admitted already.
+    Nothing,
+}
+
 /// What a delete did to storage, for those who have to follow.
 enum After {
     Nothing,
@@ -46,7 +57,8 @@ impl Call<'_> {
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.writer(options.dry_run);
-        let deleted = writer.delete(&namespace, &name, &options).await;
+        writer.options = options.to_value();
+        let deleted = writer.delete(&namespace, &name, &options, Admit::Named).await;
         self.warnings.append(&mut writer.warnings);
         let content = match deleted? {
             Deleted::Waits(stored) => Content::Stored(resource, stored),
@@ -68,9 +80,9 @@ impl Call<'_> {
         }
         for item in &items {
             let mut writer = self.writer(options.dry_run);
-            let result = writer
-                .delete(object::namespace(item.value()), object::name(item.value()), &options)
-                .await;
+            writer.options = options.to_value();
+            let (namespace, name) = (object::namespace(item.value()), object::name(item.value()));
+            let result = writer.delete(namespace, name, &options, Admit::Nameless).await;
             self.warnings.append(&mut writer.warnings);
             match result {
                 Ok(_) => {}
@@ -136,6 +148,7 @@ impl Writer<'_> {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
+        admit: Admit,
     ) -> Result<Deleted, Status> {
         let resource = self.resource.clone();
         let key = super::write::key(namespace, name);
@@ -146,9 +159,7 @@ impl Writer<'_> {
             };
             let old = full(&resource, present.value());
             check_preconditions(&resource, name, &old, options)?;
-            let attributes = self.attributes(Operation::Delete, "", namespace, name);
-            self.mutate(&attributes, &mut Value::Null, Some(&old)).await?;
-            self.validate(&attributes, &Value::Null, Some(&old)).await?;
+            self.admit_delete(namespace, name, &old, admit).await?;
             match self.delete_once(&key, &present, old, options) {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(_) => return Err(Status::not_found(&resource, name)),
@@ -162,6 +173,24 @@ impl Writer<'_> {
                 }
             }
         }
+    }
+
+    async fn admit_delete(&mut self, namespace: &str, name: &str, old: &Value, admit: Admit) -> Result<(), Status> {
+        let mut attributes = self.attributes(Operation::Delete, "", namespace, name);
+        match admit {
+            Admit::Named => {}
+            Admit::Nameless => attributes.name.clear(),
+            Admit::Nothing => return Ok(()),
+        }
+        let session = self.session();
+        let mut admitted = self.mutate(&session, &attributes, &mut Value::Null, Some(old)).await;
+        if admitted.is_ok() {
+            admitted = self.validate(&session, &attributes, &Value::Null, Some(old)).await;
+        }
+        let mut warnings = session.take_warnings();
+        drop(session);
+        self.warnings.append(&mut warnings);
+        admitted
     }
 
     /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.

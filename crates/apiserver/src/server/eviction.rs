@@ -4,6 +4,7 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
+use super::delete::Admit;
 use super::managed::Tracking;
 use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
@@ -45,7 +46,7 @@ impl Call<'_> {
                 .update(&namespace, &name, Part::Raw, |old, _| Ok(disrupted(old, &now)))
                 .await?;
         }
-        writer.delete(&namespace, &name, &delete).await?;
+        writer.delete(&namespace, &name, &delete, Admit::Nothing).await?;
         Ok(Reply::status(&Status::created()))
     }
 
@@ -93,6 +94,7 @@ impl Call<'_> {
             user: self.user,
             dry_run: false,
             tracking: Tracking::Untouched,
+            options: json!({}),
             warnings: Vec::new(),
         };
         writer

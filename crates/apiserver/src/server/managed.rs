@@ -9,6 +9,7 @@ use kubewright_schema::catalog;
 use serde_json::Value;
 
 use super::write::Part;
+use crate::admission::Session;
 use crate::object;
 use crate::registry::{Resource, ScalePaths};
 
@@ -97,6 +98,20 @@ fn put(object: &mut Value, entries: Option<Value>) {
         Some(entries) => metadata.insert(KEY.to_owned(), entries),
         None => metadata.remove(KEY),
     };
+}
+
+/// Puts the entries back that were there before admission, should a plugin have left some that cannot be read.
+pub(crate) fn check_admitted(object: &mut Value, before: Option<Value>, session: &Session<'_>) {
+    if entries(object) == before.as_ref() {
+        return;
+    }
+    if let Err(why) = ManagedFields::decode(entries(object)) {
+        put(object, before);
+        session.warn(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
+             controller; please fix your requests: {why}"
+        ));
+    }
 }
 
 /// Enters a create.

@@ -11,6 +11,7 @@ mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
+mod convert;
 mod create;
 mod decode;
 mod definitions;
@@ -42,6 +43,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
+pub(crate) use convert::complete;
+pub(crate) use subresource::name_of as subresource_name;
 
 use crate::admission::{Admission, Classes, NamespaceLifecycle};
 use crate::outbound::{NoOutbound, Outbound};
@@ -126,7 +129,6 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
     authorizer: Arc<dyn Authorizer>,
-    #[expect(dead_code, reason = "webhooks are called with it")]
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.

@@ -192,7 +192,8 @@ impl Call<'_> {
     }
 }
 
-fn name_of(subresource: &Subresource) -> &str {
+/// The last path segment of a subresource.
+pub(crate) fn name_of(subresource: &Subresource) -> &str {
     match subresource {
         Subresource::Status => "status",
         Subresource::Scale(_) => "scale",

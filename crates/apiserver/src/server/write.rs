@@ -8,14 +8,14 @@ use std::sync::Arc;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::claims::Claim;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
 use super::{Call, Inner};
-use crate::admission::{self, Operation};
+use crate::admission::{self, Operation, Session};
 use crate::kinds::pods;
 use crate::object;
 use crate::registry::{GenerationRule, Resource, StrategyContext};
@@ -85,6 +85,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) dry_run: bool,
     /// How the write is entered in `managedFields`.
     pub(crate) tracking: Tracking,
+    /// The options of the request as admission sees them, without `kind` and `apiVersion`.
+    pub(crate) options: Value,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -97,6 +99,7 @@ impl<'a> Call<'a> {
             user: self.user,
             dry_run,
             tracking: Tracking::Untouched,
+            options: json!({}),
             warnings: Vec::new(),
         }
     }
@@ -105,6 +108,7 @@ impl<'a> Call<'a> {
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
         Writer {
             tracking: Tracking::Update(managed::manager_name(&options.field_manager, self.headers)),
+            options: options.to_value(),
             ..self.writer(options.dry_run)
         }
     }
@@ -122,7 +126,7 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
             env: self.server.env.as_ref(),
@@ -131,6 +135,7 @@ impl Writer<'_> {
         }
     }
 
+    /// What admission is told about a write; the kind of the object is the resource's own.
     pub(crate) fn attributes(
         &self,
         operation: Operation,
@@ -138,48 +143,74 @@ impl Writer<'_> {
         namespace: &str,
         name: &str,
     ) -> admission::Attributes {
+        let kind = match operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => "",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if let (Some(all), Some(given)) = (options.as_object_mut(), self.options.as_object()) {
+            all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        // A request to a namespace counts as one in it.
+        let is_namespace = self.resource.group.is_empty() && self.resource.plural == "namespaces";
         admission::Attributes {
             resource: self.resource.clone(),
             subresource: subresource.to_owned(),
+            kind: self.resource.group_version_kind(),
             operation,
-            namespace: namespace.to_owned(),
+            namespace: if is_namespace { name } else { namespace }.to_owned(),
             name: name.to_owned(),
             user: self.user.clone(),
             dry_run: self.dry_run,
+            options,
         }
     }
 
+    /// What the plugins share while they look at one object.
+    pub(crate) fn session(&self) -> Session<'a> {
+        Session::new(self.server, self.server.registry.snapshot())
+    }
+
+    /// Lets the plugins change an object; in a second round when a webhook asks for it.
     pub(crate) async fn mutate(
         &self,
+        session: &Session<'_>,
         attributes: &admission::Attributes,
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        for plugin in &self.server.admission {
-            plugin.mutate(attributes, object, old).await?;
+        let before = managed::entries(object).cloned();
+        loop {
+            for plugin in &self.server.admission {
+                plugin.mutate(session, attributes, object, old).await?;
+            }
+            if !session.next_round() {
+                break;
+            }
         }
+        managed::check_admitted(object, before, session);
         Ok(())
     }
 
+    /// Lets the plugins refuse an object.
     pub(crate) async fn validate(
         &self,
+        session: &Session<'_>,
         attributes: &admission::Attributes,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
         for plugin in &self.server.admission {
-            plugin.validate(attributes, object, old).await?;
+            plugin.validate(session, attributes, object, old).await?;
         }
         Ok(())
     }
 
     /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
     fn default(&self, object: &mut Value) {
-        if self.resource.custom.is_some() {
-            structural::default(object, &self.resource.schema);
-        } else {
-            (self.resource.strategy.default)(object);
-        }
+        default(object, &self.resource);
     }
 
     fn schema_errors(&self, object: &Value) -> Vec<FieldError> {
@@ -213,7 +244,11 @@ impl Writer<'_> {
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&resource, &self.tracking, &mut object, &now);
         let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
-        self.mutate(&attributes, &mut object, None).await?;
+        let session = self.session();
+        let admitted = self.mutate(&session, &attributes, &mut object, None).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
+        self.warnings.extend(object::dedup_owners(&mut object));
         let template = object;
         for attempt in 0.. {
             let mut object = template.clone();
@@ -231,7 +266,14 @@ impl Writer<'_> {
                 self.warnings.extend(object::finalizer_warnings(&object, None));
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
-            self.validate(&attributes, &object, None).await?;
+            // By now a generated name is known.
+            let attributes = admission::Attributes {
+                name: object::name(&object).to_owned(),
+                ..attributes.clone()
+            };
+            let admitted = self.validate(&session, &attributes, &object, None).await;
+            self.warnings.extend(session.take_warnings());
+            admitted?;
             if !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
@@ -341,8 +383,15 @@ impl Writer<'_> {
         }
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
+        let asked = matches!(part, Part::Main | Part::Status) || !part.subresource().is_empty();
         let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
-        self.mutate(&attributes, &mut new, Some(old)).await?;
+        let session = self.session();
+        if asked {
+            let admitted = self.mutate(&session, &attributes, &mut new, Some(old)).await;
+            self.warnings.extend(session.take_warnings());
+            admitted?;
+            self.warnings.extend(object::dedup_owners(&mut new));
+        }
         let mut claim = Claim::default();
         let mut errors = Vec::new();
         let metadata = object::validate_update(&new, old);
@@ -370,7 +419,11 @@ impl Writer<'_> {
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
-        self.validate(&attributes, &new, Some(old)).await?;
+        if asked {
+            let admitted = self.validate(&session, &attributes, &new, Some(old)).await;
+            self.warnings.extend(session.take_warnings());
+            admitted?;
+        }
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
@@ -416,6 +469,15 @@ impl Writer<'_> {
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
             Err(_) => Ok(None),
         }
+    }
+}
+
+/// Fills in defaults: the kind's function, or the schema's words for custom kinds.
+pub(crate) fn default(object: &mut Value, resource: &Resource) {
+    if resource.custom.is_some() {
+        structural::default(object, &resource.schema);
+    } else {
+        (resource.strategy.default)(object);
     }
 }
 
