@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::options::FieldValidation;
 use super::{Inner, decode};
 use crate::registry::{Resource, Snapshot};
 use crate::server::respond::with_kind;
@@ -36,6 +37,20 @@ pub(crate) fn complete(object: &mut Value, resource: &Resource, kinds: &Snapshot
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
+    write::default(object, resource);
+    Ok(())
+}
+
+/// The same, where unknown fields are errors; those of custom resources are dropped all the same.
+///
+/// # Errors
+/// What Go's strict decoder says about an object that does not fit.
+pub(crate) fn complete_strictly(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+    decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
+    let findings = decode::fit(object, resource, Vec::new(), None)?;
+    if resource.custom.is_none() {
+        findings.apply(FieldValidation::Strict, &mut Vec::new())?;
+    }
     write::default(object, resource);
     Ok(())
 }

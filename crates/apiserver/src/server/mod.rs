@@ -43,9 +43,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
-pub(crate) use convert::complete;
+pub(crate) use convert::{complete, complete_strictly};
+pub(crate) use managed::object_type;
+pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
 
+use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{Admission, Classes, NamespaceLifecycle};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
@@ -128,7 +131,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
-    authorizer: Arc<dyn Authorizer>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
@@ -179,6 +182,9 @@ impl ApiServer {
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
+                Box::new(ParameterAccess),
+                Box::<MutatingPolicies>::default(),
+                Box::<ValidatingPolicies>::default(),
             ],
             storage,
             watches: Arc::default(),
