@@ -16,6 +16,7 @@ pub mod protobuf;
 pub mod quantity;
 // schemas
 pub mod catalog;
+pub mod cel;
 pub mod schema;
 pub mod structural;
 
