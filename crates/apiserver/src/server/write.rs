@@ -248,6 +248,11 @@ impl<'a> Writer<'a> {
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
+        if resource.namespaced && object::namespace(&object) != namespace {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
         self.warnings.extend(object::dedup_owners(&mut object));
         let template = object;
         for attempt in 0.. {

@@ -33,7 +33,8 @@ use crate::schema::{ListType, MapType, Schema, Type};
 /// What does not fit the schema of the kind, and atomic parts, in the words of the server.
 pub fn merge_configuration(kind: &ObjectType, live: &Value, configuration: &Value) -> Result<Value, String> {
     let shape = kind.shape();
-    let errors = check::check(configuration, shape);
+    let mut errors = check::check(configuration, shape);
+    nulls(configuration, shape, "", &mut errors);
     if !errors.is_empty() {
         let why = check::joined(&errors);
         return Err(format!("failed to convert patch object to typed object: {why}"));
@@ -47,6 +48,35 @@ pub fn merge_configuration(kind: &ObjectType, live: &Value, configuration: &Valu
         ));
     }
     Ok(merge::merge(live, configuration, shape))
+}
+
+/// A null that an expression constructs is a value of its own, which fits no type.
+fn nulls(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+    match value {
+        Value::Null => {
+            let expected = match schema_of(shape).and_then(|schema| schema.type_) {
+                Some(Type::Object) => "map, got &{NULL_VALUE}",
+                Some(Type::Array) => "list, got &{NULL_VALUE}",
+                Some(Type::Boolean) => "boolean, got &{NULL_VALUE}",
+                Some(Type::Integer | Type::Number) => "numeric (int or float), got structpb.NullValue",
+                Some(Type::String) => "string, got &value.valueUnstructured{Value:0}",
+                None => return,
+            };
+            errors.push(format!("{path}: expected {expected}"));
+        }
+        Value::Object(map) => {
+            for (key, below) in map {
+                let part = shape.part_or_nothing(key);
+                nulls(below, part.shape, &format!("{path}{}", shown(&field(key))), errors);
+            }
+        }
+        Value::Array(list) => {
+            for (index, item) in list.iter().enumerate() {
+                nulls(item, shape.items(), &format!("{path}[{index}]"), errors);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The paths of the atomic lists and maps. Entries of maps are not looked into, as upstream: only declared fields and items are.
