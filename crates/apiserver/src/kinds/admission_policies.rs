@@ -26,8 +26,27 @@ const MAX_CONDITIONS: usize = 64;
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 /// Words that are no names in CEL.
 const RESERVED: [&str; 21] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "namespace", "return", "var", "void", "while",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 const POLICY: Strategy = Strategy {

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::check::{At, Errors, Object, child, each, ensure, fill};
 use super::admission_policies::conditions;
+use super::check::{At, Errors, Object, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
 use crate::admission::policy::Compiler;
 use crate::registry::{GenerationRule, PLAIN, Strategy};

@@ -10,9 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    admission_policies,
-    autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services, storage, system,
-    webhooks, workloads,
+    admission_policies, autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services,
+    storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 

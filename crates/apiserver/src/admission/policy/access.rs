@@ -50,13 +50,7 @@ impl ParameterAccess {
         })
     }
 
-    fn policy(
-        self,
-        session: &Session<'_>,
-        attributes: &Attributes,
-        object: &Value,
-        old: &Value,
-    ) -> Result<(), String> {
+    fn policy(self, session: &Session<'_>, attributes: &Attributes, object: &Value, old: &Value) -> Result<(), String> {
         let path = ["spec", "paramKind"];
         let given = get(object, &path);
         let user = &attributes.user;

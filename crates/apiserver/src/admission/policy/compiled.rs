@@ -139,8 +139,7 @@ impl ValidatingPolicy {
             Validation {
                 expression: Expression::new(&compiler, text(entry, "expression"), Returns::Bool),
                 message: text(entry, "message").trim().to_owned(),
-                message_expression: (!message.is_empty())
-                    .then(|| Expression::new(&compiler, message, Returns::Text)),
+                message_expression: (!message.is_empty()).then(|| Expression::new(&compiler, message, Returns::Text)),
                 reason: match text(entry, "reason") {
                     "Forbidden" => ("Forbidden", 403),
                     "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),

@@ -88,7 +88,9 @@ impl Compiler {
     /// What is wrong with it, in the words of upstream.
     pub(crate) fn declare(&mut self, name: &str, source: &str) -> Result<Program, String> {
         let compiled = self.compile(source, Returns::Anything);
-        let ty = compiled.as_ref().map_or(Type::Dyn, |program| kept(program.result_type()));
+        let ty = compiled
+            .as_ref()
+            .map_or(Type::Dyn, |program| kept(program.result_type()));
         if let Some(variables) = &mut self.variables {
             variables.insert(name.into(), field(name, Decl::new(ty)));
         }
@@ -119,7 +121,10 @@ impl Compiler {
         }
         if returns != Returns::Text {
             environment = environment
-                .variable("authorizer", Decl::new(Type::opaque("kubernetes.authorization.Authorizer")))
+                .variable(
+                    "authorizer",
+                    Decl::new(Type::opaque("kubernetes.authorization.Authorizer")),
+                )
                 .variable(
                     "authorizer.requestResource",
                     Decl::new(Type::opaque("kubernetes.authorization.ResourceCheck")),
@@ -179,11 +184,17 @@ fn object(name: &str, fields: &[(&'static str, Decl)]) -> Decl {
 
 static REQUEST: LazyLock<Decl> = LazyLock::new(|| {
     let text = || Decl::new(Type::String);
-    let versioned = |name: &str, last: &'static str| object(name, &[("group", text()), ("version", text()), (last, text())]);
+    let versioned =
+        |name: &str, last: &'static str| object(name, &[("group", text()), ("version", text()), (last, text())]);
     let kind = versioned("kubernetes.GroupVersionKind", "kind");
     let resource = versioned("kubernetes.GroupVersionResource", "resource");
     let extra = Decl::new(Type::map(Type::String, Type::list(Type::String)));
-    let user = [("username", text()), ("uid", text()), ("groups", texts()), ("extra", extra)];
+    let user = [
+        ("username", text()),
+        ("uid", text()),
+        ("groups", texts()),
+        ("extra", extra),
+    ];
     let fields = [
         ("kind", kind.clone()),
         ("resource", resource.clone()),

@@ -88,7 +88,12 @@ impl Denied {
 
     fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
         let what = if binding.is_some() { "binding" } else { "policy" };
-        self.add(policy, binding, &format!("failed to configure {what}: {why}"), "Forbidden");
+        self.add(
+            policy,
+            binding,
+            &format!("failed to configure {what}: {why}"),
+            "Forbidden",
+        );
     }
 
     fn into_result(self, attributes: &Attributes, object: &Value) -> Result<(), Status> {
@@ -97,7 +102,7 @@ impl Denied {
         };
         let mut status = Status::forbidden(&attributes.resource, subject(attributes, object), "");
         status.message = first;
-        status.reason = self.reason;
+        status.reason = self.reason.into();
         if let Some(details) = &mut status.details {
             details.causes = self
                 .messages
@@ -399,9 +404,7 @@ fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<
     let ty = match row {
         Some(row) => Some(object_type(row)),
         // Of what is posted to subresources, only the core group's kinds stand in the document of their own version.
-        None if kind.group.is_empty() => {
-            catalog::for_kind("", &kind.version, &kind.kind).map(ObjectType::built_in)
-        }
+        None if kind.group.is_empty() => catalog::for_kind("", &kind.version, &kind.kind).map(ObjectType::built_in),
         None => None,
     };
     let merged = match ty {

@@ -88,15 +88,15 @@ impl<P> Source<P> {
         };
         let same = |new: &Read<P>| {
             new.len() == known.policies.len()
-                && new.iter().all(|(name, (version, _))| {
-                    known.policies.get(name).is_some_and(|(before, _)| before == version)
-                })
+                && new
+                    .iter()
+                    .all(|(name, (version, _))| known.policies.get(name).is_some_and(|(before, _)| before == version))
         };
         let unchanged = same(&policies)
             && bindings.len() == known.bindings.len()
-            && bindings.iter().all(|(name, (version, _))| {
-                known.bindings.get(name).is_some_and(|(before, _)| before == version)
-            });
+            && bindings
+                .iter()
+                .all(|(name, (version, _))| known.bindings.get(name).is_some_and(|(before, _)| before == version));
         if !unchanged {
             known.hooks = Arc::new(join(&policies, &bindings));
             known.policies = policies;

@@ -108,7 +108,9 @@ fn check(api: &ApiServer, step: &Value) -> Result<(), String> {
 fn clean(api: &ApiServer, step: &Value) {
     let line = step["request"].as_str().unwrap_or("");
     let name = step["body"]["metadata"]["name"].as_str().unwrap_or("");
-    let path = line.strip_prefix("POST ").filter(|path| path.contains("admissionregistration"));
+    let path = line
+        .strip_prefix("POST ")
+        .filter(|path| path.contains("admissionregistration"));
     if let Some(path) = path.filter(|path| !path.contains('?') && !name.is_empty()) {
         send(api, &json!({"request": format!("DELETE {path}/{name}")}));
     }

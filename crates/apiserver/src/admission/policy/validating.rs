@@ -94,7 +94,7 @@ impl Denied {
             return Ok(());
         };
         let mut status = Status::forbidden(&attributes.resource, subject(attributes, object), &message);
-        status.reason = reason;
+        status.reason = reason.into();
         status.code = code;
         if let Some(details) = &mut status.details {
             details.causes.push(Cause {
@@ -222,7 +222,9 @@ pub(super) fn namespace(session: &Session<'_>, attributes: &Attributes) -> Resul
     if name.is_empty() || is_namespace(attributes) {
         return Ok(Value::Null);
     }
-    let stored = session.namespace(name).ok_or_else(|| Status::namespace_not_found(name))?;
+    let stored = session
+        .namespace(name)
+        .ok_or_else(|| Status::namespace_not_found(name))?;
     Ok(activation::namespace(stored.value()))
 }
 
@@ -288,7 +290,10 @@ fn validations(
     let mut messages = Ok(Vec::with_capacity(results.len()));
     for validation in &validating.validations {
         let message = validation.message_expression.as_ref();
-        match (&mut messages, message.map(|message| scope.run(message, &mut budget)).transpose()) {
+        match (
+            &mut messages,
+            message.map(|message| scope.run(message, &mut budget)).transpose(),
+        ) {
             (Ok(messages), Ok(message)) => messages.push(message.and_then(Result::ok)),
             (_, Err(spent)) => messages = Err(spent),
             (Err(_), _) => break,
