@@ -115,6 +115,12 @@ impl Quantity {
         self.scaled(-3)
     }
 
+    /// The amount as a double, as near as one comes (`AsApproximateFloat64`).
+    #[allow(clippy::cast_precision_loss, reason = "an approximation is what is asked for")]
+    pub fn approximate(&self) -> f64 {
+        self.mantissa as f64 * 10_f64.powi(self.exponent)
+    }
+
     /// The amount in units of ten to the power of `scale`, rounded away from zero.
     fn scaled(&self, scale: i32) -> i128 {
         let shift = i64::from(self.exponent) - i64::from(scale);

@@ -48,7 +48,7 @@ pub(super) fn is_known(format: &str) -> bool {
 }
 
 /// Whether a string has the format. Formats of numbers and unknown ones allow every string.
-pub(super) fn is_valid(format: &str, text: &str) -> bool {
+pub(crate) fn is_valid(format: &str, text: &str) -> bool {
     match format {
         "bsonobjectid" => text.len() == 24 && is_hex(text),
         "byte" => is_base64(text),

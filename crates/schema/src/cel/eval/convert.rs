@@ -1,0 +1,188 @@
+//! Conversions between types: `int('1')`, `string(1.5)`, `timestamp('2026-01-01T00:00:00Z')`.
+
+use std::rc::Rc;
+
+use super::Error;
+use crate::cel::value::number::{not_finite, print};
+use crate::cel::value::{Duration, Text, Timestamp, Value};
+
+/// Converts to the type that the function names; none when `function` is no conversion.
+pub(super) fn apply<'a>(function: &str, value: &Value<'a>) -> Option<Result<Value<'a>, Error>> {
+    let converted = match function {
+        "dyn" => return Some(Ok(value.clone())),
+        "type" => return Some(Ok(Value::string(value.type_name())).map(as_type)),
+        "bool" => to_bool(value),
+        "bytes" => to_bytes(value),
+        "double" => to_double(value),
+        "duration" => to_duration(value),
+        "int" => to_int(value),
+        "string" => to_string(value),
+        "timestamp" => to_timestamp(value),
+        "uint" => to_uint(value),
+        _ => return None,
+    };
+    let target = match function {
+        "duration" => "google.protobuf.Duration",
+        "timestamp" => "google.protobuf.Timestamp",
+        other => other,
+    };
+    Some(converted.unwrap_or_else(|| {
+        Err(Error::new(format!(
+            "type conversion error from '{}' to '{target}'",
+            value.type_name()
+        )))
+    }))
+}
+
+fn as_type(name: Value<'_>) -> Value<'_> {
+    match name {
+        Value::String(name) => Value::Type(name),
+        other => other,
+    }
+}
+
+type Converted<'a> = Option<Result<Value<'a>, Error>>;
+
+fn to_bool<'a>(value: &Value<'a>) -> Converted<'a> {
+    match value {
+        Value::Bool(_) => Some(Ok(value.clone())),
+        Value::String(text) => match &**text {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(Ok(Value::Bool(true))),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(Ok(Value::Bool(false))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn to_bytes<'a>(value: &Value<'a>) -> Converted<'a> {
+    match value {
+        Value::Bytes(_) => Some(Ok(value.clone())),
+        Value::String(text) => Some(Ok(Value::Bytes(Rc::from(text.as_bytes())))),
+        _ => None,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "as the language defines it")]
+fn to_double<'a>(value: &Value<'a>) -> Converted<'a> {
+    Some(Ok(Value::Double(match value {
+        Value::Double(value) => *value,
+        Value::Int(value) => *value as f64,
+        Value::Uint(value) => *value as f64,
+        Value::String(text) => parse_double(text)?,
+        _ => return None,
+    })))
+}
+
+/// `strconv.ParseFloat`: a number that is too large is none.
+fn parse_double(text: &str) -> Option<f64> {
+    let plain = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let named = ["inf", "infinity", "nan"]
+        .iter()
+        .any(|name| plain.eq_ignore_ascii_case(name));
+    if !named && !plain.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    if plain.eq_ignore_ascii_case("nan") && plain.len() != text.len() {
+        return None;
+    }
+    text.parse::<f64>().ok().filter(|value| named || value.is_finite())
+}
+
+fn to_duration<'a>(value: &Value<'a>) -> Converted<'a> {
+    match value {
+        Value::Duration(_) => Some(Ok(value.clone())),
+        Value::Int(nanos) => Some(Ok(Value::Duration(Duration(*nanos)))),
+        Value::String(text) => Duration::parse(text).map(|duration| Ok(Value::Duration(duration))),
+        _ => None,
+    }
+}
+
+fn to_int<'a>(value: &Value<'a>) -> Converted<'a> {
+    Some(match value {
+        Value::Int(_) => Ok(value.clone()),
+        Value::Uint(value) => i64::try_from(*value).map(Value::Int).map_err(|_| Error::overflow()),
+        Value::Double(value) => double_to_int(*value).map(Value::Int).ok_or_else(Error::overflow),
+        Value::Duration(value) => Ok(Value::Int(value.0)),
+        Value::Timestamp(time) => Ok(Value::Int(time.seconds())),
+        Value::String(text) => Ok(Value::Int(text.parse().ok()?)),
+        _ => return None,
+    })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "within the bounds"
+)]
+fn double_to_int(value: f64) -> Option<i64> {
+    (value > i64::MIN as f64 && value < i64::MAX as f64).then_some(value as i64)
+}
+
+/// The integer that a double is, if it is one.
+#[allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "exactness is the question")]
+pub(super) fn lossless_int(value: f64) -> Option<i64> {
+    double_to_int(value).filter(|int| *int as f64 == value)
+}
+
+fn to_uint<'a>(value: &Value<'a>) -> Converted<'a> {
+    let overflow = || Error::new("unsigned integer overflow");
+    Some(match value {
+        Value::Uint(_) => Ok(value.clone()),
+        Value::Int(value) => u64::try_from(*value).map(Value::Uint).map_err(|_| overflow()),
+        Value::Double(value) => double_to_uint(*value).map(Value::Uint).ok_or_else(overflow),
+        Value::String(text) => {
+            // Go reads no sign here.
+            let digits = Some(&**text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+            Ok(Value::Uint(digits.parse().ok()?))
+        }
+        _ => return None,
+    })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within the bounds"
+)]
+fn double_to_uint(value: f64) -> Option<u64> {
+    (0.0..18_446_744_073_709_551_616.0)
+        .contains(&value)
+        .then_some(value as u64)
+}
+
+pub(in crate::cel) fn to_string<'a>(value: &Value<'a>) -> Converted<'a> {
+    let text = match value {
+        Value::String(_) => return Some(Ok(value.clone())),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        Value::Double(value) => not_finite(*value).map_or_else(|| print(*value), str::to_owned),
+        Value::Duration(duration) => duration.to_string(),
+        Value::Timestamp(time) => time.to_string(),
+        Value::Type(name) => name.to_string(),
+        Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => return Some(Err(Error::new("invalid UTF-8 in bytes, cannot convert to string"))),
+        },
+        Value::Opaque(opaque) => return opaque.as_text().map(|text| Ok(Value::String(Text::from(text)))),
+        _ => return None,
+    };
+    Some(Ok(Value::String(Text::from(text))))
+}
+
+fn to_timestamp<'a>(value: &Value<'a>) -> Converted<'a> {
+    let overflow = || Error::new("timestamp overflow");
+    Some(match value {
+        Value::Timestamp(_) => Ok(value.clone()),
+        Value::Int(seconds) => Timestamp::from_seconds(*seconds)
+            .map(Value::Timestamp)
+            .ok_or_else(overflow),
+        Value::String(text) => match Timestamp::parse(text) {
+            Ok(time) if time.in_range() => Ok(Value::Timestamp(time)),
+            Ok(_) => Err(overflow()),
+            Err(_) => return None,
+        },
+        _ => return None,
+    })
+}

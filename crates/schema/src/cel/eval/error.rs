@@ -1,0 +1,50 @@
+//! Why an evaluation has no value.
+
+use std::fmt;
+
+/// An error of an evaluation, in cel-go's words.
+///
+/// Most errors are values to the language: `false && error` is false. The end of the budget is not: nothing catches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A mistake that the expression made: `no such key: x`, `division by zero`.
+    Runtime(Box<str>),
+    /// The evaluation costs more than it may.
+    CostExceeded,
+    /// The expression is nested deeper than the interpreter goes.
+    TooDeep,
+}
+
+impl Error {
+    /// An error with this text.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::Runtime(message.into().into_boxed_str())
+    }
+
+    /// `no such overload`: the types of the arguments fit nothing.
+    pub(crate) fn no_overload() -> Self {
+        Self::new("no such overload")
+    }
+
+    /// `integer overflow`
+    pub(crate) fn overflow() -> Self {
+        Self::new("integer overflow")
+    }
+
+    /// Whether the evaluation ends with it, whatever stands around.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, Self::Runtime(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(message) => f.write_str(message),
+            Self::CostExceeded => f.write_str("operation cancelled: actual cost limit exceeded"),
+            Self::TooDeep => f.write_str("expression recursion limit exceeded: 250"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,256 @@
+//! `'%s has %d'.format([name, count])`.
+
+use super::super::eval;
+use crate::cel::eval::Error;
+use crate::cel::value::{Key, List, Value};
+use crate::error::quote;
+
+/// Digits behind the point where none are asked for.
+const PRECISION: usize = 6;
+
+/// More digits than this, Go does not print.
+const MOST_DIGITS: usize = 1_000_000;
+
+pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Error> {
+    let mut text = String::with_capacity(format.len());
+    let (mut rest, mut next) = (format, 0);
+    while let Some(at) = rest.find('%') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            text.push('%');
+            rest = after;
+            continue;
+        }
+        let arg = args
+            .get(next)
+            .ok_or_else(|| Error::new(format!("index {next} out of range")))??;
+        if rest.is_empty() {
+            return Err(Error::new("unexpected end of string"));
+        }
+        let (clause, after) =
+            Clause::parse(rest).map_err(|error| Error::new(format!("could not parse formatting clause: {error}")))?;
+        let written = clause
+            .write(&arg)
+            .map_err(|error| Error::new(format!("error during formatting: {error}")))?;
+        text.push_str(&written);
+        (rest, next) = (after, next + 1);
+    }
+    text.push_str(rest);
+    Ok(Value::string(text))
+}
+
+/// What stands behind a `%`.
+struct Clause {
+    verb: char,
+    precision: usize,
+}
+
+impl Clause {
+    fn parse(text: &str) -> Result<(Self, &str), String> {
+        let (precision, text) = match text.strip_prefix('.') {
+            None => (PRECISION, text),
+            Some(text) => {
+                let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+                let (digits, rest) = text.split_at(digits);
+                if rest.is_empty() {
+                    return Err("error while parsing precision: could not find end of precision specifier".into());
+                }
+                let precision = digits.parse().map_err(|_| {
+                    let why = if digits.is_empty() {
+                        "invalid syntax"
+                    } else {
+                        "value out of range"
+                    };
+                    format!(
+                        "error while parsing precision: error while converting precision to integer: strconv.Atoi: \
+                         parsing {}: {why}",
+                        quote(digits)
+                    )
+                })?;
+                (precision, rest)
+            }
+        };
+        let mut chars = text.chars();
+        match chars.next() {
+            Some(verb) if "sdfebxXo".contains(verb) => Ok((Self { verb, precision }, chars.as_str())),
+            Some(other) => Err(format!("unrecognized formatting clause \"{other}\"")),
+            None => Err("unexpected end of string".into()),
+        }
+    }
+
+    fn write(&self, value: &Value<'_>) -> Result<String, String> {
+        let given = value.type_name();
+        match (self.verb, value) {
+            ('s', value) => as_text(value),
+            ('d', Value::Int(value)) => Ok(value.to_string()),
+            ('d', Value::Uint(value)) => Ok(value.to_string()),
+            ('d', _) => Err(format!(
+                "decimal clause can only be used on integers, was given {given}"
+            )),
+            ('b', Value::Int(value)) => Ok(signed(*value, |value| format!("{value:b}"))),
+            ('b', Value::Uint(value)) => Ok(format!("{value:b}")),
+            ('b', Value::Bool(value)) => Ok(u8::from(*value).to_string()),
+            ('b', _) => Err(format!(
+                "only integers and bools can be formatted as binary, was given {given}"
+            )),
+            ('o', Value::Int(value)) => Ok(signed(*value, |value| format!("{value:o}"))),
+            ('o', Value::Uint(value)) => Ok(format!("{value:o}")),
+            ('o', _) => Err(format!("octal clause can only be used on integers, was given {given}")),
+            ('f' | 'e', value) => self.number(value),
+            _ => {
+                let hex = hex(value)?;
+                Ok(if self.verb == 'X' { hex.to_uppercase() } else { hex })
+            }
+        }
+    }
+
+    /// `%f` and `%e`.
+    fn number(&self, value: &Value<'_>) -> Result<String, String> {
+        let number = match value {
+            Value::Double(number) => *number,
+            Value::String(text) => match &**text {
+                "NaN" => f64::NAN,
+                "Infinity" => f64::INFINITY,
+                "-Infinity" => f64::NEG_INFINITY,
+                _ => return Err(self.only_doubles("string")),
+            },
+            other => return Err(self.only_doubles(other.type_name())),
+        };
+        if !number.is_finite() {
+            return Ok(match number {
+                number if number.is_nan() => "NaN".into(),
+                number if number > 0.0 => "∞".into(),
+                _ => "-∞".into(),
+            });
+        }
+        let precision = self.precision.min(MOST_DIGITS);
+        if self.verb == 'f' {
+            return Ok(grouped(&padded(number, precision)));
+        }
+        let digits = precision.min(1100);
+        let written = format!("{number:.digits$e}");
+        let (mantissa, exponent) = written.split_once('e').expect("the format writes an exponent");
+        let exponent: i32 = exponent.parse().expect("the format writes a number");
+        let sign = if exponent < 0 { '-' } else { '+' };
+        // The printer of the American locale that Kubernetes asks for.
+        Ok(format!(
+            "{mantissa}{}\u{202f}×\u{202f}10{}",
+            "0".repeat(precision - digits),
+            superscript(sign, exponent.unsigned_abs())
+        ))
+    }
+
+    fn only_doubles(&self, given: &str) -> String {
+        let name = if self.verb == 'f' { "fixed-point" } else { "scientific" };
+        format!("{name} clause can only be used on doubles, was given {given}")
+    }
+}
+
+/// A double has at most some 1100 digits behind the point: further ones are zeros.
+fn padded(number: f64, precision: usize) -> String {
+    let digits = precision.min(1100);
+    format!("{number:.digits$}") + &"0".repeat(precision - digits)
+}
+
+/// Commas between groups of three digits, as Americans write them.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", number),
+    };
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let mut text = String::from(sign);
+    for (at, digit) in whole.char_indices() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + fraction
+}
+
+fn superscript(sign: char, exponent: u32) -> String {
+    let digits = format!("{exponent:02}");
+    let mut text = String::from(if sign == '-' { "⁻" } else { "" });
+    for digit in digits.bytes() {
+        text.push(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(digit - b'0')]);
+    }
+    text
+}
+
+fn signed(value: i64, write: impl Fn(u64) -> String) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    sign.to_owned() + &write(value.unsigned_abs())
+}
+
+fn hex(value: &Value<'_>) -> Result<String, String> {
+    let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    match value {
+        Value::Int(value) => Ok(signed(*value, |value| format!("{value:x}"))),
+        Value::Uint(value) => Ok(format!("{value:x}")),
+        Value::String(text) => Ok(of_bytes(text.as_bytes())),
+        Value::Bytes(bytes) => Ok(of_bytes(bytes)),
+        other => Err(format!(
+            "only integers, byte buffers, and strings can be formatted as hex, was given {}",
+            other.type_name()
+        )),
+    }
+}
+
+/// `%s`
+fn as_text(value: &Value<'_>) -> Result<String, String> {
+    match value {
+        Value::Null => Ok("null".into()),
+        Value::List(list) => {
+            let items: Result<Vec<String>, String> = list
+                .iter()
+                .map(|item| literal(&item.map_err(|error| error.to_string())?))
+                .collect();
+            Ok(format!("[{}]", items?.join(", ")))
+        }
+        Value::Map(map) => {
+            let mut pairs = Vec::new();
+            for entry in map.entries() {
+                let (key, value) = entry.map_err(|error| error.to_string())?;
+                if let Key::Double(_) = key {
+                    return Err("no formatting function for map key of type double".into());
+                }
+                pairs.push((literal(&key.to_value())?, literal(&value)?));
+            }
+            pairs.sort();
+            let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+            Ok(format!("{{{}}}", pairs.join(", ")))
+        }
+        Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => Err(format!(
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
+             timestamps, was given {}",
+            value.type_name()
+        )),
+        other => match eval::to_string(other) {
+            Some(Ok(Value::String(text))) => Ok(text.to_string()),
+            Some(Err(error)) => Err(error.to_string()),
+            _ => Err(format!(
+                "could not convert argument {} to string",
+                quote(&other.to_string())
+            )),
+        },
+    }
+}
+
+/// As an element of a list or a map prints: as one would write it.
+fn literal(value: &Value<'_>) -> Result<String, String> {
+    Ok(match value {
+        Value::String(text) => quote(text),
+        Value::Bytes(bytes) => format!("b{}", quote(&String::from_utf8_lossy(bytes))),
+        Value::Double(number) if number.is_nan() => "\"NaN\"".into(),
+        Value::Double(number) if number.is_infinite() => (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into(),
+        Value::Double(number) => format!("{number:.PRECISION$}"),
+        Value::Timestamp(time) => format!("timestamp({})", quote(&time.to_string())),
+        Value::Duration(duration) => format!("duration({})", quote(&duration.to_string())),
+        Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => {
+            return Err(format!("no formatting function for {}", value.type_name()));
+        }
+        other => as_text(other)?,
+    })
+}

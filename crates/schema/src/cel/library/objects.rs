@@ -1,0 +1,34 @@
+//! Objects that expressions of mutating policies construct.
+
+use std::collections::BTreeMap;
+
+use crate::cel::eval::Error;
+use crate::cel::value::{Object, Text, Value};
+
+/// The object of a declared type: `Object` and what is below it takes any field, `JSONPatch` its own.
+pub(in crate::cel) fn construct<'a>(
+    type_name: &'a str,
+    fields: BTreeMap<Text<'a>, Value<'a>>,
+) -> Result<Object<'a>, Error> {
+    if type_name == "JSONPatch" {
+        for (name, value) in &fields {
+            match (&**name, value) {
+                ("op" | "path" | "from", Value::String(_)) | ("value", _) => {}
+                ("op" | "path" | "from", other) => {
+                    return Err(Error::new(format!(
+                        "unexpected type {} for JSONPatchType '{}' field",
+                        other.type_name(),
+                        &**name
+                    )));
+                }
+                (other, _) => return Err(Error::new(format!("unexpected JSONPatchType field: {other}"))),
+            }
+        }
+    } else if type_name != "Object" && !type_name.starts_with("Object.") {
+        return Err(Error::new(format!("unknown type: {type_name}")));
+    }
+    Ok(Object {
+        type_name: Text::Borrowed(type_name),
+        fields,
+    })
+}
