@@ -4,13 +4,14 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`] and [`Classes`]; in `matching` what configurations and policies choose requests by, in `policy` the
-//! admission policies. Not here: quota.
+//! Here: [`NamespaceLifecycle`], [`Classes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and
+//! policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
 pub mod matching;
 pub mod policy;
 mod session;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::user::UserInfo;
 
 pub use classes::Classes;
 pub use session::Session;
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Observer, Stop, StopSource, kube};
-use kubewright_apiserver::{ApiServer, Config};
+use kubewright_apiserver::{ApiServer, Config, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -24,6 +24,7 @@ use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
 use crate::listen::{self, Limits, Listening, Tls};
+use crate::outbound::{Functions, HttpsOutbound};
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
@@ -80,6 +81,7 @@ pub struct ClusterBuilder {
     observer: Option<Arc<dyn Observer>>,
     limits: Limits,
     config: Config,
+    functions: Functions,
 }
 
 impl Default for ClusterBuilder {
@@ -94,6 +96,7 @@ impl Default for ClusterBuilder {
             observer: None,
             limits: Limits::default(),
             config,
+            functions: Functions::default(),
         }
     }
 }
@@ -135,6 +138,32 @@ impl ClusterBuilder {
         self
     }
 
+    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
+    /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
+    /// `https://name.namespace.svc:port/path`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use kubewright_cluster::Cluster;
+    /// use serde_json::{Value, json};
+    ///
+    /// let deny = |review: Value| async move {
+    ///     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+    ///         "response": {"uid": review["request"]["uid"], "allowed": false}})
+    /// };
+    /// let cluster = Cluster::builder().webhook_function("https://hooks.test/deny", deny).start().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn webhook_function<F, R>(mut self, url: &str, function: F) -> ClusterBuilder
+    where
+        F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
+        R: Future<Output = serde_json::Value> + Send + 'static,
+    {
+        self.functions.add(url, function);
+        self
+    }
+
     /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
     ///
     /// Must be called inside a tokio runtime with timers (`enable_all`).
@@ -149,7 +178,9 @@ impl ClusterBuilder {
             ..self.settings
         };
         let (source, stop) = Stop::pair();
-        let api = ApiServer::new(Arc::new(RealEnv::new()), self.config);
+        let mut parts = Parts::new(Arc::new(RealEnv::new()), self.config);
+        parts.outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
+        let api = ApiServer::with(parts);
         let front = Front {
             api,
             stop,

@@ -30,6 +30,7 @@ mod front;
 mod inprocess;
 pub mod kubeconfig;
 mod listen;
+mod outbound;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use error::{Error, Result};

@@ -117,7 +117,22 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's decoder says about an object that does not fit.
     pub fn complete(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
-        crate::server::complete(object, resource, &self.kinds)
+        self.decode(object, resource)?;
+        self.default(object, resource);
+        Ok(())
+    }
+
+    /// The first half of [`Session::complete`]: types and unknown fields.
+    ///
+    /// # Errors
+    /// What Go's decoder says about an object that does not fit.
+    pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+        crate::server::decode_patched(object, resource, &self.kinds)
+    }
+
+    /// The second half of [`Session::complete`]: defaults.
+    pub fn default(&self, object: &mut Value, resource: &Resource) {
+        crate::server::default(object, resource);
     }
 
     /// The same, where unknown fields are errors.

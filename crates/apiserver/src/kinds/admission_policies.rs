@@ -512,9 +512,45 @@ fn policy_status(new: &Value) -> Vec<FieldError> {
         let trimmed = field.text().trim();
         if trimmed.is_empty() {
             errors.required(&field, "");
-        } else if let Err(why) = JsonPath::parse(&format!("{{{trimmed}}}")) {
-            errors.invalid_value(&field, trimmed, format!("invalid JSONPath: {why}"));
+        } else if let Err(why) = JsonPath::parse(&format!("{{.{}}}", trimmed.trim_start_matches('.'))) {
+            errors.invalid_value(&field, trimmed, format!("invalid JSONPath: {}", why.problem));
         }
     }
+    for condition in At::root(new).keys(&["status", "conditions"]).items() {
+        self::condition(&mut errors, &condition);
+    }
     errors.into_vec()
+}
+
+/// A `metav1.Condition` (`ValidateCondition`).
+fn condition(errors: &mut Errors, at: &At<'_>) {
+    let (kind, status) = (at.key("type"), at.key("status"));
+    let (generation, reason) = (at.key("observedGeneration"), at.key("reason"));
+    if kind.text().is_empty() {
+        errors.required(&kind, "");
+    } else {
+        errors.messages(&kind, names::qualified_name(kind.text()));
+    }
+    one_of(errors, &status, &["False", "True", "Unknown"]);
+    errors.non_negative(&generation);
+    if !at.key("lastTransitionTime").present() {
+        errors.required(&at.key("lastTransitionTime"), "");
+    }
+    if reason.text().is_empty() {
+        errors.required(&reason, "");
+    } else if !is_reason(reason.text()) {
+        errors.invalid(
+            &reason,
+            "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', \
+             and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or \
+             'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')",
+        );
+    }
+}
+
+fn is_reason(text: &str) -> bool {
+    let inner = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| inner(c) || matches!(c, ',' | ':'))
+        && text.ends_with(inner)
 }

@@ -1,8 +1,6 @@
 //! `admissionregistration.k8s.io`: configurations of admission webhooks.
 //!
-//! They are stored, not called: no admission plugin reads them yet. Whoever creates one is told so in a warning.
-//!
-//! Not here: whether an expression compiles; there is no CEL here.
+//! Not here: how they are called (see [`crate::admission`]), policies (see [`admission_policies`](super::admission_policies)).
 
 use std::collections::BTreeSet;
 
@@ -22,7 +20,7 @@ pub(crate) const VALIDATING: Strategy = Strategy {
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),
     validate_update: |new, _| configuration(new, false),
-    warnings: not_called,
+    warnings: |new, _| static_name(new),
     ..PLAIN
 };
 
@@ -33,16 +31,6 @@ pub(crate) const MUTATING: Strategy = Strategy {
     validate_update: |new, _| configuration(new, true),
     ..VALIDATING
 };
-
-fn not_called(new: &Value, old: Option<&Value>) -> Vec<String> {
-    if old.is_some() {
-        return Vec::new();
-    }
-    let kind = new.get("kind").and_then(Value::as_str).unwrap_or("object");
-    vec![format!(
-        "this {kind} is stored, but this server does not act on it yet: no request will be changed or refused because of it"
-    )]
-}
 
 /// Names that are kept for configurations out of files.
 pub(super) fn static_name(new: &Value) -> Vec<String> {

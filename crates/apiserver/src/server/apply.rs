@@ -244,6 +244,7 @@ impl Call<'_> {
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
+            options: options.to_value(),
             ..self.writer(options.dry_run)
         };
         if part == Part::Main && self.server.storage.get(&resource.store, &self.key()).is_none() {

@@ -8,7 +8,6 @@ use super::options::FieldValidation;
 use super::{Inner, decode};
 use crate::registry::{Resource, Snapshot};
 use crate::server::respond::with_kind;
-use crate::server::write;
 use crate::status::Status;
 
 impl Inner {
@@ -33,15 +32,14 @@ impl Inner {
 ///
 /// # Errors
 /// What Go's decoder says about an object that does not fit.
-pub(crate) fn complete(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
-    write::default(object, resource);
     Ok(())
 }
 
-/// The same, where unknown fields are errors; those of custom resources are dropped all the same.
+/// Makes an object of its kind out of what a patch left, with defaults; unknown fields are errors, but those of custom resources are dropped.
 ///
 /// # Errors
 /// What Go's strict decoder says about an object that does not fit.
@@ -51,6 +49,6 @@ pub(crate) fn complete_strictly(object: &mut Value, resource: &Resource, kinds: 
     if resource.custom.is_none() {
         findings.apply(FieldValidation::Strict, &mut Vec::new())?;
     }
-    write::default(object, resource);
+    super::write::default(object, resource);
     Ok(())
 }

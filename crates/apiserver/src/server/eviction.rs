@@ -9,7 +9,7 @@ use super::managed::Tracking;
 use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
 use super::write::{Part, Writer};
-use super::{Call, decode, negotiate};
+use super::{Call, admit, decode, negotiate};
 use crate::kinds::check::ensure;
 use crate::object;
 use crate::registry::Resource;
@@ -28,6 +28,9 @@ impl Call<'_> {
                 "name in URL does not match name in Eviction object",
             ));
         }
+        let eviction = self
+            .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction)
+            .await?;
         let mut delete = match eviction.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
             Some(body) => DeleteOptions::from_value(body)?,

@@ -7,6 +7,7 @@
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic.
 
+mod admit;
 mod apply;
 mod authorize;
 mod bootstrap;
@@ -43,13 +44,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
-pub(crate) use convert::{complete, complete_strictly};
+pub(crate) use convert::{complete_strictly, decode_patched};
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
+pub(crate) use write::default;
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
-use crate::admission::{Admission, Classes, NamespaceLifecycle};
+use crate::admission::{Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ValidatingWebhooks};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -183,8 +185,10 @@ impl ApiServer {
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
                 Box::new(ParameterAccess),
-                Box::<MutatingPolicies>::default(),
-                Box::<ValidatingPolicies>::default(),
+                Box::new(MutatingPolicies::default()),
+                Box::new(MutatingWebhooks::default()),
+                Box::new(ValidatingPolicies::default()),
+                Box::new(ValidatingWebhooks::default()),
             ],
             storage,
             watches: Arc::default(),

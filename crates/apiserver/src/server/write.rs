@@ -15,7 +15,7 @@ use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
 use super::{Call, Inner};
-use crate::admission::{self, Operation, Session};
+use crate::admission::{self, Operation};
 use crate::kinds::pods;
 use crate::object;
 use crate::registry::{GenerationRule, Resource, StrategyContext};
@@ -127,7 +127,7 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
 }
 
 impl<'a> Writer<'a> {
-    fn context(&self) -> StrategyContext<'_> {
+    pub(crate) fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
             env: self.server.env.as_ref(),
             user: self.user,
@@ -135,76 +135,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What admission is told about a write; the kind of the object is the resource's own.
-    pub(crate) fn attributes(
-        &self,
-        operation: Operation,
-        subresource: &str,
-        namespace: &str,
-        name: &str,
-    ) -> admission::Attributes {
-        let kind = match operation {
-            Operation::Create => "CreateOptions",
-            Operation::Update => "UpdateOptions",
-            Operation::Delete => "DeleteOptions",
-            Operation::Connect => "",
-        };
-        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if let (Some(all), Some(given)) = (options.as_object_mut(), self.options.as_object()) {
-            all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+    /// What plugins changed must still be in the namespace of the request.
+    fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
+        let given = object::namespace(object);
+        if !resource.namespaced || given == namespace {
+            return Ok(());
         }
-        // A request to a namespace counts as one in it.
-        let is_namespace = self.resource.group.is_empty() && self.resource.plural == "namespaces";
-        admission::Attributes {
-            resource: self.resource.clone(),
-            subresource: subresource.to_owned(),
-            kind: self.resource.group_version_kind(),
-            operation,
-            namespace: if is_namespace { name } else { namespace }.to_owned(),
-            name: name.to_owned(),
-            user: self.user.clone(),
-            dry_run: self.dry_run,
-            options,
+        if !given.is_empty() {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
-    }
-
-    /// What the plugins share while they look at one object.
-    pub(crate) fn session(&self) -> Session<'a> {
-        Session::new(self.server, self.server.registry.snapshot())
-    }
-
-    /// Lets the plugins change an object; in a second round when a webhook asks for it.
-    pub(crate) async fn mutate(
-        &self,
-        session: &Session<'_>,
-        attributes: &admission::Attributes,
-        object: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        let before = managed::entries(object).cloned();
-        loop {
-            for plugin in &self.server.admission {
-                plugin.mutate(session, attributes, object, old).await?;
-            }
-            if !session.next_round() {
-                break;
-            }
-        }
-        managed::check_admitted(object, before, session);
-        Ok(())
-    }
-
-    /// Lets the plugins refuse an object.
-    pub(crate) async fn validate(
-        &self,
-        session: &Session<'_>,
-        attributes: &admission::Attributes,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        for plugin in &self.server.admission {
-            plugin.validate(session, attributes, object, old).await?;
-        }
+        object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
         Ok(())
     }
 
@@ -248,11 +190,7 @@ impl<'a> Writer<'a> {
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
-        if resource.namespaced && object::namespace(&object) != namespace {
-            return Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
+        Self::keep_namespace(&resource, &mut object, &namespace)?;
         self.warnings.extend(object::dedup_owners(&mut object));
         let template = object;
         for attempt in 0.. {
@@ -388,15 +326,15 @@ impl<'a> Writer<'a> {
         }
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
-        let asked = matches!(part, Part::Main | Part::Status) || !part.subresource().is_empty();
-        let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
         let session = self.session();
-        if asked {
-            let admitted = self.mutate(&session, &attributes, &mut new, Some(old)).await;
-            self.warnings.extend(session.take_warnings());
-            admitted?;
-            self.warnings.extend(object::dedup_owners(&mut new));
-        }
+        let admitted = self.admit_update(&session, &mut new, old, name, part).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
+        self.warnings.extend(object::dedup_owners(&mut new));
+        // Plugins may not change more than the request itself may.
+        let owners = managed::entries(&new).cloned();
+        restrict(&resource, &mut new, old, part);
+        managed::put(&mut new, owners);
         let mut claim = Claim::default();
         let mut errors = Vec::new();
         let metadata = object::validate_update(&new, old);
@@ -424,11 +362,9 @@ impl<'a> Writer<'a> {
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
-        if asked {
-            let admitted = self.validate(&session, &attributes, &new, Some(old)).await;
-            self.warnings.extend(session.take_warnings());
-            admitted?;
-        }
+        let admitted = self.admit_updated(&session, &new, old, name, part).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
