@@ -4,10 +4,12 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`Classes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by. Not here: quota.
+//! Here: [`NamespaceLifecycle`], [`Classes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and
+//! policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
 pub mod matching;
+pub mod policy;
 mod session;
 mod webhook;
 

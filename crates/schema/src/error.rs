@@ -62,7 +62,7 @@ pub struct FieldError {
     pub reason: Reason,
     /// The field, such as `spec.containers[0].name`.
     pub field: String,
-    /// The value that it had, where the text shows one.
+    /// The value that it had, where the text shows one; none when it is left out.
     pub bad_value: Option<Value>,
     /// Further words; empty when there are none.
     pub detail: String,
@@ -157,12 +157,11 @@ impl FieldError {
     /// The text without the field (`ErrorBody`): what stands in the message of a cause.
     pub fn body(&self) -> String {
         let mut body = self.reason.title().to_string();
-        if self.reason.shows_value() {
+        if let (true, Some(value)) = (self.reason.shows_value(), &self.bad_value) {
             body.push_str(": ");
-            body.push_str(&match &self.bad_value {
-                Some(Value::String(text)) => quote(text),
-                Some(value) => value.to_string(),
-                None => "null".to_string(),
+            body.push_str(&match value {
+                Value::String(text) => quote(text),
+                value => go_json(value),
             });
         }
         if !self.detail.is_empty() {
@@ -196,6 +195,34 @@ impl fmt::Display for FieldError {
 }
 
 impl std::error::Error for FieldError {}
+
+/// JSON as Go writes it into texts: safe to stand within HTML, and the fields of a struct without JSON names in the order
+/// of their declaration. The only such struct that errors show is the internal form of a validation rule.
+fn go_json(value: &Value) -> String {
+    const RULE: [&str; 6] = [
+        "Rule",
+        "Message",
+        "MessageExpression",
+        "Reason",
+        "FieldPath",
+        "OptionalOldSelf",
+    ];
+    let json = match value {
+        Value::Object(rule) if rule.len() == RULE.len() && RULE.iter().all(|key| rule.contains_key(*key)) => {
+            let fields = RULE.map(|key| format!("\"{key}\":{}", rule[key]));
+            format!("{{{}}}", fields.join(","))
+        }
+        value => value.to_string(),
+    };
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", character as u32)),
+            character => safe.push(character),
+        }
+    }
+    safe
+}
 
 /// Several errors in one text (`ErrorList.ToAggregate`): one stands alone, more stand in brackets, equal ones once.
 pub fn aggregate(errors: &[FieldError]) -> String {

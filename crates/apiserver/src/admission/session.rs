@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::env::Env;
 use crate::outbound::Outbound;
 use crate::registry::{Resource, Snapshot};
-use crate::server::Inner;
+use crate::server::{Authorizer, Inner};
 use crate::status::Status;
 use crate::storage::{Storage, StoredObject};
 
@@ -84,6 +84,11 @@ impl<'a> Session<'a> {
         self.server.outbound.as_ref()
     }
 
+    /// Who may do what.
+    pub fn authorizer(&self) -> &dyn Authorizer {
+        self.server.authorizer.as_ref()
+    }
+
     /// The stored Namespace of this name.
     pub fn namespace(&self, name: &str) -> Option<Arc<StoredObject>> {
         self.server.storage.get("namespaces", name)
@@ -128,6 +133,14 @@ impl<'a> Session<'a> {
     /// The second half of [`Session::complete`]: defaults.
     pub fn default(&self, object: &mut Value, resource: &Resource) {
         crate::server::default(object, resource);
+    }
+
+    /// The same, where unknown fields are errors.
+    ///
+    /// # Errors
+    /// What Go's strict decoder says about an object that does not fit.
+    pub fn complete_strictly(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+        crate::server::complete_strictly(object, resource, &self.kinds)
     }
 
     /// Whether this is the second round.

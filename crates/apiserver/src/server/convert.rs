@@ -13,6 +13,7 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::conversion_review::{self, Conversion};
+use super::options::FieldValidation;
 use super::{Inner, decode, managed, write};
 use crate::env::Env;
 use crate::outbound::Outbound;
@@ -272,5 +273,19 @@ pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Sn
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
+    Ok(())
+}
+
+/// Makes an object of its kind out of what a patch left, with defaults; unknown fields are errors, but those of custom resources are dropped.
+///
+/// # Errors
+/// What Go's strict decoder says about an object that does not fit.
+pub(crate) fn complete_strictly(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+    decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
+    let findings = decode::fit(object, resource, Vec::new(), None)?;
+    if resource.custom.is_none() {
+        findings.apply(FieldValidation::Strict, &mut Vec::new())?;
+    }
+    super::write::default(object, resource);
     Ok(())
 }

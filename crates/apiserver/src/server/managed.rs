@@ -92,7 +92,8 @@ pub(crate) fn set(object: &mut Value, managed: &ManagedFields) {
     put(object, managed.encode());
 }
 
-fn put(object: &mut Value, entries: Option<Value>) {
+/// Replaces the written entries of an object, or takes them away.
+pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     let metadata = object::metadata_mut(object);
     match entries {
         Some(entries) => metadata.insert(KEY.to_owned(), entries),

@@ -45,10 +45,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
-pub(crate) use convert::decode_patched;
+pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use managed::object_type;
+pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
 pub(crate) use write::default;
 
+use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ValidatingWebhooks};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
@@ -131,7 +134,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
-    authorizer: Arc<dyn Authorizer>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
@@ -182,7 +185,10 @@ impl ApiServer {
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
+                Box::new(ParameterAccess),
+                Box::new(MutatingPolicies::default()),
                 Box::new(MutatingWebhooks::default()),
+                Box::new(ValidatingPolicies::default()),
                 Box::new(ValidatingWebhooks::default()),
             ],
             storage,

@@ -140,6 +140,21 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What plugins changed must still be in the namespace of the request.
+    fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
+        let given = object::namespace(object);
+        if !resource.namespaced || given == namespace {
+            return Ok(());
+        }
+        if !given.is_empty() {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
+        Ok(())
+    }
+
     /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
     fn default(&self, object: &mut Value) {
         default(object, &self.resource);
@@ -180,6 +195,7 @@ impl<'a> Writer<'a> {
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
+        Self::keep_namespace(&resource, &mut object, &namespace)?;
         self.warnings.extend(object::dedup_owners(&mut object));
         let template = object;
         for attempt in 0.. {
@@ -343,6 +359,10 @@ impl<'a> Writer<'a> {
         self.warnings.extend(session.take_warnings());
         admitted?;
         self.warnings.extend(object::dedup_owners(&mut new));
+        // Plugins may not change more than the request itself may.
+        let owners = managed::entries(&new).cloned();
+        restrict(&resource, &mut new, old, part);
+        managed::put(&mut new, owners);
         let mut claim = Claim::default();
         let mut errors = Vec::new();
         let metadata = object::validate_update(&new, old);

@@ -1,9 +1,9 @@
 //! The Common Expression Language, as Kubernetes uses it: rules of custom resources, policies, match conditions.
 //!
 //! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
-//! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); cost estimates
-//! the most work that an evaluation may cause, from the sizes that schemas promise; `eval` computes a
-//! `Value`, counting the work. `schema` turns the schema of a resource into declarations, `rules`
+//! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); [`cost`] estimates
+//! the most work that an evaluation may cause, from the sizes that schemas promise; [`eval`] computes a
+//! [`Value`](value::Value), counting the work. [`schema`] turns the schema of a resource into declarations, [`rules`]
 //! is `x-kubernetes-validations`.
 //!
 //! Whoever has expressions says once which variables they may name, and compiles:
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Untyped variables are [`Type::Dyn`](types::Type::Dyn); typed ones come from
-//! `schema::declare`. The type of the result is the caller's to check
+//! [`schema::declare`]. The type of the result is the caller's to check
 //! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
 //! [`String`](types::Type::String).
 //!
@@ -33,10 +33,16 @@
 
 pub mod ast;
 pub mod checker;
+pub mod cost;
 pub mod decls;
+pub mod eval;
+pub mod library;
 pub mod names;
 pub mod parser;
+pub mod rules;
+pub mod schema;
 pub mod types;
+pub mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,9 @@
 //! The passes read the JSON as it was written, since half of their work is about words that a [`Schema`](crate::Schema)
 //! has no place for.
 //!
-//! Not here: CEL rules are read, not compiled; the ratcheting of a CRD that was invalid before.
+//! Rules in CEL come last: [`rules::check`] compiles them.
+//!
+//! Not here: the ratcheting of a CRD that was invalid before.
 
 mod form;
 mod words;
@@ -14,6 +16,7 @@ mod words;
 use serde_json::{Map, Value};
 
 use super::{PruneOptions, prune, validate};
+use crate::cel::rules;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::SchemaRef;
@@ -32,26 +35,35 @@ use crate::schema::SchemaRef;
 /// assert_eq!(errors[0].to_string(), "spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root");
 /// ```
 pub fn check_crd_schema(schema: &Value, at: &FieldPath) -> Vec<FieldError> {
+    check_crd_schema_update(schema, at, false)
+}
+
+/// As [`check_crd_schema`], for a definition that is changed. A schema that is `unchanged` may have rules that are too
+/// expensive by themselves, as an older server may have allowed them.
+pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) -> Vec<FieldError> {
     let Some(root) = schema.as_object() else {
         return vec![FieldError::type_invalid(at, schema.clone(), "must be an object")];
     };
     let mut words = words::Words::default();
     words.check(root, at);
     let mut errors = words.errors;
-    if words.has_form {
-        let form = form::check(root, at);
+    // Rules are looked at when the schema is structural and its defaults are valid.
+    let mut has_form = words.has_form;
+    if has_form {
+        let mut form = form::check(root, at);
         if form.is_empty() {
-            defaults(root, at, &mut errors);
+            defaults(root, at, &mut form);
         }
+        has_form = form.is_empty();
         errors.extend(form);
     }
-    if errors.is_empty()
-        && let Err(wrong) = SchemaRef::from_crd(schema)
-    {
-        errors.extend(wrong.into_iter().map(|error| FieldError {
+    match SchemaRef::from_crd(schema) {
+        Ok(parsed) if has_form => errors.extend(rules::check(&parsed, at, &errors, unchanged)),
+        Err(wrong) if errors.is_empty() => errors.extend(wrong.into_iter().map(|error| FieldError {
             field: format!("{at}.{}", error.field),
             ..error
-        }));
+        })),
+        _ => {}
     }
     errors
 }

@@ -13,6 +13,7 @@
 //! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
 //! CEL rules. Values come with their depth bounded by the decoder: the functions recurse.
 
+pub(crate) mod correlate;
 mod crd_rules;
 mod default;
 mod formats;
@@ -21,13 +22,14 @@ mod prune;
 mod types;
 mod validate;
 
-pub use crd_rules::check_crd_schema;
+pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
+pub(crate) use formats::is_valid as has_format;
 pub(crate) use go::absent_form;
 pub use go::go_normalize;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
-pub use validate::validate;
+pub use validate::{validate, validate_update};
 
 use crate::schema::SchemaRef;
 

@@ -8,6 +8,7 @@
 
 use serde_json::{Value, json};
 
+use super::correlate::Correlation;
 use super::formats;
 use crate::error::{FieldError, Reason, quote};
 use crate::path::FieldPath;
@@ -28,8 +29,34 @@ use crate::schema::{ListType, Schema, SchemaRef, Type};
 /// ```
 pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
     let validator = Validator { at: at.to_string() };
-    let mut outcome = validator.value(value, schema, "");
+    let mut outcome = validator.value(value, schema, "", None);
     validator.lists(value, schema, "", &mut outcome.errors);
+    outcome.errors
+}
+
+/// What is wrong with a value that replaces `old`: mistakes in parts that did not change are left alone (ratcheting), and
+/// those of lists when the old value had any.
+///
+/// ```
+/// use kubewright_schema::{SchemaRef, path::FieldPath, structural::validate_update};
+/// use serde_json::json;
+///
+/// let schema = SchemaRef::from_crd(&json!({"type": "object", "properties": {
+///     "size": {"type": "integer", "maximum": 1}, "color": {"type": "string"},
+/// }})).unwrap();
+/// let old = json!({"size": 3, "color": "red"});
+/// assert!(validate_update(&json!({"size": 3, "color": "blue"}), &old, &schema, &FieldPath::root()).is_empty());
+/// assert_eq!(validate_update(&json!({"size": 4}), &old, &schema, &FieldPath::root()).len(), 1);
+/// ```
+pub fn validate_update(value: &Value, old: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
+    let validator = Validator { at: at.to_string() };
+    let was = Correlation::new(value, old, schema);
+    let mut outcome = validator.value(value, schema, "", Some(was));
+    let mut before = Vec::new();
+    validator.lists(old, schema, "", &mut before);
+    if before.is_empty() {
+        validator.lists(value, schema, "", &mut outcome.errors);
+    }
     outcome.errors
 }
 
@@ -139,7 +166,10 @@ impl Validator {
         }
     }
 
-    fn value(&self, value: &Value, schema: &Schema, path: &str) -> Outcome {
+    fn value(&self, value: &Value, schema: &Schema, path: &str, was: Option<Correlation<'_>>) -> Outcome {
+        if was.is_some_and(Correlation::is_unchanged) {
+            return Outcome::default();
+        }
         let mut outcome = Outcome {
             checks: 1,
             ..Outcome::default()
@@ -153,7 +183,7 @@ impl Validator {
             Value::Number(number) => {
                 self.number(number.as_f64().unwrap_or(f64::NAN), value, schema, path, &mut outcome);
             }
-            Value::Array(list) => self.list(list, schema, path, &mut outcome),
+            Value::Array(list) => self.list(list, schema, path, was, &mut outcome),
             Value::Object(_) | Value::Null | Value::Bool(_) => {}
         }
         if !schema.enum_.is_empty() {
@@ -163,7 +193,7 @@ impl Validator {
             }
         }
         if let Value::Object(map) = value {
-            self.object(map, schema, path, &mut outcome);
+            self.object(map, schema, path, was, &mut outcome);
         }
         outcome
     }
@@ -225,7 +255,11 @@ impl Validator {
         self.any_of(value, schema, path, outcome);
         self.one_of(value, schema, path, outcome);
         if !schema.all_of.is_empty() {
-            let results: Vec<_> = schema.all_of.iter().map(|all| self.value(value, all, path)).collect();
+            let results: Vec<_> = schema
+                .all_of
+                .iter()
+                .map(|all| self.value(value, all, path, None))
+                .collect();
             let valid = results.iter().filter(|result| result.errors.is_empty()).count();
             if valid < results.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
@@ -237,7 +271,7 @@ impl Validator {
             results.into_iter().for_each(|result| outcome.add(result));
         }
         if let Some(not) = &schema.not
-            && self.value(value, not, path).errors.is_empty()
+            && self.value(value, not, path, None).errors.is_empty()
         {
             outcome
                 .errors
@@ -248,7 +282,7 @@ impl Validator {
     fn any_of(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
         let mut best: Option<Outcome> = None;
         for any in &schema.any_of {
-            let result = self.value(value, any, path);
+            let result = self.value(value, any, path, None);
             if result.errors.is_empty() {
                 return;
             }
@@ -268,7 +302,7 @@ impl Validator {
         let mut best: Option<Outcome> = None;
         let mut valid = 0;
         for one in &schema.one_of {
-            let result = self.value(value, one, path);
+            let result = self.value(value, one, path, None);
             if result.errors.is_empty() {
                 valid += 1;
                 best = None;
@@ -392,11 +426,12 @@ impl Validator {
         (!fits).then(|| self.placeless(format!("Checked value must be of type {type_} {format} in {path}")))
     }
 
-    fn list(&self, list: &[Value], schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn list(&self, list: &[Value], schema: &Schema, path: &str, was: Option<Correlation<'_>>, outcome: &mut Outcome) {
         outcome.checks += 1;
         if let Some(items) = &schema.items {
             for (i, item) in list.iter().enumerate() {
-                outcome.add(self.value(item, items, &format!("{path}[{i}]")));
+                let was = was.and_then(|was| was.index(i));
+                outcome.add(self.value(item, items, &format!("{path}[{i}]"), was));
             }
         }
         let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
@@ -428,7 +463,14 @@ impl Validator {
         FieldError::too_many(self.field(path), size(count), size(max))
     }
 
-    fn object(&self, map: &serde_json::Map<String, Value>, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn object(
+        &self,
+        map: &serde_json::Map<String, Value>,
+        schema: &Schema,
+        path: &str,
+        was: Option<Correlation<'_>>,
+        outcome: &mut Outcome,
+    ) {
         outcome.checks += 1;
         let below = |key: &str| {
             if path.is_empty() {
@@ -451,7 +493,10 @@ impl Validator {
         }
         for (key, value) in map {
             if let Some(schema) = schema.field(key) {
-                outcome.add(self.value(value, schema, &below(key)));
+                // The old object was converted to the version of the new one, which is no sign that nothing changed.
+                let of_type = path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
+                let was = was.filter(|_| !of_type).and_then(|was| was.key(key));
+                outcome.add(self.value(value, schema, &below(key), was));
             } else if schema.additional_properties_allowed == Some(false) {
                 let detail = format!("{} in body is a forbidden property", below(key));
                 outcome

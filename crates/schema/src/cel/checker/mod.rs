@@ -28,18 +28,20 @@ pub fn check(mut expr: Expr, environment: &Environment) -> Result<(Expr, Vec<Typ
         next_param: 0,
     };
     checker.check(&mut expr);
-    if checker.issues.is_empty() {
-        literals::validate(&expr, &mut checker.issues);
-    }
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
-    let types = checker
+    let types: Vec<Type> = checker
         .types
         .iter()
         .map(|ty| ty.as_ref().map_or(Type::Dyn, |ty| checker.mapping.substitute(ty, true)))
         .collect();
-    Ok((expr, types))
+    let issues = literals::validate(&expr, &types);
+    if issues.is_empty() {
+        Ok((expr, types))
+    } else {
+        Err(issues)
+    }
 }
 
 struct Checker<'a> {
@@ -327,7 +329,7 @@ impl Checker<'_> {
             if optional.contains(&at) {
                 ty = self.unwrap_optional(element.offset, ty);
             }
-            joined = Some(self.join(element.offset, joined, ty));
+            joined = Some(self.join(joined, ty));
         }
         Type::list(joined.unwrap_or_else(|| self.new_param()))
     }
@@ -336,12 +338,12 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             let key = self.check(&mut entry.key);
-            keys = Some(self.join(entry.key.offset, keys, key));
+            keys = Some(self.join(keys, key));
             let mut value = self.check(&mut entry.value);
             if entry.optional {
                 value = self.unwrap_optional(entry.value.offset, value);
             }
-            values = Some(self.join(entry.value.offset, values, value));
+            values = Some(self.join(values, value));
         }
         match (keys, values) {
             (Some(keys), Some(values)) => Type::map(keys, values),
@@ -360,14 +362,13 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements, of which `before` were seen.
-    fn join(&mut self, offset: u32, before: Option<Type>, ty: Type) -> Type {
+    /// The type of elements, of which `before` were seen. That all have one type is looked at when all types are known.
+    fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         if self.mapping.assign(&before, &ty) {
             return most_general(&before, &ty);
         }
-        self.mismatch(offset, &before, &ty);
-        Type::Error
+        Type::Dyn
     }
 
     fn check_struct(&mut self, offset: u32, type_name: &str, entries: &mut [Entry]) -> Type {
@@ -490,6 +491,7 @@ fn named_type(name: &str) -> Option<Type> {
         "google.protobuf.Duration" => Type::Duration,
         "google.protobuf.Timestamp" => Type::Timestamp,
         "optional_type" => Type::optional(Type::Dyn),
+        "net.IP" | "net.CIDR" => Type::opaque(name),
         _ => return None,
     })
 }

@@ -49,6 +49,7 @@ impl Parser {
                 self.two_variables(offset, function, target, args)
             }
             ("optMap" | "optFlatMap", 2) => self.optional(offset, function, target, args),
+            ("sortBy", 2) => self.sort_by(offset, target, args),
             _ => return Err((Some(target), args)),
         };
         Ok(expanded)
@@ -207,15 +208,43 @@ impl Parser {
         )
     }
 
-    /// `x.optMap(v, body)`: `x.hasValue() ? optional.of(body with v bound to x.value()) : optional.none()`; a variable is
-    /// bound by a comprehension that loops over nothing.
+    /// `x.optMap(v, body)`: `x.hasValue() ? optional.of(body with v bound to x.value()) : optional.none()`.
     fn optional(&mut self, offset: u32, function: &str, target: Expr, mut args: Vec<Expr>) -> Expanded {
         let wanted = format!("{function}() variable name must be a simple identifier");
         let variable = variable(&args[0], &wanted)?;
         let body = args.pop().expect("the macro has two arguments");
         let again = self.copy(&target);
-        let condition = self.method(offset, "hasValue", target);
-        let value = self.method(offset, "value", again);
+        let condition = self.method(offset, "hasValue", target, Vec::new());
+        let value = self.method(offset, "value", again, Vec::new());
+        let bound = self.bind(offset, variable, value, body);
+        let yes = if function == "optMap" {
+            self.make(offset, "optional.of", vec![bound])
+        } else {
+            bound
+        };
+        let no = self.make(offset, "optional.none", Vec::new());
+        Ok(self.make(offset, op::CONDITIONAL, vec![condition, yes, no]))
+    }
+
+    /// `x.sortBy(v, key)`: x is bound to a variable, and sorted by the list of its keys.
+    fn sort_by(&mut self, offset: u32, target: Expr, args: Vec<Expr>) -> Expanded {
+        if matches!(
+            target.kind,
+            ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Struct { .. }
+        ) {
+            let why = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+            return Err((target.offset, why.to_owned()));
+        }
+        let input = name("@__sortBy_input__");
+        let again = self.new_expr(offset, ExprKind::Ident(input.clone()));
+        let keys = self.one_variable(offset, "map", again, args)?;
+        let sorted = self.new_expr(offset, ExprKind::Ident(input.clone()));
+        let sorted = self.method(offset, "@sortByAssociatedKeys", sorted, vec![keys]);
+        Ok(self.bind(offset, input, target, sorted))
+    }
+
+    /// `body` with a variable, as a comprehension that loops over nothing.
+    fn bind(&mut self, offset: u32, variable: Arc<str>, value: Expr, body: Expr) -> Expr {
         let nothing = ExprKind::List {
             elements: Vec::new(),
             optional: Vec::new(),
@@ -230,14 +259,7 @@ impl Parser {
             step: self.new_expr(offset, ExprKind::Ident(variable)),
             result: body,
         };
-        let bound = self.new_expr(offset, ExprKind::Comprehension(Box::new(bind)));
-        let yes = if function == "optMap" {
-            self.make(offset, "optional.of", vec![bound])
-        } else {
-            bound
-        };
-        let no = self.make(offset, "optional.none", Vec::new());
-        Ok(self.make(offset, op::CONDITIONAL, vec![condition, yes, no]))
+        self.new_expr(offset, ExprKind::Comprehension(Box::new(bind)))
     }
 
     fn accumulator(&mut self, offset: u32) -> Expr {
@@ -249,11 +271,11 @@ impl Parser {
         global(id, offset, function, args)
     }
 
-    fn method(&mut self, offset: u32, function: &str, target: Expr) -> Expr {
+    fn method(&mut self, offset: u32, function: &str, target: Expr, args: Vec<Expr>) -> Expr {
         let call = Call {
             function: name(function),
             target: Some(Box::new(target)),
-            args: Vec::new(),
+            args,
             overloads: Vec::new(),
         };
         self.new_expr(offset, ExprKind::Call(call))

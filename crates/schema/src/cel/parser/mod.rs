@@ -466,6 +466,10 @@ impl Parser {
                 p.advance();
                 count += 1;
             }
+            if kind == Kind::Exclamation && !p.is(UNARY) {
+                let message = format!("extraneous input {} expecting {}", p.shown(p.at), names(UNARY));
+                p.syntax_error(p.at, &message);
+            }
             let id = p.new_id();
             let operand = p.member(0, true);
             Ok(if count % 2 == 0 {

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{flag, has, list, object, text};
+use crate::cel::rules;
 use crate::error::{FieldError, Reason};
 use crate::path::FieldPath;
-use crate::schema::{Pattern, Type};
+use crate::schema::{Pattern, SchemaRef, Type};
 
 type Schema = Map<String, Value>;
 
@@ -294,64 +295,57 @@ impl Words {
         for (i, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
             let Some(rule) = rule.as_object() else { continue };
             let at = at.key("x-kubernetes-validations").index(i);
-            if text(rule, "rule").trim().is_empty() {
-                self.required(at.key("rule"), "rule is not specified");
-            }
-            let message = text(rule, "message");
-            if message.contains('\n') {
-                self.invalid(
-                    at.key("message"),
-                    message.into(),
-                    "message must not contain line breaks",
-                );
-            } else if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
-                self.invalid(
-                    at.key("message"),
-                    message.into(),
-                    "message must be non-empty if specified",
-                );
-            }
-            if text(rule, "rule").contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
+            self.rule_message(rule, &at);
+            let expression = text(rule, "messageExpression");
+            if !expression.is_empty() && expression.trim().is_empty() {
                 self.required(
-                    at.key("message"),
-                    "message must be specified if rule contains line breaks",
+                    at.key("messageExpression"),
+                    "messageExpression must be non-empty if specified",
                 );
             }
             let reason = text(rule, "reason");
-            if !reason.is_empty() && !REASONS.contains(&reason) {
+            if has(rule, "reason") && !REASONS.contains(&reason) {
                 self.unsupported(at.key("reason"), reason, REASONS);
             }
             let path = text(rule, "fieldPath");
-            if !path.is_empty()
-                && let Err(why) = field_path(path, schema)
-            {
-                self.invalid(
-                    at.key("fieldPath"),
-                    path.into(),
-                    &format!("fieldPath must be a valid path: {why}"),
-                );
+            if path.is_empty() {
+                continue;
             }
+            let here = at.key("fieldPath");
+            if path.trim().is_empty() {
+                self.invalid(here.clone(), path.into(), "must be non-empty if specified");
+            }
+            if path.contains(['\n', '\r']) {
+                self.invalid(here.clone(), path.into(), "must not contain line breaks");
+            }
+            if !is_field_path(path, schema) {
+                self.invalid(here, path.into(), "must be a valid path");
+            }
+        }
+    }
+
+    fn rule_message(&mut self, rule: &Map<String, Value>, at: &FieldPath) {
+        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+        let breaks = |text: &str| text.trim().contains(['\n', '\r']);
+        if expression.is_empty() {
+            self.required(at.key("rule"), "rule is not specified");
+        } else if !message.is_empty() && message.trim().is_empty() {
+            self.invalid(at.key("message"), message.into(), "must be non-empty if specified");
+        } else if breaks(message) {
+            self.invalid(at.key("message"), message.into(), "must not contain line breaks");
+        } else if breaks(expression) && message.is_empty() {
+            self.required(
+                at.key("message"),
+                "message must be specified if rule contains line breaks",
+            );
         }
     }
 }
 
-/// Follows `.a.b['c']` down the properties of a schema.
-fn field_path(path: &str, schema: &Schema) -> Result<(), String> {
-    let (mut rest, mut schema) = (path, schema);
-    while !rest.is_empty() {
-        let (name, after) = if let Some(quoted) = rest.strip_prefix("['") {
-            quoted.split_once("']").ok_or("unterminated name in brackets")?
-        } else if let Some(named) = rest.strip_prefix('.') {
-            named.split_at(named.find(['.', '[']).unwrap_or(named.len()))
-        } else {
-            return Err(format!("expected [ or . but got: {rest}"));
-        };
-        let values = object(schema, "additionalProperties");
-        let found = object(schema, "properties")
-            .and_then(|properties| object(properties, name))
-            .or(values);
-        schema = found.ok_or("does not refer to a valid field")?;
-        rest = after;
+/// Whether the path of a rule names a field of its schema. A schema that cannot be read has other mistakes.
+fn is_field_path(path: &str, schema: &Schema) -> bool {
+    match SchemaRef::from_crd(&Value::Object(schema.clone())) {
+        Ok(schema) => rules::follow(path, &schema, &FieldPath::root()).is_some(),
+        Err(_) => true,
     }
-    Ok(())
 }
