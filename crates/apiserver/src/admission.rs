@@ -1,16 +1,23 @@
 //! Admission: who may still change or refuse a write after authorization.
 //!
 //! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
-//! ([`Admission::validate`]). They are asynchronous because webhooks, which come later, wait for answers.
+//! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
+//! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`] and [`TaintNodes`]. Not here: webhooks, admission policies, quota.
+//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
+//! what configurations and policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
+pub mod matching;
 mod nodes;
+pub mod policy;
 mod service_account;
+mod session;
+mod webhook;
 
 use std::sync::Arc;
 
+use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use crate::env::BoxFuture;
@@ -23,6 +30,8 @@ use crate::user::UserInfo;
 pub use classes::Classes;
 pub use nodes::TaintNodes;
 pub use service_account::ServiceAccounts;
+pub use session::Session;
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +42,35 @@ pub enum Operation {
     Update,
     /// One that is deleted.
     Delete,
+    /// A connection to one (`exec`, `proxy`).
+    Connect,
+}
+
+impl Operation {
+    /// As rules and reviews spell it: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
 }
 
 /// What plugins are told besides the object (`admission.Attributes`).
 #[derive(Clone, Debug)]
 pub struct Attributes {
-    /// The kind.
+    /// The resource of the path, in the version of the path.
     pub resource: Arc<Resource>,
     /// Last segment of the path, or empty.
     pub subresource: String,
+    /// Kind of the objects that plugins see: that of the resource, or that of what is posted to a subresource, such as
+    /// `autoscaling/v1` Scale.
+    pub kind: GroupVersionKind,
     /// What is done.
     pub operation: Operation,
-    /// Namespace of the object; empty for cluster-scoped ones.
+    /// Namespace of the object; empty for cluster-scoped ones, but that of a namespace is its own name, as upstream.
     pub namespace: String,
     /// Name of the object; empty while it is to be generated.
     pub name: String,
@@ -52,29 +78,42 @@ pub struct Attributes {
     pub user: UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,
+    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions` of `meta.k8s.io/v1`, with `kind` and `apiVersion`.
+    pub options: Value,
+}
+
+impl Attributes {
+    /// Whether plugins see objects of the resource's own kind, which can be converted to its other versions.
+    pub fn is_own_kind(&self) -> bool {
+        let resource = &self.resource;
+        self.kind.group == resource.group && self.kind.version == resource.version && self.kind.kind == resource.kind
+    }
 }
 
 /// An admission plugin.
 pub trait Admission: Send + Sync + 'static {
-    /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null.
+    /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null. Both are of
+    /// [`Attributes::kind`], with `apiVersion` and `kind`. Runs a second time when [`Session`] says so.
     fn mutate<'a>(
         &'a self,
+        session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a mut Value,
         old: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let _ = (attributes, object, old);
+        let _ = (session, attributes, object, old);
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// May refuse the object as it would be stored.
     fn validate<'a>(
         &'a self,
+        session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let _ = (attributes, object, old);
+        let _ = (session, attributes, object, old);
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -133,6 +172,7 @@ impl NamespaceLifecycle {
 impl Admission for NamespaceLifecycle {
     fn mutate<'a>(
         &'a self,
+        _session: &'a Session<'a>,
         attributes: &'a Attributes,
         _object: &'a mut Value,
         _old: Option<&'a Value>,

@@ -3,7 +3,10 @@
 //! A call is an effect: the core says what to send and where, the shell sends it (HTTPS, a function in the same process, or a test's
 //! script) and says what came back. The core decides what an answer or a failure means.
 //!
-//! Not here: sockets, TLS, the meaning of the answer.
+//! Here: the trait; in `client` how a webhook's configuration becomes a call and its HTTP answer a document. Not here: sockets, TLS, the
+//! meaning of the document.
+
+pub(crate) mod client;
 
 use std::time::Duration;
 
@@ -29,6 +32,34 @@ pub enum Destination {
     },
 }
 
+impl Destination {
+    /// The URL that requests go to, without a query, as Go's client writes it in errors: a service is `name.namespace.svc`.
+    ///
+    /// ```
+    /// use kubewright_apiserver::outbound::Destination;
+    /// let service = Destination::Service { namespace: "n".into(), name: "s".into(), path: "/mutate/".into(), port: 443 };
+    /// assert_eq!(service.url(), "https://s.n.svc:443/mutate");
+    /// assert_eq!(Destination::Url("https://localhost:9443".into()).url(), "https://localhost:9443/");
+    /// ```
+    pub fn url(&self) -> String {
+        let (base, path) = match self {
+            Destination::Service {
+                namespace,
+                name,
+                path,
+                port,
+            } => (format!("https://{name}.{namespace}.svc:{port}"), path.as_str()),
+            Destination::Url(url) => {
+                let after_scheme = url.find("://").map_or(0, |at| at + 3);
+                let path = url[after_scheme..].find('/').map_or(url.len(), |at| after_scheme + at);
+                (url[..path].to_owned(), &url[path..])
+            }
+        };
+        let path = path.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
+        format!("{base}/{}", path.collect::<Vec<_>>().join("/"))
+    }
+}
+
 /// A request to a webhook: a POST of JSON.
 #[derive(Clone, Debug)]
 pub struct OutboundCall {
@@ -49,6 +80,8 @@ pub struct OutboundCall {
 pub struct OutboundAnswer {
     /// The HTTP status.
     pub code: u16,
+    /// `Content-Type`, or empty.
+    pub content_type: String,
     /// The body, cut off at the limit of the shell (3 MiB).
     pub body: Bytes,
 }

@@ -3,6 +3,8 @@
 //! Every error is one of these, with the code, reason and message that kube-apiserver uses for it: clients branch on them.
 //! Not here: turning a Status into a response (see `server::respond`).
 
+use std::borrow::Cow;
+
 use kubewright_schema::error::{FieldError, aggregate};
 use serde_json::{Map, Value, json};
 
@@ -13,8 +15,8 @@ use crate::registry::Resource;
 pub struct Status {
     /// HTTP code.
     pub code: u16,
-    /// Machine-readable reason such as `NotFound`; empty when upstream gives none.
-    pub reason: &'static str,
+    /// Machine-readable reason such as `NotFound`; empty when upstream gives none. A webhook may say what it likes.
+    pub reason: Cow<'static, str>,
     /// Text for people.
     pub message: String,
     /// What it is about.
@@ -84,10 +86,10 @@ fn about(resource: &Resource, name: &str) -> Details {
 
 impl Status {
     /// A failure with a code, a reason and a message.
-    pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+    pub fn failure(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Status {
         Status {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             ..Status::default()
         }
@@ -108,6 +110,19 @@ impl Status {
     /// 400 BadRequest.
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::failure(400, "BadRequest", message)
+    }
+
+    /// 500 InternalError (`NewInternalError`), with what went wrong as its cause.
+    pub fn internal(why: &str) -> Status {
+        let cause = Cause {
+            reason: String::new(),
+            message: why.to_owned(),
+            field: String::new(),
+        };
+        Status::failure(500, "InternalError", format!("Internal error occurred: {why}")).with_details(Details {
+            causes: vec![cause],
+            ..Details::default()
+        })
     }
 
     /// 404 for an object.
@@ -289,7 +304,7 @@ impl Status {
             }
         };
         put("message", &self.message);
-        put("reason", self.reason);
+        put("reason", &self.reason);
         if let Some(details) = &self.details {
             object.insert("details".to_owned(), details.to_value());
         }

@@ -34,7 +34,10 @@ fn the_python_client_does_its_ordinary_work() {
         .env("KUBECONFIG", cluster.kubeconfig())
         .output()
         .expect("python starts");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{out}{err}");
     assert!(out.ends_with("gone\n"), "{out}");
 }

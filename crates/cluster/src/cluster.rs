@@ -28,6 +28,7 @@ use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
 use crate::listen::{self, Limits, Listening, Tls};
+use crate::outbound::{Functions, HttpsOutbound};
 use crate::signer::ServiceAccountKey;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
 
@@ -88,6 +89,7 @@ pub struct ClusterBuilder {
     limits: Limits,
     config: Config,
     data_dir: Option<PathBuf>,
+    functions: Functions,
 }
 
 impl Default for ClusterBuilder {
@@ -103,6 +105,7 @@ impl Default for ClusterBuilder {
             limits: Limits::default(),
             config,
             data_dir: None,
+            functions: Functions::default(),
         }
     }
 }
@@ -153,6 +156,32 @@ impl ClusterBuilder {
         self
     }
 
+    /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
+    /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
+    /// `https://name.namespace.svc:port/path`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use kubewright_cluster::Cluster;
+    /// use serde_json::{Value, json};
+    ///
+    /// let deny = |review: Value| async move {
+    ///     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+    ///         "response": {"uid": review["request"]["uid"], "allowed": false}})
+    /// };
+    /// let cluster = Cluster::builder().webhook_function("https://hooks.test/deny", deny).start().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn webhook_function<F, R>(mut self, url: &str, function: F) -> ClusterBuilder
+    where
+        F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
+        R: Future<Output = serde_json::Value> + Send + 'static,
+    {
+        self.functions.add(url, function);
+        self
+    }
+
     /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
     ///
     /// Must be called inside a tokio runtime with timers (`enable_all`).
@@ -186,6 +215,7 @@ impl ClusterBuilder {
             parts.storage = Arc::new(storage);
             data.journal
         });
+        parts.outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
         let api = ApiServer::with(parts);
         let front = Front {
             api,

@@ -31,6 +31,7 @@ mod front;
 mod inprocess;
 pub mod kubeconfig;
 mod listen;
+mod outbound;
 mod signer;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};

@@ -19,7 +19,8 @@ use serde_json::Value;
 #[error("JSONPath {path:?}: {problem}")]
 pub struct JsonPathError {
     path: String,
-    problem: String,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// A parsed path or template.

@@ -161,7 +161,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
                 messages.extend(
-                    dns1123_subdomain(prefix)
+                    in_bytes(dns1123_subdomain(prefix))
                         .into_iter()
                         .map(|message| format!("prefix part {message}")),
                 );
@@ -179,7 +179,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         messages.push("name part must be non-empty".to_owned());
     }
     messages.extend(
-        bounded(name, LABEL_MAX, &QUALIFIED_NAME)
+        in_bytes(bounded(name, LABEL_MAX, &QUALIFIED_NAME))
             .into_iter()
             .map(|message| format!("name part {message}")),
     );
@@ -188,7 +188,17 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 
 /// The value of a label; may be empty (`IsValidLabelValue`).
 pub fn label_value(value: &str) -> Vec<String> {
-    bounded(value, LABEL_MAX, &LABEL_VALUE)
+    in_bytes(bounded(value, LABEL_MAX, &LABEL_VALUE))
+}
+
+/// Labels and what is spelled like them are measured in bytes; other names, for all that their messages say, in characters.
+fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
+    for message in &mut messages {
+        if message.starts_with("must be no more than ") {
+            *message = message.replace(" characters", " bytes");
+        }
+    }
+    messages
 }
 
 /// A name that can stand in a URL path: names of RBAC objects (`IsValidPathSegmentName`).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation};
+use super::{Admission, Attributes, Operation, Session};
 use crate::env::BoxFuture;
 use crate::kinds::check::{absent, ensure, get};
 use crate::kinds::policy::SYSTEM_CLASSES;
@@ -224,6 +224,7 @@ fn set_runtime(pod: &mut Value, class: &Value) {
 impl Admission for Classes {
     fn mutate<'a>(
         &'a self,
+        _session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation};
+use super::{Admission, Attributes, Operation, Session};
 use crate::Env;
 use crate::env::{BoxFuture, name_suffix};
 use crate::kinds::check::get;
@@ -114,6 +114,7 @@ impl ServiceAccounts {
 impl Admission for ServiceAccounts {
     fn mutate<'a>(
         &'a self,
+        _session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,
@@ -123,6 +124,7 @@ impl Admission for ServiceAccounts {
 
     fn validate<'a>(
         &'a self,
+        _session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a Value,
         _old: Option<&'a Value>,

@@ -9,6 +9,7 @@
 //!
 //! [`Strategy`]: crate::registry::Strategy
 
+pub(crate) mod admission_policies;
 pub(crate) mod autoscaling;
 pub(crate) mod check;
 pub(crate) mod core;

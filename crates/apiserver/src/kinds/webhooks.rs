@@ -1,17 +1,17 @@
-//! `admissionregistration.k8s.io`: configurations of admission webhooks, and admission policies with their bindings.
+//! `admissionregistration.k8s.io`: configurations of admission webhooks.
 //!
-//! They are stored, not called: no admission plugin reads them yet. Whoever creates one is told so in a warning.
-//!
-//! Not here: whether an expression compiles; there is no CEL here.
+//! Not here: how they are called (see [`crate::admission`]), policies (see [`admission_policies`](super::admission_policies)).
 
 use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::admission_policies::conditions;
 use super::check::{At, Errors, Object, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
+use crate::admission::policy::Compiler;
 use crate::registry::{GenerationRule, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
@@ -20,7 +20,7 @@ pub(crate) const VALIDATING: Strategy = Strategy {
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),
     validate_update: |new, _| configuration(new, false),
-    warnings: not_called,
+    warnings: |new, _| static_name(new),
     ..PLAIN
 };
 
@@ -32,62 +32,14 @@ pub(crate) const MUTATING: Strategy = Strategy {
     ..VALIDATING
 };
 
-/// How ValidatingAdmissionPolicies are written.
-pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
-    generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
-    default: |object| {
-        default_policy(object);
-        if let Some(object) = object.as_object_mut() {
-            ensure(object, "status");
-        }
-    },
-    prepare_create: |object, _| {
-        if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({}));
-        }
-    },
-    prepare_update: |new, old, _| super::check::keep(new, old, "status"),
-    validate_create: validating_policy,
-    validate_update: |new, _| validating_policy(new),
-    warnings: not_called,
-    ..PLAIN
-};
-
-/// How MutatingAdmissionPolicies are written.
-pub(crate) const MUTATING_POLICY: Strategy = Strategy {
-    generation: GenerationRule::Spec,
-    default: default_policy,
-    validate_create: mutating_policy,
-    validate_update: |new, _| mutating_policy(new),
-    warnings: not_called,
-    ..PLAIN
-};
-
-/// How ValidatingAdmissionPolicyBindings are written.
-pub(crate) const VALIDATING_BINDING: Strategy = Strategy {
-    generation: GenerationRule::Spec,
-    default: default_binding,
-    validate_create: |new| binding(new, true),
-    validate_update: |new, _| binding(new, true),
-    warnings: not_called,
-    ..PLAIN
-};
-
-/// How MutatingAdmissionPolicyBindings are written.
-pub(crate) const MUTATING_BINDING: Strategy = Strategy {
-    validate_create: |new| binding(new, false),
-    validate_update: |new, _| binding(new, false),
-    ..VALIDATING_BINDING
-};
-
-fn not_called(new: &Value, old: Option<&Value>) -> Vec<String> {
-    if old.is_some() {
+/// Names that are kept for configurations out of files.
+pub(super) fn static_name(new: &Value) -> Vec<String> {
+    const SUFFIX: &str = ".static.k8s.io";
+    if !crate::object::name(new).ends_with(SUFFIX) {
         return Vec::new();
     }
-    let kind = new.get("kind").and_then(Value::as_str).unwrap_or("object");
     vec![format!(
-        "this {kind} is stored, but this server does not act on it yet: no request will be changed or refused because of it"
+        "metadata.name: names ending with {SUFFIX:?} are reserved for static manifest-based configurations and cannot be managed via the API"
     )]
 }
 
@@ -110,38 +62,9 @@ fn default_webhooks(object: &mut Value, mutating: bool) {
     }
 }
 
-fn selectors(map: &mut Object) {
+pub(super) fn selectors(map: &mut Object) {
     ensure(map, "namespaceSelector");
     ensure(map, "objectSelector");
-}
-
-fn match_resources(resources: &mut Object) {
-    selectors(resources);
-    fill(resources, "matchPolicy", "Equivalent");
-    for list in ["resourceRules", "excludeResourceRules"] {
-        for rule in each(resources, list) {
-            fill(rule, "scope", "*");
-        }
-    }
-}
-
-fn default_policy(object: &mut Value) {
-    let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
-        return;
-    };
-    fill(spec, "failurePolicy", "Fail");
-    if let Some(resources) = child(spec, "matchConstraints") {
-        match_resources(resources);
-    }
-}
-
-fn default_binding(object: &mut Value) {
-    let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
-        return;
-    };
-    if let Some(resources) = child(spec, "matchResources") {
-        match_resources(resources);
-    }
 }
 
 fn configuration(new: &Value, mutating: bool) -> Vec<FieldError> {
@@ -192,7 +115,7 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     label_selector(errors, &at.key("namespaceSelector"));
     label_selector(errors, &at.key("objectSelector"));
     client_config(errors, &at.key("clientConfig"));
-    conditions(errors, &at.key("matchConditions"));
+    conditions(errors, &at.key("matchConditions"), &Compiler::stateless(false));
     review_versions(errors, &at.key("admissionReviewVersions"));
 }
 
@@ -214,28 +137,7 @@ fn review_versions(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn conditions(errors: &mut Errors, at: &At<'_>) {
-    let mut seen = BTreeSet::new();
-    if at.len() > 64 {
-        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 64));
-    }
-    for condition in at.items() {
-        let (name, expression) = (condition.key("name"), condition.key("expression"));
-        if expression.text().trim().is_empty() {
-            errors.required(&expression, "");
-        }
-        if name.text().is_empty() {
-            errors.required(&name, "");
-        } else {
-            errors.messages(&name, names::qualified_name(name.text()));
-            if !seen.insert(name.text()) {
-                errors.duplicate(&name);
-            }
-        }
-    }
-}
-
-fn rule(errors: &mut Errors, at: &At<'_>) {
+pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
     let operations = at.key("operations");
     stars(errors, &operations, "other operations");
     for operation in operations.items() {
@@ -373,116 +275,5 @@ fn service(errors: &mut Errors, at: &At<'_>) {
         for message in names::dns1123_subdomain(segment) {
             errors.invalid(&path, format!("segment[{index}]: {message}"));
         }
-    }
-}
-
-fn match_constraints(errors: &mut Errors, at: &At<'_>) {
-    label_selector(errors, &at.key("namespaceSelector"));
-    label_selector(errors, &at.key("objectSelector"));
-    errors.one_of(&at.key("matchPolicy"), &["Equivalent", "Exact"], false);
-    for list in ["resourceRules", "excludeResourceRules"] {
-        for rule in at.key(list).items() {
-            self::rule(errors, &rule);
-        }
-    }
-}
-
-fn policy(errors: &mut Errors, spec: &At<'_>) {
-    errors.one_of(&spec.key("failurePolicy"), &["Fail", "Ignore"], true);
-    let constraints = spec.key("matchConstraints");
-    if constraints.present() {
-        match_constraints(errors, &constraints);
-        if constraints.key("resourceRules").is_empty() {
-            errors.required(&constraints.key("resourceRules"), "");
-        }
-    } else {
-        errors.required(&constraints, "");
-    }
-    conditions(errors, &spec.key("matchConditions"));
-}
-
-fn expressions(errors: &mut Errors, list: &At<'_>, field: &str) {
-    for entry in list.items() {
-        if entry.key(field).text().trim().is_empty() {
-            errors.required(&entry.key(field), &format!("{field} is not specified"));
-        }
-    }
-}
-
-fn validating_policy(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    policy(&mut errors, &spec);
-    let (validations, audits) = (spec.key("validations"), spec.key("auditAnnotations"));
-    if validations.is_empty() && audits.is_empty() {
-        let why = "validations or auditAnnotations must contain at least one item";
-        errors.required(&validations, why);
-        errors.required(&audits, why);
-    }
-    expressions(&mut errors, &validations, "expression");
-    expressions(&mut errors, &audits, "valueExpression");
-    errors.into_vec()
-}
-
-fn mutating_policy(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    policy(&mut errors, &spec);
-    let mutations = spec.key("mutations");
-    if mutations.is_empty() {
-        errors.required(&mutations, "mutations must contain at least one item");
-    }
-    errors.one_of(&spec.key("reinvocationPolicy"), &["IfNeeded", "Never"], true);
-    errors.into_vec()
-}
-
-fn binding(new: &Value, validating: bool) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    let name = spec.key("policyName");
-    if name.text().is_empty() {
-        errors.required(&name, "");
-    } else {
-        errors.messages(&name, names::dns1123_subdomain(name.text()));
-    }
-    let parameters = spec.key("paramRef");
-    if parameters.present() {
-        let (name, selector) = (parameters.key("name"), parameters.key("selector"));
-        match (!name.text().is_empty(), selector.present()) {
-            (true, true) => {
-                for at in [&name, &selector] {
-                    errors.forbidden(at, "name and selector are mutually exclusive");
-                }
-            }
-            (false, false) => errors.required(&parameters, "one of name or selector must be specified"),
-            _ => {}
-        }
-        let missing = parameters.key("parameterNotFoundAction");
-        errors.one_of(&missing, &["Deny", "Allow"], true);
-    }
-    match_constraints(&mut errors, &spec.key("matchResources"));
-    if validating {
-        actions(&mut errors, &spec.key("validationActions"));
-    }
-    errors.into_vec()
-}
-
-fn actions(errors: &mut Errors, at: &At<'_>) {
-    if at.is_empty() {
-        errors.required(at, "at least one validation action is required");
-    }
-    let mut seen = BTreeSet::new();
-    for action in at.items() {
-        errors.one_of(&action, &["Audit", "Deny", "Warn"], true);
-        if !seen.insert(action.text()) {
-            errors.duplicate(&action);
-        }
-    }
-    if seen.contains("Deny") && seen.contains("Warn") {
-        errors.invalid(
-            at,
-            "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves \
-             no purpose)",
-        );
     }
 }

@@ -10,8 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services, storage, system,
-    webhooks, workloads,
+    admission_policies, autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services,
+    storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -608,14 +608,14 @@ const KINDS: &[Kind] = &[
         kind: "MutatingAdmissionPolicy",
         plural: "mutatingadmissionpolicies",
         cells: cells::MUTATING_POLICY,
-        strategy: webhooks::MUTATING_POLICY,
+        strategy: admission_policies::MUTATING_POLICY,
         ..ADMISSION
     },
     Kind {
         kind: "MutatingAdmissionPolicyBinding",
         plural: "mutatingadmissionpolicybindings",
         cells: cells::POLICY_BINDING,
-        strategy: webhooks::MUTATING_BINDING,
+        strategy: admission_policies::MUTATING_BINDING,
         ..ADMISSION
     },
     Kind {
@@ -630,14 +630,14 @@ const KINDS: &[Kind] = &[
         plural: "validatingadmissionpolicies",
         subresources: &[Subresource::Status],
         cells: cells::VALIDATING_POLICY,
-        strategy: webhooks::VALIDATING_POLICY,
+        strategy: admission_policies::VALIDATING_POLICY,
         ..ADMISSION
     },
     Kind {
         kind: "ValidatingAdmissionPolicyBinding",
         plural: "validatingadmissionpolicybindings",
         cells: cells::POLICY_BINDING,
-        strategy: webhooks::VALIDATING_BINDING,
+        strategy: admission_policies::VALIDATING_BINDING,
         ..ADMISSION
     },
     Kind {

@@ -60,6 +60,7 @@ fn reconcile(server: &Inner, expected: Value) {
         user: &user,
         dry_run: false,
         tracking: Tracking::Update("kube-apiserver".to_owned()),
+        options: json!({}),
         warnings: Vec::new(),
         may_only_update: false,
     };
@@ -102,6 +103,7 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         user: &user,
         dry_run: false,
         tracking: Tracking::Update("kube-apiserver".to_owned()),
+        options: serde_json::json!({}),
         warnings: Vec::new(),
         may_only_update: false,
     };

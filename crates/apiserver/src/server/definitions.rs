@@ -97,6 +97,7 @@ impl Inner {
             changed,
             present,
             &now,
+            &kubewright_schema::apply::Views::new(),
         );
     }
 
@@ -145,6 +146,7 @@ impl Inner {
                 user: &user,
                 dry_run: false,
                 tracking: Tracking::Untouched,
+                options: serde_json::json!({}),
                 warnings: Vec::new(),
                 may_only_update: false,
             };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kubewright_schema::decode as schema_decode;
 use serde_json::{Value, json};
 
+use super::convert::as_stored;
 use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, List, Reply, full};
@@ -34,6 +35,17 @@ pub(crate) enum Deleted {
     WouldWait(Value),
 }
 
+/// How admission learns of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// As the request says it.
+    Named,
+    /// One object of a collection: the request names none.
+    Nameless,
+    /// Not at all: what was asked for was something else (an eviction) and is admitted already.
+    Nothing,
+}
+
 /// What a delete did to storage, for those who have to follow.
 enum After {
     Nothing,
@@ -47,7 +59,8 @@ impl Call<'_> {
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.writer(options.dry_run);
-        let deleted = writer.delete(&namespace, &name, &options).await;
+        writer.options = options.to_value();
+        let deleted = writer.delete(&namespace, &name, &options, Admit::Named).await;
         self.warnings.append(&mut writer.warnings);
         let content = match deleted? {
             Deleted::Waits(stored) => Content::Stored(resource, stored),
@@ -62,16 +75,16 @@ impl Call<'_> {
         let options = self.delete_options()?;
         let selection = self.selection()?;
         let limit = self.query.number("limit")?;
-        let listed = self.present(&selection)?;
+        let listed = self.present(&selection).await?;
         let mut items: Vec<Arc<StoredObject>> = listed.1;
         if let Some(limit) = limit.filter(|limit| *limit > 0) {
             items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         }
         for item in &items {
             let mut writer = self.writer(options.dry_run);
-            let result = writer
-                .delete(object::namespace(item.value()), object::name(item.value()), &options)
-                .await;
+            writer.options = options.to_value();
+            let (namespace, name) = (object::namespace(item.value()), object::name(item.value()));
+            let result = writer.delete(namespace, name, &options, Admit::Nameless).await;
             self.warnings.append(&mut writer.warnings);
             match result {
                 Ok(_) => {}
@@ -137,6 +150,7 @@ impl Writer<'_> {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
+        admit: Admit,
     ) -> Result<Deleted, Status> {
         let resource = self.resource.clone();
         let key = super::write::key(namespace, name);
@@ -145,12 +159,11 @@ impl Writer<'_> {
                 // The system's own namespaces are protected before anything is looked up.
                 return Err(Status::not_found(&resource, name));
             };
-            let old = full(&resource, present.value());
+            let shown = self.server.show_one(&resource, present.clone()).await?;
+            let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
-            let attributes = self.attributes(Operation::Delete, "", namespace, name);
-            self.mutate(&attributes, &mut Value::Null, Some(&old)).await?;
-            self.validate(&attributes, &Value::Null, Some(&old)).await?;
-            match self.delete_once(&key, &present, old, options) {
+            self.admit_delete(namespace, name, &old, admit).await?;
+            match self.delete_once(&key, &present, as_stored(&resource, present.value()), options) {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(error @ StorageError::Unavailable(_)) => return Err(unavailable(&error)),
                 Err(_) => return Err(Status::not_found(&resource, name)),
@@ -160,10 +173,38 @@ impl Writer<'_> {
                         After::Write(stored) => self.server.after_write(&resource, &stored),
                         After::Delete(gone) => self.server.after_delete(&resource, &gone),
                     }
-                    return Ok(deleted);
+                    return self.shown(deleted).await;
                 }
             }
         }
+    }
+
+    /// What became of an object, in the version of the request.
+    async fn shown(&self, deleted: Deleted) -> Result<Deleted, Status> {
+        let (server, resource) = (self.server, &self.resource);
+        Ok(match deleted {
+            Deleted::Gone(object) => Deleted::Gone(server.show_full(resource, object).await?),
+            Deleted::WouldWait(object) => Deleted::WouldWait(server.show_full(resource, object).await?),
+            Deleted::Waits(stored) => Deleted::Waits(server.show_one(resource, stored).await?),
+        })
+    }
+
+    async fn admit_delete(&mut self, namespace: &str, name: &str, old: &Value, admit: Admit) -> Result<(), Status> {
+        let mut attributes = self.attributes(Operation::Delete, "", namespace, name);
+        match admit {
+            Admit::Named => {}
+            Admit::Nameless => attributes.name.clear(),
+            Admit::Nothing => return Ok(()),
+        }
+        let session = self.session();
+        let mut admitted = self.mutate(&session, &attributes, &mut Value::Null, Some(old)).await;
+        if admitted.is_ok() {
+            admitted = self.validate(&session, &attributes, &Value::Null, Some(old)).await;
+        }
+        let mut warnings = session.take_warnings();
+        drop(session);
+        self.warnings.append(&mut warnings);
+        admitted
     }
 
     /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.
@@ -171,7 +212,7 @@ impl Writer<'_> {
         let resource = self.resource.clone();
         let key = super::write::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
-            let old = full(&resource, present.value());
+            let old = as_stored(&resource, present.value());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
             if !matches!(result, Err(StorageError::Conflict { .. })) {
                 return;
@@ -228,7 +269,7 @@ impl Writer<'_> {
             present.clone()
         };
         let gone = self.server.storage.delete(&resource.store, key, last.revision())?;
-        Ok((Deleted::Gone(full(&resource, gone.value())), After::Delete(gone)))
+        Ok((Deleted::Gone(as_stored(&resource, gone.value())), After::Delete(gone)))
     }
 
     fn store_mark(

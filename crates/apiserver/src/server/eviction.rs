@@ -4,11 +4,12 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
+use super::delete::Admit;
 use super::managed::Tracking;
 use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
 use super::write::{Part, Writer};
-use super::{Call, decode, negotiate};
+use super::{Call, admit, decode, negotiate};
 use crate::kinds::check::ensure;
 use crate::object;
 use crate::registry::Resource;
@@ -27,6 +28,9 @@ impl Call<'_> {
                 "name in URL does not match name in Eviction object",
             ));
         }
+        let eviction = self
+            .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction)
+            .await?;
         let mut delete = match eviction.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
             Some(body) => DeleteOptions::from_value(body)?,
@@ -45,7 +49,7 @@ impl Call<'_> {
                 .update(&namespace, &name, Part::Raw, |old, _| Ok(disrupted(old, &now)))
                 .await?;
         }
-        writer.delete(&namespace, &name, &delete).await?;
+        writer.delete(&namespace, &name, &delete, Admit::Nothing).await?;
         Ok(Reply::status(&Status::created()))
     }
 
@@ -93,6 +97,7 @@ impl Call<'_> {
             user: self.user,
             dry_run: false,
             tracking: Tracking::Untouched,
+            options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
         };

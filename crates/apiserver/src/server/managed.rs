@@ -9,6 +9,7 @@ use kubewright_schema::catalog;
 use serde_json::Value;
 
 use super::write::Part;
+use crate::admission::Session;
 use crate::object;
 use crate::registry::{Resource, ScalePaths};
 
@@ -91,12 +92,27 @@ pub(crate) fn set(object: &mut Value, managed: &ManagedFields) {
     put(object, managed.encode());
 }
 
-fn put(object: &mut Value, entries: Option<Value>) {
+/// Replaces the written entries of an object, or takes them away.
+pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     let metadata = object::metadata_mut(object);
     match entries {
         Some(entries) => metadata.insert(KEY.to_owned(), entries),
         None => metadata.remove(KEY),
     };
+}
+
+/// Puts the entries back that were there before admission, should a plugin have left some that cannot be read.
+pub(crate) fn check_admitted(object: &mut Value, before: Option<Value>, session: &Session<'_>) {
+    if entries(object) == before.as_ref() {
+        return;
+    }
+    if let Err(why) = ManagedFields::decode(entries(object)) {
+        put(object, before);
+        session.warn(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
+             controller; please fix your requests: {why}"
+        ));
+    }
 }
 
 /// Enters a create.
@@ -190,6 +206,7 @@ pub(crate) fn track_update(
     new: &mut Value,
     old: &Value,
     now: &str,
+    views: &apply::Views,
 ) {
     let present = entries(old);
     let name = match tracking {
@@ -216,7 +233,8 @@ pub(crate) fn track_update(
     let manager = Manager::new(name, Operation::Update, &version, subresource);
     object::metadata_mut(new).remove(KEY);
     let kept = exchange(new, beside);
-    let changed = apply::update(&object_type(resource), old, new, &mut managed, &manager, &version, now);
+    let kind = object_type(resource);
+    let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
     if changed || replaced {
         set(new, &managed);

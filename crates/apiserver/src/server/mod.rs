@@ -7,11 +7,14 @@
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic.
 
+mod admit;
 mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
 mod compress;
+mod conversion_review;
+pub(crate) mod convert;
 mod create;
 mod decode;
 mod definitions;
@@ -47,9 +50,16 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub(crate) use write::key;
+pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use managed::object_type;
+pub(crate) use respond::full as full_object;
+pub(crate) use subresource::name_of as subresource_name;
+pub(crate) use write::{default, key};
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle, ServiceAccounts, TaintNodes};
+use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
+use crate::admission::{
+    Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, TaintNodes, ValidatingWebhooks,
+};
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
@@ -167,7 +177,6 @@ pub(crate) struct Inner {
     /// The stored roles and bindings, for the authorizer and for the checks of what is granted.
     pub(crate) policy: Arc<Policy>,
     impersonation: Impersonation,
-    #[expect(dead_code, reason = "webhooks are called with it")]
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
@@ -219,6 +228,11 @@ impl ApiServer {
         }
         admission.push(Box::new(TaintNodes));
         admission.push(Box::new(Classes::new(storage.clone())));
+        admission.push(Box::new(ParameterAccess));
+        admission.push(Box::new(MutatingPolicies::default()));
+        admission.push(Box::new(MutatingWebhooks::default()));
+        admission.push(Box::new(ValidatingPolicies::default()));
+        admission.push(Box::new(ValidatingWebhooks::default()));
         let inner = Inner {
             authorizer: authorizer.unwrap_or_else(|| authorization::standard(policy.clone())),
             policy,

@@ -1,7 +1,7 @@
 //! The options of requests (`CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`, `ListOptions`) and what is wrong with them.
 
 use kubewright_schema::error::{FieldError, Reason};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::query::Query;
 use crate::status::Status;
@@ -19,6 +19,8 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
+    /// What the client said about it, if anything.
+    pub(crate) given_validation: Option<&'static str>,
     /// Empty when the client gives none.
     pub(crate) field_manager: String,
     /// Takes fields away from their owners (apply only).
@@ -96,12 +98,32 @@ impl WriteOptions {
             Ok(WriteOptions {
                 dry_run: query.has("dryRun"),
                 field_validation,
+                given_validation: ["Ignore", "Warn", "Strict"]
+                    .into_iter()
+                    .find(|known| *known == query.get("fieldValidation")),
                 field_manager: query.get("fieldManager").to_owned(),
                 force: query.flag("force"),
             })
         } else {
             Err(Status::invalid_options(kind, &errors))
         }
+    }
+}
+
+impl WriteOptions {
+    /// The options as admission sees them, without `kind` and `apiVersion`.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut options = json!({});
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if !self.field_manager.is_empty() {
+            options["fieldManager"] = json!(self.field_manager);
+        }
+        if let Some(given) = self.given_validation {
+            options["fieldValidation"] = json!(given);
+        }
+        options
     }
 }
 
@@ -126,6 +148,40 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
+    /// The options as admission sees them, without `kind` and `apiVersion`.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut options = json!({});
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                options[key] = value;
+            }
+        };
+        put("gracePeriodSeconds", self.grace_period.map(|seconds| json!(seconds)));
+        let mut preconditions = Map::new();
+        for (key, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(value) = value {
+                preconditions.insert(key.to_owned(), json!(value));
+            }
+        }
+        put(
+            "preconditions",
+            (!preconditions.is_empty()).then_some(Value::Object(preconditions)),
+        );
+        put("orphanDependents", self.orphan_dependents.map(|orphan| json!(orphan)));
+        put(
+            "propagationPolicy",
+            self.propagation.map(|policy| {
+                json!(match policy {
+                    Propagation::Background => "Background",
+                    Propagation::Foreground => "Foreground",
+                    Propagation::Orphan => "Orphan",
+                })
+            }),
+        );
+        put("dryRun", self.dry_run.then(|| json!(["All"])));
+        options
+    }
+
     /// From the body of a DELETE.
     pub(crate) fn from_value(body: &Value) -> Result<DeleteOptions, Status> {
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);

@@ -90,19 +90,20 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;
-        let mut writer = self.tracked_writer(&options);
+        let writer = self.tracked_writer(&options);
         self.warnings.extend(object::dedup_owners(&mut object));
         object::wipe_system_fields(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&self.resource, &writer.tracking, &mut object, &now);
         let name = object::name(&object).to_owned();
         let attributes = writer.attributes(Operation::Create, "", self.namespace(), &name);
-        let mutated = writer.mutate(&attributes, &mut object, None).await;
-        self.warnings.append(&mut writer.warnings);
+        let session = writer.session();
+        let mutated = writer.mutate(&session, &attributes, &mut object, None).await;
+        self.warnings.extend(session.take_warnings());
         mutated?;
         self.check(review, &object)?;
-        let validated = writer.validate(&attributes, &object, None).await;
-        self.warnings.append(&mut writer.warnings);
+        let validated = writer.validate(&session, &attributes, &object, None).await;
+        self.warnings.extend(session.take_warnings());
         validated?;
         let answer = self.answer(review, object, &now);
         Ok(self.show(201, Written::Shown(answer)))

@@ -11,7 +11,7 @@ use super::respond::{Content, Reply, full};
 use super::route::Verb;
 use super::update::check_version;
 use super::write::{Part, Written};
-use super::{Call, decode, negotiate};
+use super::{Call, admit, decode, negotiate};
 use crate::kinds::pods;
 use crate::object;
 use crate::registry::{ScalePaths, Subresource};
@@ -152,6 +152,9 @@ impl Call<'_> {
         if !wanted.is_empty() && wanted != name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
+        let binding = self
+            .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
+            .await?;
         let node = bound_node(&binding).map_err(Status::untyped)?;
         let uid = object::uid(&binding).to_owned();
         let now = self.server.env.now();
@@ -193,7 +196,8 @@ impl Call<'_> {
     }
 }
 
-fn name_of(subresource: &Subresource) -> &str {
+/// The last path segment of a subresource.
+pub(crate) fn name_of(subresource: &Subresource) -> &str {
     match subresource {
         Subresource::Status => "status",
         Subresource::Scale(_) => "scale",
@@ -224,7 +228,7 @@ fn pointer(path: &str) -> String {
     path.replace('.', "/")
 }
 
-fn set_path(object: &mut Value, path: &str, value: Value) {
+pub(crate) fn set_path(object: &mut Value, path: &str, value: Value) {
     let mut at = object;
     for key in path.split('.').filter(|key| !key.is_empty()) {
         if !at.is_object() {
@@ -241,7 +245,7 @@ fn shown(scale: Value) -> Content {
 }
 
 /// The `autoscaling/v1` Scale of an object.
-fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
+pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let text = object::text(object, field);

@@ -41,7 +41,10 @@ impl Call<'_> {
         managed::track_virtual(&row, &manager, "token", &mut request, &crate::env::rfc3339(now));
         let writer = self.writer(options.dry_run);
         let attributes = writer.attributes(Operation::Create, "token", &namespace, &name);
-        writer.mutate(&attributes, &mut request, None).await?;
+        let session = writer.session();
+        let mutated = writer.mutate(&session, &attributes, &mut request, None).await;
+        self.warnings.extend(session.take_warnings());
+        mutated?;
         self.fit_account(&mut request, &name).await?;
         object::metadata_mut(&mut request).insert("creationTimestamp".to_owned(), json!(crate::env::rfc3339(now)));
         let audiences = self.server.authenticator.audiences();
@@ -52,7 +55,9 @@ impl Call<'_> {
         if !errors.is_empty() {
             return Err(Status::invalid(GROUP, KIND, "", &errors));
         }
-        writer.validate(&attributes, &request, None).await?;
+        let validated = writer.validate(&session, &attributes, &request, None).await;
+        self.warnings.extend(session.take_warnings());
+        validated?;
         let mut subject = TokenSubject {
             account: Bound {
                 name,

@@ -29,7 +29,10 @@ impl Call<'_> {
         managed::track_virtual(&self.resource, &manager, "", &mut review, &now);
         let writer = self.writer(options.dry_run);
         let attributes = writer.attributes(Operation::Create, "", "", object::name(&review));
-        writer.mutate(&attributes, &mut review, None).await?;
+        let session = writer.session();
+        let mutated = writer.mutate(&session, &attributes, &mut review, None).await;
+        self.warnings.extend(session.take_warnings());
+        mutated?;
         let spec = review.get("spec").unwrap_or(&Value::Null);
         let token = spec.get("token").and_then(Value::as_str).unwrap_or("").to_owned();
         if token.is_empty() {
@@ -39,7 +42,9 @@ impl Call<'_> {
         }
         let asked = spec.get("audiences").and_then(Value::as_array).into_iter().flatten();
         let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
-        writer.validate(&attributes, &review, None).await?;
+        let validated = writer.validate(&session, &attributes, &review, None).await;
+        self.warnings.extend(session.take_warnings());
+        validated?;
         let authenticator = &self.server.authenticator;
         if audiences.is_empty() {
             audiences = authenticator.audiences().to_vec();

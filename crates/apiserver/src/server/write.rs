@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::claims::Claim;
+use super::convert::{as_stored, is_converted};
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
@@ -87,6 +89,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) dry_run: bool,
     /// How the write is entered in `managedFields`.
     pub(crate) tracking: Tracking,
+    /// The options of the request as admission sees them, without `kind` and `apiVersion`.
+    pub(crate) options: Value,
     pub(crate) warnings: Vec<String>,
     /// Whether a create comes from a request that names the object (PUT, apply), and so may update it only.
     pub(crate) may_only_update: bool,
@@ -101,6 +105,7 @@ impl<'a> Call<'a> {
             user: self.user,
             dry_run,
             tracking: Tracking::Untouched,
+            options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
         }
@@ -110,6 +115,7 @@ impl<'a> Call<'a> {
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
         Writer {
             tracking: Tracking::Update(managed::manager_name(&options.field_manager, self.headers)),
+            options: options.to_value(),
             ..self.writer(options.dry_run)
         }
     }
@@ -121,14 +127,17 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
         object = (conversion.to_stored)(object);
     }
     if let Some(map) = object.as_object_mut() {
-        map.remove("apiVersion");
+        // Objects of a kind with several versions say of which one they are.
+        if !is_converted(resource) {
+            map.remove("apiVersion");
+        }
         map.remove("kind");
     }
     object
 }
 
-impl Writer<'_> {
-    fn context(&self) -> StrategyContext<'_> {
+impl<'a> Writer<'a> {
+    pub(crate) fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
             env: self.server.env.as_ref(),
             user: self.user,
@@ -136,55 +145,24 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) fn attributes(
-        &self,
-        operation: Operation,
-        subresource: &str,
-        namespace: &str,
-        name: &str,
-    ) -> admission::Attributes {
-        admission::Attributes {
-            resource: self.resource.clone(),
-            subresource: subresource.to_owned(),
-            operation,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            user: self.user.clone(),
-            dry_run: self.dry_run,
+    /// What plugins changed must still be in the namespace of the request.
+    fn keep_namespace(resource: &Resource, object: &mut Value, namespace: &str) -> Result<(), Status> {
+        let given = object::namespace(object);
+        if !resource.namespaced || given == namespace {
+            return Ok(());
         }
-    }
-
-    pub(crate) async fn mutate(
-        &self,
-        attributes: &admission::Attributes,
-        object: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        for plugin in &self.server.admission {
-            plugin.mutate(attributes, object, old).await?;
+        if !given.is_empty() {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
-        Ok(())
-    }
-
-    pub(crate) async fn validate(
-        &self,
-        attributes: &admission::Attributes,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        for plugin in &self.server.admission {
-            plugin.validate(attributes, object, old).await?;
-        }
+        object::metadata_mut(object).insert("namespace".to_owned(), namespace.into());
         Ok(())
     }
 
     /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
     fn default(&self, object: &mut Value) {
-        if self.resource.custom.is_some() {
-            structural::default(object, &self.resource.schema);
-        } else {
-            (self.resource.strategy.default)(object);
-        }
+        default(object, &self.resource);
     }
 
     fn schema_errors(&self, object: &Value) -> Vec<FieldError> {
@@ -218,7 +196,12 @@ impl Writer<'_> {
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&resource, &self.tracking, &mut object, &now);
         let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
-        self.mutate(&attributes, &mut object, None).await?;
+        let session = self.session();
+        let admitted = self.mutate(&session, &attributes, &mut object, None).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
+        Self::keep_namespace(&resource, &mut object, &namespace)?;
+        self.warnings.extend(object::dedup_owners(&mut object));
         let path_name = if self.may_only_update {
             object::name(&object)
         } else {
@@ -243,13 +226,20 @@ impl Writer<'_> {
                 self.warnings.extend(object::finalizer_warnings(&object, None));
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
-            self.validate(&attributes, &object, None).await?;
+            // By now a generated name is known.
+            let attributes = admission::Attributes {
+                name: object::name(&object).to_owned(),
+                ..attributes.clone()
+            };
+            let admitted = self.validate(&session, &attributes, &object, None).await;
+            self.warnings.extend(session.take_warnings());
+            admitted?;
             if !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
                 ));
             }
-            match self.insert(object) {
+            match self.insert(object).await {
                 // A generated name that is taken is no fault of the client.
                 Err(status) if generated && status.code == 409 && attempt < 7 => {}
                 result => return result,
@@ -308,7 +298,7 @@ impl Writer<'_> {
         self.default(object);
     }
 
-    fn insert(&self, object: Value) -> Result<Written, Status> {
+    async fn insert(&self, object: Value) -> Result<Written, Status> {
         let resource = &self.resource;
         let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
         let key = key(&namespace, &name);
@@ -320,20 +310,17 @@ impl Writer<'_> {
                 .is_some_and(|present| object::is_terminating(present.value()));
             Status::already_exists(resource, &name, terminating)
         };
+        let form = self.server.stored_form(resource, object).await?;
         if self.dry_run {
             return match self.server.storage.get(&resource.store, &key) {
                 Some(_) => Err(taken()),
-                None => Ok(Written::Shown(full(resource, &to_stored(resource, object)))),
+                None => Ok(Written::Shown(self.as_shown(form).await?)),
             };
         }
-        match self
-            .server
-            .storage
-            .create(&resource.store, &key, to_stored(resource, object))
-        {
+        match self.server.storage.create(&resource.store, &key, form) {
             Ok(stored) => {
                 self.server.after_write(resource, &stored);
-                Ok(Written::Stored(stored))
+                Ok(Written::Stored(self.server.show_one(resource, stored).await?))
             }
             Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
             Err(_) => Err(taken()),
@@ -357,16 +344,28 @@ impl Writer<'_> {
                 return Err(Status::not_found(&resource, name));
             };
             self.warnings.clear();
-            let old = full(&resource, present.value());
+            let shown = self.server.show_one(&resource, present.clone()).await?;
+            let old = full(&resource, shown.value());
             let mut warnings = Vec::new();
             let new = next(&old, &mut warnings)?;
             self.warnings.append(&mut warnings);
             let (new, _claim) = self.prepare_update(new, &old, name, part).await?;
-            if let Some(written) = self.replace(&key, name, &present, &old, new)? {
-                return Ok(written);
+            let stored = self.server.stored_form(&resource, new).await?;
+            match self.replace(&key, name, &present, &old, stored)? {
+                None => {}
+                Some(Written::Stored(stored)) => {
+                    return Ok(Written::Stored(self.server.show_one(&resource, stored).await?));
+                }
+                Some(Written::Shown(stored)) => return Ok(Written::Shown(self.as_shown(stored).await?)),
             }
         }
         Err(Status::modified(&resource, name))
+    }
+
+    /// What was to be stored, in the version of the request.
+    async fn as_shown(&self, stored: Value) -> Result<Value, Status> {
+        let object = as_stored(&self.resource, &stored);
+        self.server.show_full(&self.resource, object).await
     }
 
     /// Everything between what the client wants and what is stored.
@@ -387,9 +386,30 @@ impl Writer<'_> {
             self.default(&mut new);
         }
         let now = crate::env::rfc3339(self.server.env.now());
-        managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
-        let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
-        self.mutate(&attributes, &mut new, Some(old)).await?;
+        let views = match &self.tracking {
+            Tracking::Update(_) => self.server.views(&resource, old, &new).await?,
+            Tracking::Untouched | Tracking::Given => Views::new(),
+        };
+        managed::track_update(
+            &resource,
+            &self.tracking,
+            part,
+            claimed,
+            beside,
+            &mut new,
+            old,
+            &now,
+            &views,
+        );
+        let session = self.session();
+        let admitted = self.admit_update(&session, &mut new, old, name, part).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
+        self.warnings.extend(object::dedup_owners(&mut new));
+        // Plugins may not change more than the request itself may.
+        let owners = managed::entries(&new).cloned();
+        restrict(&resource, &mut new, old, part);
+        managed::put(&mut new, owners);
         if part == Part::Main {
             self.check_grant(object::namespace(old), name, &new, Some(old))?;
         }
@@ -420,27 +440,28 @@ impl Writer<'_> {
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
-        self.validate(&attributes, &new, Some(old)).await?;
+        let admitted = self.admit_updated(&session, &new, old, name, part).await;
+        self.warnings.extend(session.take_warnings());
+        admitted?;
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
 
-    /// The compare-and-swap; `None` when somebody else was faster.
+    /// The compare-and-swap of a stored form; shown is what is not stored, in that form. `None` when somebody else was faster.
     fn replace(
         &self,
         key: &str,
         name: &str,
         present: &StoredObject,
         old: &Value,
-        new: Value,
+        stored: Value,
     ) -> Result<Option<Written>, Status> {
         let (resource, storage) = (&self.resource, &self.server.storage);
-        let stored = to_stored(resource, new);
         let shown = |mut value: Value| {
             // The answer to a write that stores nothing shows the version that is there.
             object::metadata_mut(&mut value)
                 .insert("resourceVersion".to_owned(), present.revision().to_string().into());
-            Written::Shown(full(resource, &value))
+            Written::Shown(value)
         };
         if self.dry_run {
             return Ok(Some(shown(stored)));
@@ -467,6 +488,15 @@ impl Writer<'_> {
             Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
             Err(_) => Ok(None),
         }
+    }
+}
+
+/// Fills in defaults: the kind's function, or the schema's words for custom kinds.
+pub(crate) fn default(object: &mut Value, resource: &Resource) {
+    if resource.custom.is_some() {
+        structural::default(object, &resource.schema);
+    } else {
+        (resource.strategy.default)(object);
     }
 }
 

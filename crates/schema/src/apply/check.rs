@@ -41,7 +41,11 @@ fn walk(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
                 let path = format!("{path}{}", shown(&field(key)));
                 match shape.part(key) {
                     Some(part) => walk(below, part.shape, &path, errors),
-                    None => report(&path, "field not declared in schema", errors),
+                    None => {
+                        // The walk through a map ends with the first field that does not belong there.
+                        report(&path, "field not declared in schema", errors);
+                        break;
+                    }
                 }
             }
         }

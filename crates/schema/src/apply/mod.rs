@@ -12,6 +12,7 @@
 //! Not here: where the manager's name comes from, which fields a subresource may write, answers to clients (the API server).
 
 mod check;
+mod configuration;
 mod diff;
 mod managers;
 mod merge;
@@ -19,7 +20,11 @@ mod set;
 mod shape;
 mod updater;
 
+pub use configuration::merge_configuration;
 pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
-pub use updater::{ApplyError, Conflict, apply, conflict_message, scale_managers, scale_to_parent, update};
+pub use updater::{
+    ApplyError, Conflict, View, Views, apply, apply_seen, conflict_message, scale_managers, scale_to_parent, update,
+    update_seen,
+};

@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::decode::MAX_DEPTH;
+use crate::error::quote;
 
 /// More operations are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -28,7 +29,7 @@ pub enum JsonPatchError {
     TooMany(usize),
     /// The value at this path is not the one that `test` expects.
     TestFailed(String),
-    /// There is nothing at this path, or it cannot be reached.
+    /// There is nothing at a path, or it cannot be reached; the text says where.
     Missing(String),
     /// An operation is malformed.
     BadOp(String),
@@ -39,7 +40,7 @@ pub enum JsonPatchError {
 impl fmt::Display for JsonPatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAList(text) | Self::BadOp(text) | Self::TooLarge(text) => f.write_str(text),
+            Self::NotAList(text) | Self::Missing(text) | Self::BadOp(text) | Self::TooLarge(text) => f.write_str(text),
             Self::TooMany(count) => {
                 write!(
                     f,
@@ -47,7 +48,6 @@ impl fmt::Display for JsonPatchError {
                 )
             }
             Self::TestFailed(path) => write!(f, "testing value {path} failed: test failed"),
-            Self::Missing(path) => write!(f, "doc is missing path: \"{path}\": missing value"),
         }
     }
 }
@@ -124,41 +124,59 @@ fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError>
         .collect()
 }
 
-/// A path without its escapes.
+/// A path without its escapes. Without a slash it leads nowhere; what is before the first slash is not looked at.
 struct Pointer {
     written: String,
     parents: Vec<String>,
-    last: String,
+    last: Option<String>,
 }
 
 impl Pointer {
-    fn parse(written: &str) -> Result<Self, JsonPatchError> {
-        // What is before the first slash is not looked at; without a slash the path leads nowhere.
-        let mut parts = written
+    fn parse(written: &str) -> Self {
+        let mut parents: Vec<String> = written
             .split('/')
             .skip(1)
             .map(|part| part.replace("~1", "/").replace("~0", "~"))
-            .collect::<Vec<_>>();
-        let last = parts.pop().ok_or_else(|| JsonPatchError::Missing(written.to_owned()))?;
-        Ok(Self {
+            .collect();
+        let last = parents.pop();
+        Self {
             written: written.to_owned(),
-            parents: parts,
+            parents,
             last,
-        })
-    }
-
-    fn missing(&self) -> JsonPatchError {
-        JsonPatchError::Missing(self.written.clone())
+        }
     }
 }
 
-/// An index into a list of so many items, counted from the end when negative.
-fn index(written: &str, count: usize) -> Option<usize> {
-    let index: i64 = written.parse().ok()?;
-    let from_end = if index < 0 { i64::try_from(count).ok()? } else { 0 };
-    usize::try_from(index.checked_add(from_end)?)
-        .ok()
+/// An index into a list of so many items, counted from the end when negative; the error is the library's.
+fn index(written: &str, count: usize) -> Result<usize, String> {
+    let wrong = |why: &str| format!("strconv.Atoi: parsing {}: {why}", quote(written));
+    let index: i64 = match written.parse() {
+        Ok(index) => index,
+        Err(_)
+            if written
+                .trim_start_matches(['+', '-'])
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                && written.len() > 18 =>
+        {
+            return Err(wrong("value out of range"));
+        }
+        Err(_) => return Err(wrong("invalid syntax")),
+    };
+    let from_end = if index < 0 {
+        i64::try_from(count).unwrap_or(i64::MAX)
+    } else {
+        0
+    };
+    index
+        .checked_add(from_end)
+        .and_then(|index| usize::try_from(index).ok())
         .filter(|index| *index < count)
+        .ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
+}
+
+fn missing(text: String) -> JsonPatchError {
+    JsonPatchError::Missing(text)
 }
 
 struct Patching {
@@ -171,79 +189,88 @@ struct Patching {
 
 impl Patching {
     fn operation(&mut self, operation: &Map<String, Value>) -> Result<(), JsonPatchError> {
+        let kind = operation.get("op").and_then(Value::as_str).unwrap_or_default();
         let text = |field: &str| {
             let found = operation.get(field).and_then(Value::as_str);
-            found.ok_or_else(|| JsonPatchError::BadOp(format!("operation is missing its {field}")))
+            found.map(Pointer::parse).ok_or_else(|| {
+                // Where only the path can be missing, the library does not say which field it is.
+                let which = match (kind, field) {
+                    ("add" | "remove", _) | ("copy", "path") => String::new(),
+                    _ => format!("operation, missing {field} field: "),
+                };
+                JsonPatchError::BadOp(format!(
+                    "{kind} operation failed to decode {field}: {which}missing value"
+                ))
+            })
         };
         let value = || operation.get("value").cloned().unwrap_or_default();
-        match operation.get("op").and_then(Value::as_str).unwrap_or_default() {
-            "add" => self.add(&Pointer::parse(text("path")?)?, value()),
-            "remove" => self.remove(&Pointer::parse(text("path")?)?).map(drop),
-            "replace" => self.replace(text("path")?, value()),
-            "move" => {
-                let from = Pointer::parse(text("from")?)?;
-                let moved = self.remove(&from)?;
-                let to = Pointer::parse(text("path")?)?;
-                let deep = self.depth.saturating_sub(from.parents.len() + 1);
-                self.insert(&to, moved, deep)
-            }
-            "copy" => self.copy(&Pointer::parse(text("from")?)?, &Pointer::parse(text("path")?)?),
-            "test" => self.test(text("path")?, operation.get("value").unwrap_or(&Value::Null)),
+        match kind {
+            "add" => self.add(&text("path")?, value()),
+            "remove" => self.remove(&text("path")?),
+            "replace" => self.replace(&text("path")?, value()),
+            "move" => self.relocate(&text("from")?, || text("path")),
+            "copy" => self.copy(&text("from")?, || text("path")),
+            "test" => self.test(&text("path")?, operation.get("value").unwrap_or(&Value::Null)),
             other => Err(JsonPatchError::BadOp(format!("Unexpected kind: {other}"))),
         }
     }
 
-    /// What holds the value that the path names.
-    fn parent(&mut self, pointer: &Pointer) -> Result<&mut Value, JsonPatchError> {
+    /// What holds the value that the path names, and its key in there.
+    fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(&mut Value, &'p str)> {
+        let last = pointer.last.as_deref()?;
         let mut at = &mut self.doc;
         for part in &pointer.parents {
             at = match at {
-                Value::Object(fields) => fields.get_mut(part),
-                Value::Array(items) => match index(part, items.len()) {
-                    Some(index) => items.get_mut(index),
-                    None => None,
-                },
-                _ => None,
-            }
-            .ok_or_else(|| pointer.missing())?;
+                Value::Object(fields) => fields.get_mut(part)?,
+                Value::Array(items) => {
+                    let index = index(part, items.len()).ok()?;
+                    items.get_mut(index)?
+                }
+                _ => return None,
+            };
         }
-        if at.is_object() || at.is_array() {
-            Ok(at)
-        } else {
-            Err(pointer.missing())
-        }
-    }
-
-    /// The value itself. A field that an object does not have is none, an item that a list does not have an error.
-    fn get(&mut self, pointer: &Pointer) -> Result<Option<&Value>, JsonPatchError> {
-        match self.parent(pointer)? {
-            Value::Object(fields) => Ok(fields.get(&pointer.last)),
-            Value::Array(items) => match index(&pointer.last, items.len()) {
-                Some(index) => Ok(items.get(index)),
-                None => Err(pointer.missing()),
-            },
-            _ => Err(pointer.missing()),
-        }
+        (at.is_object() || at.is_array()).then_some((at, last))
     }
 
     fn add(&mut self, pointer: &Pointer, value: Value) -> Result<(), JsonPatchError> {
+        let path = &pointer.written;
+        let gone = || {
+            missing(format!(
+                "add operation does not apply: doc is missing path: \"{path}\": missing value"
+            ))
+        };
         let deep = depth(&value);
-        self.insert(pointer, value, deep)
+        self.insert(pointer, value, deep, gone, |why| {
+            missing(format!("error in add for path: '{path}': {why}"))
+        })
     }
 
     /// Adds a value that nests no deeper than `deep`.
-    fn insert(&mut self, pointer: &Pointer, value: Value, deep: usize) -> Result<(), JsonPatchError> {
+    fn insert(
+        &mut self,
+        pointer: &Pointer,
+        value: Value,
+        deep: usize,
+        gone: impl Fn() -> JsonPatchError,
+        refused: impl Fn(String) -> JsonPatchError,
+    ) -> Result<(), JsonPatchError> {
         self.grow(pointer, &value, deep)?;
-        match self.parent(pointer)? {
-            Value::Object(fields) => {
-                fields.insert(pointer.last.clone(), value);
+        match self.parent(pointer).ok_or_else(gone)? {
+            (Value::Object(fields), last) => {
+                fields.insert(last.to_owned(), value);
             }
-            Value::Array(items) if pointer.last == "-" => items.push(value),
-            Value::Array(items) => {
-                let index = index(&pointer.last, items.len() + 1).ok_or_else(|| pointer.missing())?;
+            (Value::Array(items), "-") => items.push(value),
+            (Value::Array(items), last) => {
+                let index = index(last, items.len() + 1).map_err(|why| {
+                    if why.starts_with("strconv") {
+                        refused(format!("value was not a proper array index: '{last}': {why}"))
+                    } else {
+                        refused(why)
+                    }
+                })?;
                 items.insert(index, value);
             }
-            _ => return Err(pointer.missing()),
+            _ => {}
         }
         Ok(())
     }
@@ -270,16 +297,45 @@ impl Patching {
         Ok(())
     }
 
-    fn remove(&mut self, pointer: &Pointer) -> Result<Value, JsonPatchError> {
-        match self.parent(pointer)? {
-            Value::Object(fields) => fields.remove(&pointer.last),
-            Value::Array(items) => index(&pointer.last, items.len()).map(|index| items.remove(index)),
-            _ => None,
-        }
-        .ok_or_else(|| pointer.missing())
+    fn remove(&mut self, pointer: &Pointer) -> Result<(), JsonPatchError> {
+        let path = &pointer.written;
+        let holder = self.parent(pointer).ok_or_else(|| {
+            missing(format!(
+                "remove operation does not apply: doc is missing path: \"{path}\": missing value"
+            ))
+        })?;
+        take(holder).map_err(|why| missing(format!("error in remove for path: '{path}': {why}")))?;
+        Ok(())
     }
 
-    fn replace(&mut self, path: &str, value: Value) -> Result<(), JsonPatchError> {
+    fn relocate(
+        &mut self,
+        from: &Pointer,
+        to: impl Fn() -> Result<Pointer, JsonPatchError>,
+    ) -> Result<(), JsonPatchError> {
+        let holder = self.parent(from).ok_or_else(|| {
+            let path = &from.written;
+            missing(format!(
+                "move operation does not apply: doc is missing from path: {path}: missing value"
+            ))
+        })?;
+        let key = holder.1;
+        let moved = take(holder).map_err(|why| missing(format!("error in move for path: '{key}': {why}")))?;
+        let to = to()?;
+        let path = &to.written;
+        let deep = self.depth.saturating_sub(from.parents.len() + 1);
+        let gone = || {
+            missing(format!(
+                "move operation does not apply: doc is missing destination path: {path}: missing value"
+            ))
+        };
+        self.insert(&to, moved, deep, gone, |why| {
+            missing(format!("error in move for path: '{path}': {why}"))
+        })
+    }
+
+    fn replace(&mut self, pointer: &Pointer, value: Value) -> Result<(), JsonPatchError> {
+        let path = &pointer.written;
         if path.is_empty() {
             if !value.is_object() && !value.is_array() {
                 return Err(JsonPatchError::BadOp(
@@ -290,24 +346,40 @@ impl Patching {
             self.doc = value;
             return Ok(());
         }
-        let pointer = Pointer::parse(path)?;
-        self.grow(&pointer, &value, depth(&value))?;
-        match self.parent(&pointer)? {
-            Value::Object(fields) => {
-                fields.insert(pointer.last, value);
+        self.grow(pointer, &value, depth(&value))?;
+        let gone = |what: &str| {
+            missing(format!(
+                "replace operation does not apply: doc is missing {what}: {path}: missing value"
+            ))
+        };
+        match self.parent(pointer).ok_or_else(|| gone("path"))? {
+            (Value::Object(fields), last) => {
+                fields.insert(last.to_owned(), value);
             }
-            Value::Array(items) => match index(&pointer.last, items.len()) {
-                Some(index) => items[index] = value,
-                None => return Err(pointer.missing()),
-            },
-            _ => return Err(pointer.missing()),
+            (Value::Array(items), last) => {
+                let index = index(last, items.len()).map_err(|_| gone("key"))?;
+                items[index] = value;
+            }
+            _ => {}
         }
         Ok(())
     }
 
-    fn copy(&mut self, from: &Pointer, to: &Pointer) -> Result<(), JsonPatchError> {
+    fn copy(&mut self, from: &Pointer, to: impl Fn() -> Result<Pointer, JsonPatchError>) -> Result<(), JsonPatchError> {
         let copied = self.copied;
-        let value = self.get(from)?;
+        let path = &from.written;
+        let value = match self.parent(from) {
+            None => {
+                let text = format!("copy operation does not apply: doc is missing from path: {path}: missing value");
+                return Err(missing(text));
+            }
+            Some((Value::Array(items), last)) => {
+                let index = index(last, items.len())
+                    .map_err(|why| missing(format!("error in copy for from: '{path}': {why}")))?;
+                items.get(index)
+            }
+            Some((holder, last)) => holder.get(last),
+        };
         let size = copied + value.map_or(0, size);
         if size > MAX_COPIED {
             return Err(JsonPatchError::TooLarge(format!(
@@ -316,21 +388,54 @@ impl Patching {
         }
         let value = value.cloned().unwrap_or_default();
         self.copied = size;
-        self.add(to, value)
+        let to = to()?;
+        let path = &to.written;
+        let gone = || {
+            missing(format!(
+                "copy operation does not apply: doc is missing destination path: {path}: missing value"
+            ))
+        };
+        let deep = depth(&value);
+        self.insert(&to, value, deep, gone, |why| {
+            missing(format!("error while adding value during copy: {why}"))
+        })
     }
 
-    fn test(&mut self, path: &str, expected: &Value) -> Result<(), JsonPatchError> {
+    fn test(&mut self, pointer: &Pointer, expected: &Value) -> Result<(), JsonPatchError> {
+        let path = &pointer.written;
         let found = if path.is_empty() {
             Some(&self.doc)
         } else {
-            self.get(&Pointer::parse(path)?)?
+            match self.parent(pointer) {
+                None => {
+                    let text = format!("test operation does not apply: is missing path: {path}: missing value");
+                    return Err(missing(text));
+                }
+                Some((Value::Array(items), last)) => {
+                    let index = index(last, items.len())
+                        .map_err(|why| missing(format!("error in test for path: '{path}': {why}")))?;
+                    items.get(index)
+                }
+                Some((holder, last)) => holder.get(last),
+            }
         };
         // A missing field equals null.
         if equal(found.unwrap_or(&Value::Null), expected) {
             Ok(())
         } else {
-            Err(JsonPatchError::TestFailed(path.to_owned()))
+            Err(JsonPatchError::TestFailed(path.clone()))
         }
+    }
+}
+
+/// Takes a value out of what holds it.
+fn take((holder, key): (&mut Value, &str)) -> Result<Value, String> {
+    match holder {
+        Value::Object(fields) => fields
+            .remove(key)
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
+        Value::Array(items) => index(key, items.len()).map(|index| items.remove(index)),
+        _ => Ok(Value::Null),
     }
 }
 
@@ -458,61 +563,67 @@ mod tests {
 
     #[test]
     fn what_does_not_apply() {
-        use JsonPatchError::{BadOp, Missing, TestFailed};
-        let check = |operation: Value, expected: JsonPatchError| {
+        let check = |operation: Value, expected: &str| {
             let patch = json!([{"op": "add", "path": "/data/first", "value": "1"}, operation]);
-            assert_eq!(apply(&doc(), &patch), Err(expected), "{patch}");
+            let found = apply(&doc(), &patch).map_err(|error| error.to_string());
+            assert_eq!(found, Err(expected.to_owned()), "{patch}");
         };
-        let missing = |path: &str| Missing(path.to_owned());
+        let op = |op: &str, path: &str| json!({"op": op, "path": path, "value": "2"});
+        let from = |op: &str, from: &str, path: &str| json!({"op": op, "from": from, "path": path});
+        check(op("test", "/data/a"), "testing value /data/a failed: test failed");
+        check(op("test", "/data/zz"), "testing value /data/zz failed: test failed");
         check(
-            json!({"op": "test", "path": "/data/a", "value": "2"}),
-            TestFailed("/data/a".into()),
+            op("test", "/x/y"),
+            "test operation does not apply: is missing path: /x/y: missing value",
         );
+        let gone = "error in remove for path: '/data/zz': Unable to remove nonexistent key: zz: missing value";
+        check(op("remove", "/data/zz"), gone);
+        let gone = |path: &str| format!("add operation does not apply: doc is missing path: \"{path}\": missing value");
+        for path in ["/spec/x/y", "/n/x", "data", ""] {
+            check(op("add", path), &gone(path));
+        }
+        let list = "/metadata/finalizers";
+        let wrong = "Unable to access invalid index: 9: invalid index referenced";
         check(
-            json!({"op": "test", "path": "/data/zz", "value": "2"}),
-            TestFailed("/data/zz".into()),
+            op("add", &format!("{list}/9")),
+            &format!("error in add for path: '{list}/9': {wrong}"),
         );
-        check(json!({"op": "remove", "path": "/data/zz"}), missing("/data/zz"));
+        let wrong = "value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax";
         check(
-            json!({"op": "add", "path": "/spec/x/y", "value": "2"}),
-            missing("/spec/x/y"),
+            op("add", &format!("{list}/x")),
+            &format!("error in add for path: '{list}/x': {wrong}"),
         );
-        check(json!({"op": "add", "path": "/n/x", "value": "2"}), missing("/n/x"));
-        check(json!({"op": "add", "path": "data", "value": {}}), missing("data"));
-        check(json!({"op": "add", "path": "", "value": {}}), missing(""));
+        let wrong = "replace operation does not apply: doc is missing";
         check(
-            json!({"op": "add", "path": "/metadata/finalizers/9", "value": "z"}),
-            missing("/metadata/finalizers/9"),
+            op("replace", &format!("{list}/3")),
+            &format!("{wrong} key: {list}/3: missing value"),
         );
+        check(op("replace", "/x/y"), &format!("{wrong} path: /x/y: missing value"));
+        let wrong = "Unable to access invalid index: -4: invalid index referenced";
         check(
-            json!({"op": "replace", "path": "/metadata/finalizers/3", "value": "z"}),
-            missing("/metadata/finalizers/3"),
+            op("remove", &format!("{list}/-4")),
+            &format!("error in remove for path: '{list}/-4': {wrong}"),
         );
+        let wrong = "strconv.Atoi: parsing \"x\": invalid syntax";
         check(
-            json!({"op": "remove", "path": "/metadata/finalizers/-4"}),
-            missing("/metadata/finalizers/-4"),
+            op("remove", &format!("{list}/x")),
+            &format!("error in remove for path: '{list}/x': {wrong}"),
         );
-        check(
-            json!({"op": "remove", "path": "/metadata/finalizers/x"}),
-            missing("/metadata/finalizers/x"),
-        );
-        check(
-            json!({"op": "frob", "path": "/data/a"}),
-            BadOp("Unexpected kind: frob".into()),
-        );
-        check(json!({"path": "/data/a"}), BadOp("Unexpected kind: ".into()));
+        let wrong = "error in move for path: 'zz': Unable to remove nonexistent key: zz: missing value";
+        check(from("move", "/data/zz", "/x"), wrong);
+        let wrong = "does not apply: doc is missing destination path: /x/y: missing value";
+        check(from("move", "/data/a", "/x/y"), &format!("move operation {wrong}"));
+        check(from("copy", "/data/a", "/x/y"), &format!("copy operation {wrong}"));
+        check(op("frob", "/data/a"), "Unexpected kind: frob");
+        check(json!({"path": "/data/a"}), "Unexpected kind: ");
         check(
             json!({"op": "add", "value": "1"}),
-            BadOp("operation is missing its path".into()),
+            "add operation failed to decode path: missing value",
         );
-        check(
-            json!({"op": "move", "path": "/a"}),
-            BadOp("operation is missing its from".into()),
-        );
-        check(
-            json!({"op": "replace", "path": "", "value": 1}),
-            BadOp("replace operation value must be object or array".into()),
-        );
+        let wrong = "failed to decode from: operation, missing from field: missing value";
+        check(op("move", "/a"), &format!("move operation {wrong}"));
+        let wrong = "replace operation value must be object or array";
+        check(json!({"op": "replace", "path": "", "value": 1}), wrong);
     }
 
     #[test]

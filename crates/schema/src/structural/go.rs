@@ -222,6 +222,7 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
             let plain = required || known.is_some_and(|facts| !facts.omitted.contains(&key));
             (plain && known.is_none_or(|facts| !facts.pointers.contains(&key))).then(|| zero.clone())
         }
+        _ if known.is_some_and(|facts| facts.omitted.contains(&key)) => None,
         _ if required && property.type_ == Some(Type::Array) => Some(Value::Null),
         _ => None,
     }

@@ -1,0 +1,233 @@
+//! The values that expressions of a policy see, and how an expression is evaluated within a budget.
+//!
+//! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the expression that
+//! named it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kubewright_schema::cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
+use kubewright_schema::cel::value::{Fields, Map, Value as Cel};
+use serde_json::{Map as JsonMap, Value, json};
+
+use super::super::{Attributes, matching::Matched};
+use super::compiled::{Expression, Variable};
+use crate::kinds::check::get;
+use crate::registry::Resource;
+use crate::user::UserInfo;
+
+/// Said where the budget of a request is used up.
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The budget is used up, and nothing more is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OutOfBudget;
+
+impl std::fmt::Display for OutOfBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(OUT_OF_BUDGET)
+    }
+}
+
+/// What a policy sees of a request.
+pub(super) struct Inputs {
+    /// The object as it would be stored; null for a delete.
+    pub(super) object: Value,
+    /// The object as it is; null for a create.
+    pub(super) old: Value,
+    /// The parameter, or null.
+    pub(super) params: Value,
+    /// The `AdmissionRequest`, without objects.
+    pub(super) request: Value,
+    /// The namespace, or null for what lives in none.
+    pub(super) namespace: Value,
+}
+
+/// The variables of one evaluation. Clones are the same evaluation.
+#[derive(Clone)]
+pub(super) struct Scope<'a>(Rc<Activation<'a>>);
+
+struct Activation<'a> {
+    inputs: &'a Inputs,
+    /// None where expressions may not ask.
+    authorizer: Option<Authorizers<'a>>,
+    variables: &'a [Variable],
+    computed: RefCell<BTreeMap<&'a str, Result<Cel<'a>, Error>>>,
+    cost: Cell<u64>,
+}
+
+/// `authorizer` and `authorizer.requestResource`.
+#[derive(Clone)]
+pub(super) struct Authorizers<'a> {
+    pub(super) authorizer: Cel<'a>,
+    pub(super) request_resource: Cel<'a>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(inputs: &'a Inputs, variables: &'a [Variable], authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
+        Scope(Rc::new(Activation {
+            inputs,
+            authorizer,
+            variables,
+            computed: RefCell::default(),
+            cost: Cell::new(0),
+        }))
+    }
+
+    /// Evaluates an expression at the expense of `budget`. The inner error is that of the expression.
+    pub(super) fn run(
+        &self,
+        expression: &'a Expression,
+        budget: &mut u64,
+    ) -> Result<Result<Cel<'a>, String>, OutOfBudget> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(why) => return Ok(Err(format!("compilation error: {why}"))),
+        };
+        let outcome = evaluate(program, self, PER_CALL_LIMIT);
+        for cost in [self.0.cost.take(), outcome.cost] {
+            *budget = budget.checked_sub(cost).ok_or(OutOfBudget)?;
+        }
+        Ok(outcome.result.map_err(|error| {
+            let source = &expression.source;
+            format!("expression '{source}' resulted in error: {error}")
+        }))
+    }
+
+    fn compute(&self, variable: &'a Variable) -> Result<Cel<'a>, Error> {
+        let name = &variable.name;
+        match &variable.program {
+            Err(why) => Err(Error::new(format!(
+                "composited variable {name:?} fails to compile: {why}"
+            ))),
+            Ok(program) => {
+                let outcome = evaluate(program, self, PER_CALL_LIMIT);
+                let cost = &self.0.cost;
+                cost.set(cost.get().saturating_add(outcome.cost));
+                outcome
+                    .result
+                    .map_err(|error| Error::new(format!("composited variable {name:?} fails to evaluate: {error}")))
+            }
+        }
+    }
+}
+
+impl<'a> Variables<'a> for Scope<'a> {
+    fn get(&self, name: &str) -> Option<Result<Cel<'a>, Error>> {
+        let activation = &*self.0;
+        let inputs = activation.inputs;
+        let authorizers = || activation.authorizer.clone();
+        Some(Ok(match name {
+            "object" => Cel::from_json(&inputs.object),
+            "oldObject" => Cel::from_json(&inputs.old),
+            "params" => Cel::from_json(&inputs.params),
+            "request" => Cel::from_json(&inputs.request),
+            "namespaceObject" => Cel::from_json(&inputs.namespace),
+            "variables" => Cel::Map(Map::computed(Rc::new(self.clone()))),
+            "authorizer" => authorizers()?.authorizer,
+            "authorizer.requestResource" => authorizers()?.request_resource,
+            _ => return None,
+        }))
+    }
+}
+
+impl<'a> Fields<'a> for Scope<'a> {
+    fn type_name(&self) -> &str {
+        "kubernetes.variables"
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.variables.iter().map(|variable| variable.name.clone()).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<Result<Cel<'a>, Error>> {
+        // Of two variables of one name the later one counts.
+        let variable = self.0.variables.iter().rev().find(|variable| variable.name == name)?;
+        if let Some(known) = self.0.computed.borrow().get(variable.name.as_str()) {
+            return Some(known.clone());
+        }
+        let value = self.compute(variable);
+        self.0.computed.borrow_mut().insert(&variable.name, value.clone());
+        Some(value)
+    }
+}
+
+fn kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}
+
+fn resource(row: &Resource) -> Value {
+    json!({"group": row.group, "version": row.version, "resource": row.plural})
+}
+
+fn user(user: &UserInfo) -> Value {
+    let mut info = JsonMap::new();
+    info.insert("username".to_owned(), json!(user.name));
+    if !user.uid.is_empty() {
+        info.insert("uid".to_owned(), json!(user.uid));
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".to_owned(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".to_owned(), json!(user.extra));
+    }
+    Value::Object(info)
+}
+
+/// `request`: the request as what matched it sees it. Empty texts are absent.
+pub(super) fn request(attributes: &Attributes, matched: &Matched) -> Value {
+    let (own, shown) = (&attributes.kind, &matched.kind);
+    let mut request = json!({
+        "kind": kind(&shown.group, &shown.version, &shown.kind),
+        "resource": resource(&matched.resource),
+        "requestKind": kind(&own.group, &own.version, &own.kind),
+        "requestResource": resource(&attributes.resource),
+        "operation": attributes.operation.as_str(),
+        "userInfo": user(&attributes.user),
+        "dryRun": attributes.dry_run,
+        "options": attributes.options,
+    });
+    for (field, text) in [
+        ("subResource", &attributes.subresource),
+        ("requestSubResource", &attributes.subresource),
+        ("name", &attributes.name),
+        ("namespace", &attributes.namespace),
+    ] {
+        if !text.is_empty() {
+            request[field] = json!(text);
+        }
+    }
+    request
+}
+
+/// `namespaceObject`: a namespace without what only concerns its owners.
+pub(super) fn namespace(stored: &Value) -> Value {
+    let mut metadata = JsonMap::new();
+    for field in [
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "finalizers",
+    ] {
+        let value = get(stored, &["metadata", field]);
+        if !value.is_null() {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    let part = |field: &str| match get(stored, &[field]) {
+        Value::Null => json!({}),
+        value => value.clone(),
+    };
+    json!({"metadata": metadata, "spec": part("spec"), "status": part("status")})
+}

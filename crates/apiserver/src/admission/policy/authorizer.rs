@@ -1,0 +1,72 @@
+//! `authorizer` in expressions: the server's own authorizer, asked about the user of the request or a service account.
+
+use std::rc::Rc;
+
+use kubewright_schema::cel::library::authorizer::{Authorizer, Decision, Question, ResourceCheck};
+use kubewright_schema::cel::value::Value as Cel;
+
+use super::super::{Attributes, Session};
+use super::activation::Authorizers;
+use crate::authorization::Attributes as Access;
+use crate::user::UserInfo;
+
+struct Asked<'a> {
+    session: &'a Session<'a>,
+    user: &'a UserInfo,
+}
+
+impl Authorizer for Asked<'_> {
+    fn authorize(&self, question: &Question) -> Decision {
+        let mut access = Access {
+            verb: question.verb.clone(),
+            path: question.path.clone().unwrap_or_default(),
+            ..Access::default()
+        };
+        if let Some(check) = &question.resource {
+            access.group.clone_from(&check.group);
+            access.resource.clone_from(&check.resource);
+            access.subresource.clone_from(&check.subresource);
+            access.namespace.clone_from(&check.namespace);
+            access.name.clone_from(&check.name);
+        }
+        let account = question
+            .service_account
+            .as_ref()
+            .map(|(namespace, name)| service_account(namespace, name));
+        let user = account.as_ref().unwrap_or(self.user);
+        let decision = self.session.authorizer().decide(user, &access);
+        Decision {
+            allowed: decision.is_allowed(),
+            reason: decision.reason,
+            ..Decision::default()
+        }
+    }
+}
+
+fn service_account(namespace: &str, name: &str) -> UserInfo {
+    let within = format!("system:serviceaccounts:{namespace}");
+    UserInfo::authenticated(
+        &format!("system:serviceaccount:{namespace}:{name}"),
+        ["system:serviceaccounts", within.as_str()],
+    )
+}
+
+/// The variables for a request.
+pub(super) fn bind<'a>(session: &'a Session<'a>, attributes: &'a Attributes) -> Option<Authorizers<'a>> {
+    let asked = Rc::new(Asked {
+        session,
+        user: &attributes.user,
+    });
+    let resource = ResourceCheck {
+        group: attributes.resource.group.to_string(),
+        resource: attributes.resource.plural.to_string(),
+        subresource: attributes.subresource.clone(),
+        namespace: attributes.namespace.clone(),
+        name: attributes.name.clone(),
+        ..ResourceCheck::default()
+    };
+    Some(Authorizers {
+        authorizer: Cel::authorizer(asked.clone()),
+        request_resource: Cel::request_resource(asked, resource),
+    })
+}

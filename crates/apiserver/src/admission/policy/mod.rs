@@ -1,0 +1,75 @@
+//! Admission policies: rules in CEL that refuse or change objects, without a webhook.
+//!
+//! A policy says which requests it is about and what must hold; a binding puts it into force, for some of these requests and with
+//! parameters. [`source`] keeps the policies compiled, [`params`] finds the parameters, [`expression`] compiles and [`activation`]
+//! evaluates, [`validating`] and [`mutating`] are the two plugins, [`access`] asks whether a writer may read the parameters that it names.
+//!
+//! Invariants: a request without a policy in force costs two look-ups; policies do not apply to policies and bindings, nor to reviews of
+//! access; an expression costs no more than its budget; policies run in the order of their names, their bindings likewise.
+//!
+//! Not here: how policies are written (`kinds::admission_policies`), types of the matched kinds, audit logs (annotations are computed,
+//! since their errors count, and then dropped).
+
+mod access;
+mod activation;
+mod authorizer;
+mod compiled;
+pub(super) mod conditions;
+mod expression;
+mod mutating;
+mod params;
+mod source;
+mod validating;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use super::Attributes;
+use crate::object;
+
+pub use access::ParameterAccess;
+pub(crate) use expression::{Compiler, Returns};
+pub use mutating::MutatingPolicies;
+pub use validating::ValidatingPolicies;
+
+/// Whether no policy is asked: a policy could keep itself from being repaired, or requests from being authorized.
+fn is_exempt(attributes: &Attributes) -> bool {
+    const CONFIGURATIONS: [&str; 4] = [
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    ];
+    const REVIEWS: [&str; 6] = [
+        "selfsubjectreviews",
+        "tokenreviews",
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    ];
+    let plural = attributes.resource.plural.as_ref();
+    match attributes.resource.group.as_ref() {
+        "admissionregistration.k8s.io" => CONFIGURATIONS.contains(&plural),
+        "authentication.k8s.io" | "authorization.k8s.io" => REVIEWS.contains(&plural),
+        _ => false,
+    }
+}
+
+/// Whether the request is about a Namespace, whose own name counts as its namespace.
+fn is_namespace(attributes: &Attributes) -> bool {
+    let kind = &attributes.kind;
+    kind.group.is_empty() && kind.version == "v1" && kind.kind == "Namespace"
+}
+
+/// What the request is about, in messages.
+fn subject<'a>(attributes: &'a Attributes, object: &'a Value) -> &'a str {
+    let generated = object::text(object, "generateName");
+    match (attributes.name.as_str(), object::name(object)) {
+        ("", "") if generated.is_empty() => "Unknown",
+        ("", "") => generated,
+        ("", name) | (name, _) => name,
+    }
+}

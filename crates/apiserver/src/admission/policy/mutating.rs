@@ -1,0 +1,470 @@
+//! MutatingAdmissionPolicies: changes to objects before they are validated.
+//!
+//! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what those before it
+//! did. A patch whose `test` fails changes nothing and is no error.
+
+use kubewright_schema::apply::{ObjectType, merge_configuration};
+use kubewright_schema::catalog;
+use kubewright_schema::cel::eval::RUNTIME_BUDGET;
+use kubewright_schema::cel::value::Value as Cel;
+use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
+use serde_json::{Map, Value};
+
+use super::super::matching::Matched;
+use super::super::{Admission, Attributes, Operation, Session};
+use super::activation::{self, Inputs, Scope};
+use super::authorizer;
+use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
+use super::conditions::{Met, conditions};
+use super::source::Source;
+use super::validating::namespace;
+use super::{is_exempt, params, subject};
+use crate::env::BoxFuture;
+use crate::object;
+use crate::registry::Resource;
+use crate::server::object_type;
+use crate::status::{Cause, Status};
+
+/// The plugin's name, under which it is asked for a second round.
+const PLUGIN: &str = "MutatingAdmissionPolicy";
+
+/// The plugin `MutatingAdmissionPolicy`. It stands before the mutating webhooks.
+pub struct MutatingPolicies {
+    source: Source<MutatingPolicy>,
+}
+
+impl Default for MutatingPolicies {
+    fn default() -> MutatingPolicies {
+        MutatingPolicies {
+            source: Source::new(
+                "mutatingadmissionpolicies.admissionregistration.k8s.io",
+                "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+                MutatingPolicy::new,
+            ),
+        }
+    }
+}
+
+/// A policy that is to change the object, with one parameter.
+struct Invocation<'h> {
+    mutating: &'h MutatingPolicy,
+    binding: &'h Binding,
+    param: Value,
+    matched: Matched,
+}
+
+impl Invocation<'_> {
+    /// What tells it apart in the second round.
+    fn id(&self) -> String {
+        let (policy, binding) = (&self.mutating.policy.name, &self.binding.name);
+        let (namespace, name) = (object::namespace(&self.param), object::name(&self.param));
+        format!("{policy} {binding} {namespace}/{name}")
+    }
+}
+
+/// Why a request is refused: every policy that fails is a cause.
+#[derive(Default)]
+struct Denied {
+    messages: Vec<String>,
+    reason: &'static str,
+}
+
+impl Denied {
+    fn add(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str, reason: &'static str) {
+        if !policy.fails {
+            return;
+        }
+        if self.messages.is_empty() {
+            self.reason = reason;
+        }
+        self.messages.push(match binding {
+            Some(binding) => format!(
+                "policy '{}' with binding '{}' denied request: {why}",
+                policy.name, binding.name
+            ),
+            None => format!("policy {:?} denied request: {why}", policy.name),
+        });
+    }
+
+    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        self.add(
+            policy,
+            binding,
+            &format!("failed to configure {what}: {why}"),
+            "Forbidden",
+        );
+    }
+
+    fn into_result(self, attributes: &Attributes, object: &Value) -> Result<(), Status> {
+        let Some(first) = self.messages.first().cloned() else {
+            return Ok(());
+        };
+        let mut status = Status::forbidden(&attributes.resource, subject(attributes, object), "");
+        status.message = first;
+        status.reason = self.reason.into();
+        if let Some(details) = &mut status.details {
+            details.causes = self
+                .messages
+                .into_iter()
+                .map(|message| Cause {
+                    reason: String::new(),
+                    message,
+                    field: String::new(),
+                })
+                .collect();
+        }
+        Err(status)
+    }
+}
+
+/// Why a mutation did not happen.
+enum Failure {
+    /// The policy's own failure, which may be ignored.
+    Policy(String),
+    /// The request ends with it.
+    Request(Status),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Policy(why)
+    }
+}
+
+impl MutatingPolicies {
+    async fn change(
+        &self,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let hooks = self.source.hooks(session.storage().as_ref());
+        if hooks.is_empty() {
+            return Ok(());
+        }
+        let mut denied = Denied::default();
+        let mut invocations = Vec::new();
+        for hook in hooks.iter() {
+            choose(
+                &hook.policy,
+                &hook.bindings,
+                (session, attributes, object, old),
+                &mut invocations,
+                &mut denied,
+            );
+        }
+        if !invocations.is_empty() {
+            session.begin(PLUGIN, object);
+            let namespace = namespace(session, attributes)?;
+            for invocation in &invocations {
+                invoke(invocation, session, attributes, object, old, &namespace, &mut denied).await?;
+            }
+            session.end(PLUGIN, object);
+        }
+        denied.into_result(attributes, object)
+    }
+}
+
+/// Adds the invocations of one policy.
+fn choose<'h>(
+    mutating: &'h MutatingPolicy,
+    bindings: &'h [std::sync::Arc<Binding>],
+    (session, attributes, object, old): (&Session<'_>, &Attributes, &Value, Option<&Value>),
+    invocations: &mut Vec<Invocation<'h>>,
+    denied: &mut Denied,
+) {
+    let policy = &mutating.policy;
+    let matched = match policy.criteria.matches(session, attributes, object, old) {
+        Ok(Some(matched)) => matched,
+        Ok(None) => return,
+        Err(status) => return denied.misconfigured(policy, None, &status.message),
+    };
+    let row = match params::kind(session, policy) {
+        Ok(row) => row,
+        Err(why) => return denied.misconfigured(policy, None, &why),
+    };
+    for binding in bindings {
+        let chosen = binding.criteria.as_ref().map_or(Ok(true), |criteria| {
+            let found = criteria.matches(session, attributes, object, old);
+            found.map(|found| found.is_some())
+        });
+        match chosen {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(status) => {
+                denied.misconfigured(policy, Some(binding), &status.message);
+                continue;
+            }
+        }
+        match params::collect(session, row.as_deref(), binding, &attributes.namespace) {
+            Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
+                mutating,
+                binding,
+                param,
+                matched: matched.clone(),
+            })),
+            Err(why) => denied.misconfigured(policy, Some(binding), &why),
+        }
+    }
+}
+
+/// Lets one policy change the object.
+async fn invoke(
+    invocation: &Invocation<'_>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &mut Value,
+    old: Option<&Value>,
+    namespace: &Value,
+    denied: &mut Denied,
+) -> Result<(), Status> {
+    let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
+    let policy = &mutating.policy;
+    let mut inputs = Inputs {
+        object: matched.show(session, attributes, object).await?,
+        old: matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?,
+        params: invocation.param.clone(),
+        request: activation::request(attributes, matched),
+        namespace: namespace.clone(),
+    };
+    match conditions(policy, &inputs, session, attributes) {
+        Met::Yes => {}
+        Met::No => return Ok(()),
+        Met::Failed(why) => {
+            denied.add(policy, Some(binding), &why, "Invalid");
+            return Ok(());
+        }
+    }
+    let id = invocation.id();
+    if !session.may_invoke(PLUGIN, &id) {
+        return Ok(());
+    }
+    let mut changed = false;
+    for mutation in &mutating.mutations {
+        if inputs.object.is_null() {
+            break;
+        }
+        match mutate(mutation, policy, &inputs, session, attributes, matched) {
+            Ok(new) => {
+                // Upstream looks again at everything after any patch, whether it changed something or not.
+                changed = true;
+                inputs.object = new;
+            }
+            Err(Failure::Policy(why)) => denied.add(policy, Some(binding), &why, "Invalid"),
+            Err(Failure::Request(status)) => return Err(status),
+        }
+    }
+    if changed {
+        *object = back(session, attributes, matched, inputs.object).await?;
+    }
+    session.invoked(PLUGIN, &id, changed, mutating.reinvocable);
+    if changed && mutating.reinvocable {
+        // Its own change calls for itself, too.
+        session.invoked(PLUGIN, &id, true, false);
+    }
+    Ok(())
+}
+
+/// The object in the version of the request.
+async fn back(
+    session: &Session<'_>,
+    attributes: &Attributes,
+    matched: &Matched,
+    object: Value,
+) -> Result<Value, Status> {
+    if !matched.is_converted(attributes) {
+        return Ok(object);
+    }
+    session.convert(object, &matched.resource, &attributes.resource).await
+}
+
+fn mutate(
+    mutation: &Mutation,
+    policy: &Policy,
+    inputs: &Inputs,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    matched: &Matched,
+) -> Result<Value, Failure> {
+    let scope = || Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
+    let row = (matched.kind == matched.resource.group_version_kind()).then_some(&*matched.resource);
+    match mutation {
+        Mutation::Configuration(expression) => {
+            let configuration = configuration(&scope(), expression)?;
+            let merged = merge(&inputs.object, configuration, matched, row)?;
+            finish_merged(merged, session, matched, row)
+        }
+        Mutation::Patches(expression) => {
+            let patch = patches(&scope(), expression)?;
+            match json_patch::apply(&inputs.object, &patch) {
+                Ok(patched) => finish_patched(patched, session, row),
+                Err(JsonPatchError::TestFailed(_)) => Ok(inputs.object.clone()),
+                Err(error) => Err(Failure::Policy(format!("JSON Patch: {error}"))),
+            }
+        }
+    }
+}
+
+/// Evaluates an expression; a policy that does not compile says so itself.
+fn value<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Cel<'a>, String> {
+    if let Err(why) = &expression.program {
+        return Err(why.clone());
+    }
+    let mut budget = RUNTIME_BUDGET;
+    scope.run(expression, &mut budget).map_err(|spent| spent.to_string())?
+}
+
+fn configuration<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Value, String> {
+    let found = value(scope, expression)?;
+    if !matches!(found, Cel::Object(_)) {
+        return Err(format!(
+            "unsupported return type from ApplyConfiguration expression: {}",
+            found.type_name()
+        ));
+    }
+    check_names(&found)?;
+    found.to_json().map_err(|error| error.to_string())
+}
+
+fn patches<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Value, String> {
+    let found = value(scope, expression)?;
+    let Cel::List(list) = &found else {
+        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+    };
+    let mut operations = Vec::with_capacity(list.len());
+    for item in list.iter() {
+        let item = item.map_err(|error| error.to_string())?;
+        let Cel::Object(operation) = &item else {
+            return Err("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned());
+        };
+        let mut written = Map::new();
+        for field in ["op", "path", "from", "value"] {
+            let Some(given) = operation.field(field) else { continue };
+            if field == "value" && matches!(given, Cel::Object(_)) {
+                check_names(given)?;
+            }
+            let json = given.to_json().map_err(|error| {
+                format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}")
+            })?;
+            if field != "from" || json != "" {
+                written.insert(field.to_owned(), json);
+            }
+        }
+        for field in ["op", "path"] {
+            written.entry(field).or_insert_with(|| Value::from(""));
+        }
+        operations.push(Value::Object(written));
+    }
+    Ok(Value::Array(operations))
+}
+
+/// The type of each constructed object must be named after the fields that lead to it: there is no other check of `Object.spec{…}`.
+fn check_names(value: &Cel<'_>) -> Result<(), String> {
+    let mut errors = Vec::new();
+    names(value, value.type_name(), &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("type mismatch: {}", errors.join("\n")))
+    }
+}
+
+fn names(value: &Cel<'_>, expected: &str, errors: &mut Vec<String>) {
+    match value {
+        Cel::Object(object) => {
+            let found = &*object.type_name;
+            if found != expected {
+                errors.push(format!(
+                    "unexpected type name {found:?}, expected {expected:?}, which matches field name path from root Object type"
+                ));
+            }
+            for (name, below) in &object.fields {
+                names(below, &format!("{expected}.{}", &**name), errors);
+            }
+        }
+        Cel::List(list) => list.iter().flatten().for_each(|item| names(&item, expected, errors)),
+        Cel::Map(map) => map
+            .entries()
+            .flatten()
+            .for_each(|(_, item)| names(&item, expected, errors)),
+        _ => {}
+    }
+}
+
+fn merge(live: &Value, mut configuration: Value, matched: &Matched, row: Option<&Resource>) -> Result<Value, String> {
+    if let Value::Object(fields) = &mut configuration {
+        for field in ["apiVersion", "kind"] {
+            let own = live.get(field).cloned().unwrap_or_default();
+            fields.insert(field.to_owned(), own);
+        }
+    }
+    let kind = &matched.kind;
+    let ty = match row {
+        Some(row) => Some(object_type(row)),
+        // Of what is posted to subresources, only the core group's kinds stand in the document of their own version.
+        None if kind.group.is_empty() => catalog::for_kind("", &kind.version, &kind.kind).map(ObjectType::built_in),
+        None => None,
+    };
+    let merged = match ty {
+        Some(ty) => merge_configuration(&ty, live, &configuration),
+        None => Err(format!(
+            "failed to convert patch object to typed object: no corresponding type for {}/{}, Kind={}",
+            kind.group, kind.version, kind.kind
+        )),
+    };
+    merged.map_err(|why| format!("error applying patch: {why}"))
+}
+
+/// Makes an object of its kind out of what merging left.
+fn finish_merged(
+    mut object: Value,
+    session: &Session<'_>,
+    matched: &Matched,
+    row: Option<&Resource>,
+) -> Result<Value, Failure> {
+    let Some(row) = row else { return Ok(object) };
+    session.complete(&mut object, row).map_err(|why| {
+        let kind = &matched.kind;
+        let why = whole_number(&why).unwrap_or(why);
+        format!(
+            "unable to convert unstructured object to {}/{}, Kind={}: {why}",
+            kind.group, kind.version, kind.kind
+        )
+    })?;
+    Ok(object)
+}
+
+/// The one mistake that merging lets through, in the words of the converter instead of the decoder's.
+fn whole_number(why: &str) -> Option<String> {
+    why.strip_prefix("json: cannot unmarshal number ")?;
+    let (_, wanted) = why.rsplit_once(" of type ")?;
+    wanted
+        .starts_with("int")
+        .then(|| format!("cannot convert float64 to {wanted}"))
+}
+
+/// Makes an object of its kind out of what a patch left. What is no such object ends the request, as upstream.
+fn finish_patched(mut object: Value, session: &Session<'_>, row: Option<&Resource>) -> Result<Value, Failure> {
+    let Some(row) = row else { return Ok(object) };
+    session
+        .complete_strictly(&mut object, row)
+        .map_err(|why| Failure::Request(Status::internal(&why)))?;
+    Ok(object)
+}
+
+impl Admission for MutatingPolicies {
+    fn mutate<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a mut Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        if is_exempt(attributes) || attributes.operation == Operation::Delete {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(self.change(session, attributes, object, old))
+    }
+}

@@ -1,0 +1,358 @@
+//! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
+
+use kubewright_schema::cel::eval::RUNTIME_BUDGET;
+use kubewright_schema::cel::value::Value as Cel;
+use serde_json::Value;
+
+use super::super::matching::Matched;
+use super::super::{Admission, Attributes, Session};
+use super::activation::{self, Inputs, OutOfBudget, Scope};
+use super::authorizer;
+use super::compiled::{Action, Binding, Policy, ValidatingPolicy, Validation};
+use super::conditions::{Met, conditions};
+use super::source::{Hook, Source};
+use super::{is_exempt, is_namespace, params, subject};
+use crate::env::BoxFuture;
+use crate::status::{Cause, Status};
+
+/// A longer message of an expression is not shown, in bytes.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// The plugin `ValidatingAdmissionPolicy`. It stands before the validating webhooks.
+pub struct ValidatingPolicies {
+    source: Source<ValidatingPolicy>,
+}
+
+impl Default for ValidatingPolicies {
+    fn default() -> ValidatingPolicies {
+        ValidatingPolicies {
+            source: Source::new(
+                "validatingadmissionpolicies.admissionregistration.k8s.io",
+                "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+                ValidatingPolicy::new,
+            ),
+        }
+    }
+}
+
+/// Why a request is refused, or would be.
+#[derive(Debug)]
+struct Refusal {
+    message: String,
+    reason: (&'static str, u16),
+}
+
+impl Refusal {
+    fn error(message: String) -> Refusal {
+        Refusal {
+            message,
+            reason: ("Invalid", 422),
+        }
+    }
+}
+
+/// What one evaluation of a policy came to.
+#[derive(Default)]
+struct Outcome {
+    /// Of failed rules; the actions of the binding say what follows.
+    refusals: Vec<Refusal>,
+    /// Of audit annotations, which refuse whatever the actions are.
+    audits: Vec<Refusal>,
+}
+
+/// The first refusal of a request, in words: upstream's answer tells no others.
+#[derive(Default)]
+struct Denied(Option<(String, (&'static str, u16))>);
+
+impl Denied {
+    fn add(&mut self, policy: &Policy, binding: Option<&Binding>, refusal: Refusal) {
+        if self.0.is_some() {
+            return;
+        }
+        let (name, why) = (&policy.name, &refusal.message);
+        let message = match binding {
+            Some(binding) => format!(
+                "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: {why}",
+                binding.name
+            ),
+            None => format!("ValidatingAdmissionPolicy '{name}' denied request: {why}"),
+        };
+        self.0 = Some((message, refusal.reason));
+    }
+
+    /// A policy that cannot be asked refuses the request, unless its failures are ignored.
+    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
+        if policy.fails {
+            let what = if binding.is_some() { "binding" } else { "policy" };
+            let message = format!("failed to configure {what}: {why}");
+            self.add(policy, binding, Refusal::error(message));
+        }
+    }
+
+    fn into_result(self, attributes: &Attributes, object: &Value) -> Result<(), Status> {
+        let Some((message, (reason, code))) = self.0 else {
+            return Ok(());
+        };
+        let mut status = Status::forbidden(&attributes.resource, subject(attributes, object), &message);
+        status.reason = reason.into();
+        status.code = code;
+        if let Some(details) = &mut status.details {
+            details.causes.push(Cause {
+                reason: String::new(),
+                message,
+                field: String::new(),
+            });
+        }
+        Err(status)
+    }
+}
+
+impl ValidatingPolicies {
+    async fn check(
+        &self,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let hooks = self.source.hooks(session.storage().as_ref());
+        let mut denied = Denied::default();
+        for hook in hooks.iter() {
+            check_hook(hook, session, attributes, object, old, &mut denied).await?;
+        }
+        denied.into_result(attributes, object)
+    }
+}
+
+async fn check_hook(
+    hook: &Hook<ValidatingPolicy>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &Value,
+    old: Option<&Value>,
+    denied: &mut Denied,
+) -> Result<(), Status> {
+    let policy = &hook.policy.policy;
+    let matched = match policy.criteria.matches(session, attributes, object, old) {
+        Ok(Some(matched)) => matched,
+        Ok(None) => return Ok(()),
+        Err(status) => {
+            denied.misconfigured(policy, None, &status.message);
+            return Ok(());
+        }
+    };
+    let row = match params::kind(session, policy) {
+        Ok(row) => row,
+        Err(why) => {
+            denied.misconfigured(policy, None, &why);
+            return Ok(());
+        }
+    };
+    let mut inputs: Option<Inputs> = None;
+    for binding in &hook.bindings {
+        let chosen = match &binding.criteria {
+            None => Ok(true),
+            Some(criteria) => criteria
+                .matches(session, attributes, object, old)
+                .map(|found| found.is_some()),
+        };
+        match chosen {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(status) => {
+                denied.misconfigured(policy, Some(binding), &status.message);
+                continue;
+            }
+        }
+        let params = match params::collect(session, row.as_deref(), binding, &attributes.namespace) {
+            Ok(params) => params,
+            Err(why) => {
+                denied.misconfigured(policy, Some(binding), &why);
+                continue;
+            }
+        };
+        for param in params {
+            if inputs.is_none() {
+                match prepare(session, attributes, &matched, object, old).await? {
+                    Ok(prepared) => inputs = Some(prepared),
+                    Err(why) => {
+                        denied.misconfigured(policy, Some(binding), &why);
+                        break;
+                    }
+                }
+            }
+            let Some(inputs) = &mut inputs else { break };
+            inputs.params = param;
+            let outcome = evaluate(&hook.policy, inputs, session, attributes);
+            act(outcome, policy, binding, session, denied);
+        }
+    }
+    Ok(())
+}
+
+/// What the expressions see. The inner error is that of a conversion.
+async fn prepare(
+    session: &Session<'_>,
+    attributes: &Attributes,
+    matched: &Matched,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Result<Inputs, String>, Status> {
+    let namespace = namespace(session, attributes)?;
+    let converted = async {
+        let object = matched.show(session, attributes, object).await?;
+        let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
+        Ok::<_, Status>((object, old))
+    };
+    Ok(match converted.await {
+        Ok((object, old)) => Ok(Inputs {
+            object,
+            old,
+            params: Value::Null,
+            request: activation::request(attributes, matched),
+            namespace,
+        }),
+        Err(status) => Err(format!("failed to convert object version: {}", status.message)),
+    })
+}
+
+/// `namespaceObject` of a request.
+pub(super) fn namespace(session: &Session<'_>, attributes: &Attributes) -> Result<Value, Status> {
+    let name = &attributes.namespace;
+    if name.is_empty() || is_namespace(attributes) {
+        return Ok(Value::Null);
+    }
+    let stored = session
+        .namespace(name)
+        .ok_or_else(|| Status::namespace_not_found(name))?;
+    Ok(activation::namespace(stored.value()))
+}
+
+fn act(outcome: Outcome, policy: &Policy, binding: &Binding, session: &Session<'_>, denied: &mut Denied) {
+    for refusal in outcome.refusals {
+        if binding.actions.contains(&Action::Warn) {
+            session.warn(format!(
+                "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                policy.name, binding.name, refusal.message
+            ));
+        }
+        if binding.actions.contains(&Action::Deny) {
+            denied.add(policy, Some(binding), refusal);
+        }
+    }
+    for refusal in outcome.audits {
+        denied.add(policy, Some(binding), refusal);
+    }
+}
+
+/// Evaluates a policy with one parameter.
+fn evaluate(validating: &ValidatingPolicy, inputs: &Inputs, session: &Session<'_>, attributes: &Attributes) -> Outcome {
+    let policy = &validating.policy;
+    let mut outcome = Outcome::default();
+    let refuse = |message: String| policy.fails.then(|| Refusal::error(message));
+    match conditions(policy, inputs, session, attributes) {
+        Met::Yes => {}
+        Met::No => return outcome,
+        Met::Failed(why) => {
+            outcome.refusals.extend(refuse(why));
+            return outcome;
+        }
+    }
+    match validations(validating, inputs, session, attributes) {
+        Ok(refusals) => outcome.refusals = refusals,
+        Err(spent) => {
+            outcome.refusals.extend(refuse(spent.to_string()));
+            return outcome;
+        }
+    }
+    match audits(validating, inputs) {
+        Ok(errors) => outcome.audits.extend(errors.into_iter().filter_map(refuse)),
+        Err(spent) => outcome.refusals = refuse(spent.to_string()).into_iter().collect(),
+    }
+    outcome
+}
+
+fn validations(
+    validating: &ValidatingPolicy,
+    inputs: &Inputs,
+    session: &Session<'_>,
+    attributes: &Attributes,
+) -> Result<Vec<Refusal>, OutOfBudget> {
+    let policy = &validating.policy;
+    let mut budget = RUNTIME_BUDGET;
+    let scope = Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
+    let mut results = Vec::with_capacity(validating.validations.len());
+    for validation in &validating.validations {
+        results.push(scope.run(&validation.expression, &mut budget)?);
+    }
+    // Messages see no authorizer, and thus variables of their own.
+    let scope = Scope::new(inputs, &policy.variables, None);
+    let mut messages = Ok(Vec::with_capacity(results.len()));
+    for validation in &validating.validations {
+        let message = validation.message_expression.as_ref();
+        match (
+            &mut messages,
+            message.map(|message| scope.run(message, &mut budget)).transpose(),
+        ) {
+            (Ok(messages), Ok(message)) => messages.push(message.and_then(Result::ok)),
+            (_, Err(spent)) => messages = Err(spent),
+            (Err(_), _) => break,
+        }
+    }
+    let mut refusals = Vec::new();
+    for (at, (validation, result)) in validating.validations.iter().zip(results).enumerate() {
+        let failed = |why: String| policy.fails.then(|| Refusal::error(why));
+        refusals.extend(match (result, &messages) {
+            (Err(why), _) => failed(why),
+            (Ok(_), Err(spent)) => failed(format!("failed messageExpression: {spent}")),
+            (Ok(Cel::Bool(true)), _) => None,
+            (Ok(_), Ok(messages)) => Some(Refusal {
+                message: message(validation, messages.get(at).and_then(Option::as_ref)),
+                reason: validation.reason,
+            }),
+        });
+    }
+    Ok(refusals)
+}
+
+/// What is said about a failed rule: the result of its expression for it, its text, or the rule itself.
+fn message(validation: &Validation, evaluated: Option<&Cel<'_>>) -> String {
+    let own = match evaluated {
+        Some(Cel::String(text)) => text.trim(),
+        _ => "",
+    };
+    if !own.is_empty() && own.len() <= MAX_MESSAGE && !own.contains('\n') {
+        own.to_owned()
+    } else if validation.message.is_empty() {
+        format!("failed expression: {}", validation.expression.source.trim())
+    } else {
+        validation.message.clone()
+    }
+}
+
+/// The errors of audit annotations. There is no audit log that their values could go to.
+fn audits(validating: &ValidatingPolicy, inputs: &Inputs) -> Result<Vec<String>, OutOfBudget> {
+    let mut budget = RUNTIME_BUDGET;
+    // As upstream, an annotation may name the authorizer, yet cannot reach it.
+    let scope = Scope::new(inputs, &validating.policy.variables, None);
+    let mut errors = Vec::new();
+    for audit in &validating.audits {
+        errors.extend(scope.run(audit, &mut budget)?.err());
+    }
+    Ok(errors)
+}
+
+impl Admission for ValidatingPolicies {
+    fn validate<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        if is_exempt(attributes) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(self.check(session, attributes, object, old))
+    }
+}

@@ -1,0 +1,194 @@
+//! What the admission plugins of one request share.
+//!
+//! Changing plugins run in a round; when one of them asks for it ([`Session::invoked`] with a change), there is a second round, in which
+//! only those webhooks and policies run again that ran before the change and say that they may (`reinvocationPolicy: IfNeeded`).
+//!
+//! Invariant: there are never more than two rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::authorization::Authorizer;
+use crate::env::Env;
+use crate::outbound::Outbound;
+use crate::registry::{Resource, Snapshot};
+use crate::server::Inner;
+use crate::status::Status;
+use crate::storage::{Storage, StoredObject};
+
+/// What plugins may use, and where they leave what they found. It lives as long as the admission of one object.
+pub struct Session<'a> {
+    server: &'a Inner,
+    kinds: Arc<Snapshot>,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Default)]
+struct Notes {
+    warnings: Vec<String>,
+    /// Whether this is the second round.
+    second: bool,
+    /// Whether there is to be one.
+    wanted: bool,
+    plugins: BTreeMap<&'static str, Round>,
+}
+
+/// What one plugin remembers between the rounds.
+#[derive(Default)]
+struct Round {
+    /// The object as the plugin left it.
+    output: Value,
+    /// What ran, may run again, and was not yet told to.
+    eligible: BTreeSet<String>,
+    /// What is to run again.
+    again: BTreeSet<String>,
+}
+
+impl Round {
+    fn call_again(&mut self) {
+        self.again.append(&mut self.eligible);
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(server: &'a Inner, kinds: Arc<Snapshot>) -> Session<'a> {
+        Session {
+            server,
+            kinds,
+            notes: Mutex::default(),
+        }
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kinds that the request sees.
+    pub fn kinds(&self) -> &Snapshot {
+        &self.kinds
+    }
+
+    /// Where objects are.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.server.storage
+    }
+
+    /// Time and entropy.
+    pub fn env(&self) -> &dyn Env {
+        self.server.env.as_ref()
+    }
+
+    /// How webhooks are called.
+    pub fn outbound(&self) -> &dyn Outbound {
+        self.server.outbound.as_ref()
+    }
+
+    /// Who may do what.
+    pub fn authorizer(&self) -> &dyn Authorizer {
+        self.server.authorizer.as_ref()
+    }
+
+    /// The stored Namespace of this name.
+    pub fn namespace(&self, name: &str) -> Option<Arc<StoredObject>> {
+        self.server.storage.get("namespaces", name)
+    }
+
+    /// Sends a text to the client as a `Warning` header.
+    pub fn warn(&self, text: impl Into<String>) {
+        self.notes().warnings.push(text.into());
+    }
+
+    /// Takes the warnings that were left.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes().warnings)
+    }
+
+    /// The object, which is of `from`, in another version of the same kind.
+    ///
+    /// # Errors
+    /// What a conversion webhook says, or why it cannot be reached.
+    pub async fn convert(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
+        self.server.convert(object, from, to).await
+    }
+
+    /// Makes an object of its kind out of what a patch left: types are checked, unknown fields dropped, defaults filled in.
+    ///
+    /// # Errors
+    /// What Go's decoder says about an object that does not fit.
+    pub fn complete(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+        self.decode(object, resource)?;
+        self.default(object, resource);
+        Ok(())
+    }
+
+    /// The first half of [`Session::complete`]: types and unknown fields.
+    ///
+    /// # Errors
+    /// What Go's decoder says about an object that does not fit.
+    pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+        crate::server::decode_patched(object, resource, &self.kinds)
+    }
+
+    /// The second half of [`Session::complete`]: defaults.
+    pub fn default(&self, object: &mut Value, resource: &Resource) {
+        crate::server::default(object, resource);
+    }
+
+    /// The same, where unknown fields are errors.
+    ///
+    /// # Errors
+    /// What Go's strict decoder says about an object that does not fit.
+    pub fn complete_strictly(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
+        crate::server::complete_strictly(object, resource, &self.kinds)
+    }
+
+    /// Whether this is the second round.
+    pub fn is_reinvocation(&self) -> bool {
+        self.notes().second
+    }
+
+    /// A plugin begins its round on this object. In the second round a change that others made since the first calls for everything
+    /// that may run again.
+    pub fn begin(&self, plugin: &'static str, object: &Value) {
+        let mut notes = self.notes();
+        let second = notes.second;
+        let round = notes.plugins.entry(plugin).or_default();
+        if second && round.output != *object {
+            round.call_again();
+        }
+    }
+
+    /// Whether the plugin's webhook or policy `id` is to run in this round.
+    pub fn may_invoke(&self, plugin: &'static str, id: &str) -> bool {
+        let notes = self.notes();
+        !notes.second || notes.plugins.get(plugin).is_some_and(|round| round.again.contains(id))
+    }
+
+    /// `id` ran. `changed`: it changed the object, so that what ran before it runs again; `reinvocable`: it may be run again itself.
+    pub fn invoked(&self, plugin: &'static str, id: &str, changed: bool, reinvocable: bool) {
+        let mut notes = self.notes();
+        notes.wanted |= changed;
+        let round = notes.plugins.entry(plugin).or_default();
+        if changed {
+            round.call_again();
+        }
+        if reinvocable {
+            round.eligible.insert(id.to_owned());
+        }
+    }
+
+    /// The plugin is done with its round and leaves this object.
+    pub fn end(&self, plugin: &'static str, object: &Value) {
+        self.notes().plugins.entry(plugin).or_default().output = object.clone();
+    }
+
+    /// Whether a second round begins now.
+    pub(crate) fn next_round(&self) -> bool {
+        let mut notes = self.notes();
+        let begins = notes.wanted && !notes.second;
+        notes.second |= begins;
+        begins
+    }
+}

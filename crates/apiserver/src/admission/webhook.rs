@@ -1,0 +1,46 @@
+//! Admission webhooks: requests are shown to others, who may change or refuse them.
+//!
+//! [`MutatingWebhooks`] asks one after the other, each with what the one before left; [`ValidatingWebhooks`] asks all at once. Whom to
+//! ask is in the stored configurations, by name and then by their order in each; `config` reads them, `review` makes what is sent and
+//! judges what comes back, `match_conditions` decides about `matchConditions`.
+//!
+//! Invariants: without a configuration a request costs two looks into empty stores; a webhook that cannot be asked refuses the request
+//! unless its `failurePolicy` is `Ignore`; no webhook is asked about the configuration of admission.
+//!
+//! Not here: sending (see [`crate::outbound`]), which requests a rule covers (see [`super::matching`]).
+
+mod config;
+mod match_conditions;
+mod mutating;
+mod review;
+mod validating;
+
+pub use mutating::MutatingWebhooks;
+pub use validating::ValidatingWebhooks;
+
+use crate::status::Status;
+
+/// Why a request does not go on.
+enum Failure {
+    /// The webhook could not be asked, or its answer makes no sense: `failurePolicy` decides.
+    Calling(String),
+    /// The webhook, or this server, says no.
+    Refused(Status),
+}
+
+impl Failure {
+    /// What becomes of the request.
+    fn settle(self, hook: &config::Webhook) -> Result<(), Status> {
+        match self {
+            Failure::Refused(status) => Err(status),
+            Failure::Calling(why) if hook.ignores_failure => {
+                tracing::warn!(webhook = hook.name, why, "a webhook failed; the request goes on");
+                Ok(())
+            }
+            Failure::Calling(why) => {
+                let why = format!("failed calling webhook {:?}: {why}", hook.name);
+                Err(Status::internal(&why))
+            }
+        }
+    }
+}

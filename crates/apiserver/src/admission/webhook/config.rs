@@ -1,0 +1,112 @@
+//! Configurations of webhooks, read once for each version of the stored objects.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::admission::matching::Criteria;
+use crate::admission::policy::conditions::Conditions;
+use crate::kinds::check::get;
+use crate::object;
+use crate::outbound::client::Client;
+use crate::storage::{ListRequest, Storage, StoredObject};
+
+/// What a webhook without `timeoutSeconds` gets; defaulting fills the field in, so that none is stored so.
+const TIMEOUT: u64 = 10;
+
+/// One entry of `webhooks`.
+#[derive(Debug)]
+pub(super) struct Webhook {
+    /// Name of the entry, which is the webhook's in errors.
+    pub(super) name: String,
+    /// Configuration, name and place: what tells it from others between rounds.
+    pub(super) id: String,
+    pub(super) criteria: Criteria,
+    pub(super) client: Result<Client, String>,
+    /// Whether a request goes on when the webhook cannot be asked.
+    pub(super) ignores_failure: bool,
+    pub(super) timeout: Duration,
+    pub(super) side_effects: String,
+    /// `reinvocationPolicy: IfNeeded`.
+    pub(super) reinvocable: bool,
+    /// `admissionReviewVersions`.
+    pub(super) review_versions: Vec<String>,
+    pub(super) conditions: Conditions,
+}
+
+impl Webhook {
+    fn new(configuration: &str, index: usize, webhook: &Value) -> Webhook {
+        let text = |field: &str| get(webhook, &[field]).as_str().unwrap_or("").to_owned();
+        let items = |field: &str| get(webhook, &[field]).as_array().into_iter().flatten();
+        let name = text("name");
+        Webhook {
+            id: format!("{configuration}/{name}/{index}"),
+            name,
+            criteria: Criteria::of_webhook(webhook),
+            client: Client::new(get(webhook, &["clientConfig"])),
+            ignores_failure: text("failurePolicy") == "Ignore",
+            timeout: Duration::from_secs(get(webhook, &["timeoutSeconds"]).as_u64().unwrap_or(TIMEOUT)),
+            side_effects: text("sideEffects"),
+            reinvocable: text("reinvocationPolicy") == "IfNeeded",
+            review_versions: items("admissionReviewVersions")
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            conditions: Conditions::of_webhook(webhook),
+        }
+    }
+}
+
+/// The webhooks of all configurations of one kind, in the order in which they are asked.
+pub(super) struct Configurations {
+    store: &'static str,
+    known: Mutex<Known>,
+}
+
+/// What was read, and from which objects.
+#[derive(Default)]
+struct Known {
+    from: Vec<Arc<StoredObject>>,
+    webhooks: Arc<Vec<Webhook>>,
+}
+
+impl Configurations {
+    pub(super) fn new(store: &'static str) -> Configurations {
+        Configurations {
+            store,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What is configured now.
+    pub(super) fn webhooks(&self, storage: &dyn Storage) -> Arc<Vec<Webhook>> {
+        let listed = storage.list(self.store, &ListRequest::default());
+        // What cannot be listed was never written: the store comes into being with its first object.
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.from.len() == items.len()
+            && known
+                .from
+                .iter()
+                .zip(&items)
+                .all(|(known, (_, item))| known.revision() == item.revision());
+        if !same {
+            known.from = items.into_iter().map(|(_, item)| item).collect();
+            known.webhooks = Arc::new(read(&known.from));
+        }
+        known.webhooks.clone()
+    }
+}
+
+fn read(configurations: &[Arc<StoredObject>]) -> Vec<Webhook> {
+    let mut webhooks = Vec::new();
+    for configuration in configurations {
+        let value = configuration.value();
+        let entries = get(value, &["webhooks"]).as_array();
+        for (index, webhook) in entries.into_iter().flatten().enumerate() {
+            webhooks.push(Webhook::new(object::name(value), index, webhook));
+        }
+    }
+    webhooks
+}

@@ -1,0 +1,185 @@
+//! MutatingAdmissionWebhook.
+
+use std::sync::Arc;
+
+use kubewright_schema::patch;
+use kubewright_schema::schema::GroupVersionKind;
+use serde_json::Value;
+
+use super::config::{Configurations, Webhook};
+use super::review::{self, Objects};
+use super::{Failure, match_conditions};
+use crate::admission::matching::{Matched, is_exempt};
+use crate::admission::{Admission, Attributes, Session};
+use crate::env::BoxFuture;
+use crate::registry::Resource;
+use crate::status::Status;
+
+const PLUGIN: &str = "MutatingAdmissionWebhook";
+
+/// Asks the webhooks of all MutatingWebhookConfigurations and applies their patches.
+pub struct MutatingWebhooks {
+    configurations: Configurations,
+}
+
+impl Default for MutatingWebhooks {
+    fn default() -> MutatingWebhooks {
+        MutatingWebhooks {
+            configurations: Configurations::new("mutatingwebhookconfigurations.admissionregistration.k8s.io"),
+        }
+    }
+}
+
+/// The object on its way from webhook to webhook. It stays in the version that the last one saw.
+struct Travelling<'a> {
+    object: &'a mut Value,
+    /// Its version now.
+    resource: Arc<Resource>,
+    kind: GroupVersionKind,
+    /// The object before it was converted the first time.
+    original: Option<Value>,
+    patched: bool,
+}
+
+impl Travelling<'_> {
+    /// Puts the object into the version in which a webhook is asked.
+    async fn convert(&mut self, session: &Session<'_>, to: &Matched) -> Result<(), Status> {
+        if self.kind == to.kind || self.object.is_null() {
+            return Ok(());
+        }
+        if self.original.is_none() && !self.patched {
+            self.original = Some(self.object.clone());
+        }
+        let object = std::mem::take(self.object);
+        *self.object = session
+            .convert(object, &self.resource, &to.resource)
+            .await
+            .map_err(|status| Status::internal(&status.message))?;
+        self.resource = to.resource.clone();
+        self.kind = to.kind.clone();
+        Ok(())
+    }
+
+    /// Puts the object back into the version of the request.
+    async fn arrive(mut self, session: &Session<'_>, home: &Matched) -> Result<(), Status> {
+        match self.original.take() {
+            Some(original) if !self.patched => *self.object = original,
+            _ => self.convert(session, home).await?,
+        }
+        Ok(())
+    }
+}
+
+impl MutatingWebhooks {
+    async fn dispatch(
+        &self,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        if is_exempt(attributes) {
+            return Ok(());
+        }
+        let webhooks = self.configurations.webhooks(session.storage().as_ref());
+        if webhooks.is_empty() {
+            return Ok(());
+        }
+        session.begin(PLUGIN, object);
+        let mut travelling = Travelling {
+            object,
+            resource: attributes.resource.clone(),
+            kind: attributes.kind.clone(),
+            original: None,
+            patched: false,
+        };
+        for hook in webhooks.iter() {
+            ask(hook, session, attributes, &mut travelling, old).await?;
+        }
+        travelling.arrive(session, &Matched::own(attributes)).await?;
+        session.end(PLUGIN, object);
+        Ok(())
+    }
+}
+
+/// Asks one webhook if the request is its business, and says what becomes of the request.
+async fn ask(
+    hook: &Webhook,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    travelling: &mut Travelling<'_>,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let Some(seen) = hook.criteria.matches(session, attributes, travelling.object, old)? else {
+        return Ok(());
+    };
+    let failed = |status: Status| Status::internal(&status.message);
+    let old = old.unwrap_or(&Value::Null);
+    if !hook.conditions.is_empty() {
+        travelling.convert(session, &seen).await?;
+        let old = seen.show(session, attributes, old).await.map_err(failed)?;
+        if !match_conditions::evaluate(hook, session, attributes, &seen, travelling.object, &old)? {
+            return Ok(());
+        }
+    }
+    if !session.may_invoke(PLUGIN, &hook.id) {
+        return Ok(());
+    }
+    travelling.convert(session, &seen).await?;
+    let old = seen.show(session, attributes, old).await.map_err(failed)?;
+    let asked = call(hook, session, attributes, &seen, travelling, &old).await;
+    let changed = matches!(asked, Ok(true));
+    session.invoked(PLUGIN, &hook.id, changed, hook.reinvocable);
+    match asked {
+        Ok(_) => Ok(()),
+        Err(failure) => failure.settle(hook),
+    }
+}
+
+/// Asks one webhook and applies its patch; whether that changed the object.
+async fn call(
+    hook: &Webhook,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    seen: &Matched,
+    travelling: &mut Travelling<'_>,
+    old: &Value,
+) -> Result<bool, Failure> {
+    let internal = |why: String| Failure::Refused(Status::internal(&why));
+    let objects = Objects {
+        object: travelling.object,
+        old,
+    };
+    let Some(operations) = review::ask(hook, session, attributes, seen, objects, true).await? else {
+        return Ok(false);
+    };
+    if travelling.object.is_null() {
+        return Err(internal(format!(
+            "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+            hook.name
+        )));
+    }
+    let mut new = patch::json::apply(travelling.object, &operations).map_err(|error| internal(error.to_string()))?;
+    if attributes.is_own_kind() {
+        session.decode(&mut new, &travelling.resource).map_err(internal)?;
+    }
+    let changed = new != *travelling.object;
+    if attributes.is_own_kind() {
+        session.default(&mut new, &travelling.resource);
+    }
+    *travelling.object = new;
+    travelling.patched = true;
+    Ok(changed)
+}
+
+impl Admission for MutatingWebhooks {
+    fn mutate<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a mut Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(self.dispatch(session, attributes, object, old))
+    }
+}

@@ -1,0 +1,309 @@
+//! `AdmissionReview`: what a webhook is sent, and what its answer must look like.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::Failure;
+use super::config::Webhook;
+use crate::admission::matching::Matched;
+use crate::admission::{Attributes, Session};
+use crate::env;
+use crate::outbound::client::{Document, kind_text};
+use crate::registry::Resource;
+use crate::status::{Cause, Details, Status};
+
+const GROUP: &str = "admission.k8s.io";
+const KIND: &str = "AdmissionReview";
+
+/// An object and the one it replaces, in the version that a webhook is asked in. Null where there is none.
+pub(super) struct Objects<'a> {
+    pub(super) object: &'a Value,
+    pub(super) old: &'a Value,
+}
+
+/// What a webhook answered.
+#[derive(Debug, Default)]
+struct Response {
+    allowed: bool,
+    patch: Vec<u8>,
+    patch_type: Option<String>,
+    status: Value,
+    warnings: Vec<String>,
+}
+
+/// Asks one webhook. The answer is its JSON patch, which a validating webhook never has.
+pub(super) async fn ask(
+    hook: &Webhook,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    seen: &Matched,
+    objects: Objects<'_>,
+    mutating: bool,
+) -> Result<Option<Value>, Failure> {
+    if attributes.dry_run && !["None", "NoneOnDryRun"].contains(&hook.side_effects.as_str()) {
+        let message = format!("admission webhook {:?} does not support dry run", hook.name);
+        return Err(Failure::Refused(Status::bad_request(message)));
+    }
+    let version = hook.review_versions.iter().find_map(|version| match version.as_str() {
+        "v1" => Some("v1"),
+        "v1beta1" => Some("v1beta1"),
+        _ => None,
+    });
+    let version = version.ok_or_else(|| {
+        let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+        Failure::Calling(format!("could not create admission objects: {why}"))
+    })?;
+    let kind = Document {
+        group: GROUP,
+        version,
+        kind: KIND,
+    };
+    let uid = env::uuid(session.env());
+    let review = json!({
+        "kind": KIND,
+        "apiVersion": kind.api_version(),
+        "request": request(attributes, seen, &objects, &uid),
+    });
+    let client = hook
+        .client
+        .as_ref()
+        .map_err(|why| Failure::Calling(format!("could not get REST client: {why}")))?;
+    let answer = client
+        .post(session.outbound(), kind, &review, hook.timeout)
+        .await
+        .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+    let response = verify(kind, &uid, mutating, &answer)?;
+    for warning in response.warnings {
+        session.warn(warning);
+    }
+    if !response.allowed {
+        return Err(Failure::Refused(denial(&hook.name, &response.status)));
+    }
+    patch(&hook.name, &response.patch, response.patch_type.as_deref())
+}
+
+fn resource_of(resource: &Resource) -> Value {
+    json!({"group": resource.group, "version": resource.version, "resource": resource.plural})
+}
+
+/// The `request` of a review.
+fn request(attributes: &Attributes, seen: &Matched, objects: &Objects<'_>, uid: &str) -> Value {
+    let kind = |kind: &kubewright_schema::schema::GroupVersionKind| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
+    let mut request = json!({
+        "uid": uid,
+        "kind": kind(&seen.kind),
+        "resource": resource_of(&seen.resource),
+        "requestKind": kind(&attributes.kind),
+        "requestResource": resource_of(&attributes.resource),
+        "operation": attributes.operation.as_str(),
+        "userInfo": user_info(attributes),
+        "object": objects.object,
+        "oldObject": objects.old,
+        "dryRun": attributes.dry_run,
+        "options": attributes.options,
+    });
+    for (field, text) in [
+        ("subResource", &attributes.subresource),
+        ("requestSubResource", &attributes.subresource),
+        ("name", &attributes.name),
+        ("namespace", &attributes.namespace),
+    ] {
+        if !text.is_empty() {
+            request[field] = json!(text);
+        }
+    }
+    request
+}
+
+/// `authentication.k8s.io/v1` UserInfo.
+fn user_info(attributes: &Attributes) -> Value {
+    let user = &attributes.user;
+    let mut info = Map::new();
+    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            info.insert(field.to_owned(), json!(text));
+        }
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".to_owned(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".to_owned(), json!(user.extra));
+    }
+    Value::Object(info)
+}
+
+/// Makes sure that an answer is one to this review (`VerifyAdmissionResponse`).
+fn verify(kind: Document, uid: &str, mutating: bool, answer: &Value) -> Result<Response, Failure> {
+    let malformed = |why: String| Failure::Calling(format!("failed to call webhook: {why}"));
+    let invalid = |why: String| Failure::Calling(format!("received invalid webhook response: {why}"));
+    let Some(given) = answer.get("response").filter(|given| !given.is_null()) else {
+        return Err(invalid("webhook response was absent".to_owned()));
+    };
+    let (got, mut response) = read(given).map_err(malformed)?;
+    if kind.version == "v1" {
+        if got != uid {
+            return Err(invalid(format!("expected response.uid={uid:?}, got {got:?}")));
+        }
+        let (wanted, named) = (kind.text(), kind_text(answer));
+        if named != wanted {
+            return Err(invalid(format!("expected webhook response of {wanted}, got {named}")));
+        }
+        check_patch(&response, mutating).map_err(|why| invalid(why.to_owned()))?;
+        if response.patch_type.as_deref() == Some("") {
+            return Err(invalid(
+                "webhook returned invalid response.patchType of \"\"".to_owned(),
+            ));
+        }
+    } else {
+        // v1beta1 never looked at the type of a patch.
+        response.patch_type = (!response.patch.is_empty()).then(|| "JSONPatch".to_owned());
+        if !mutating {
+            response.patch.clear();
+        }
+    }
+    Ok(response)
+}
+
+fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> {
+    match (mutating, response.patch.is_empty(), response.patch_type.is_some()) {
+        (true, false, false) => Err("webhook returned response.patch but not response.patchType"),
+        (true, true, true) => Err("webhook returned response.patchType but not response.patch"),
+        (false, false, _) => Err("validating webhook may not return response.patch"),
+        (false, _, true) => Err("validating webhook may not return response.patchType"),
+        _ => Ok(()),
+    }
+}
+
+/// The uid and the rest of a `response`, with Go's words about what has another type.
+fn read(given: &Value) -> Result<(String, Response), String> {
+    let wrong = |value: &Value, field: &str, wanted: &str| {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        format!(
+            "json: cannot unmarshal {found} into Go struct field AdmissionResponse.response.{field} of type {wanted}"
+        )
+    };
+    let field = |name: &str| given.get(name).filter(|value| !value.is_null());
+    let text = |name: &str| match field(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(wrong(other, name, "string")),
+    };
+    if !given.is_object() {
+        return Err(wrong(given, "", "v1.AdmissionResponse"));
+    }
+    let allowed = match field("allowed") {
+        None => false,
+        Some(Value::Bool(allowed)) => *allowed,
+        Some(other) => return Err(wrong(other, "allowed", "bool")),
+    };
+    let patch = match text("patch")? {
+        None => Vec::new(),
+        Some(text) => STANDARD
+            .decode(&text)
+            .map_err(|_| "illegal base64 data at input byte 0".to_owned())?,
+    };
+    let warnings = match field("warnings") {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|item| {
+                item.as_str()
+                    .map(str::to_owned)
+                    .ok_or_else(|| wrong(item, "warnings", "string"))
+            })
+            .collect::<Result<_, _>>()?,
+        Some(other) => return Err(wrong(other, "warnings", "[]string")),
+    };
+    if let Some(annotations) = field("auditAnnotations") {
+        let Some(map) = annotations.as_object() else {
+            return Err(wrong(annotations, "auditAnnotations", "map[string]string"));
+        };
+        // This server keeps no audit log, so they go nowhere; what has no text as its value is no answer all the same.
+        if let Some(other) = map.values().find(|value| !value.is_string()) {
+            return Err(wrong(other, "auditAnnotations", "string"));
+        }
+    }
+    let response = Response {
+        allowed,
+        patch,
+        patch_type: text("patchType")?,
+        status: field("status").cloned().unwrap_or_default(),
+        warnings,
+    };
+    Ok((text("uid")?.unwrap_or_default(), response))
+}
+
+/// The operations of a patch, if it has any.
+fn patch(name: &str, patch: &[u8], kind: Option<&str>) -> Result<Option<Value>, Failure> {
+    if patch.is_empty() {
+        return Ok(None);
+    }
+    let undecodable = |why: String| Failure::Calling(format!("received undecodable patch in webhook response: {why}"));
+    let decoded = kubewright_schema::decode::json(patch).map_err(|error| undecodable(error.to_string()))?;
+    match &decoded.value {
+        Value::Null => return Ok(None),
+        Value::Array(operations) if operations.is_empty() => return Ok(None),
+        Value::Array(_) => {}
+        _ => {
+            let why = "json: cannot unmarshal object into Go value of type jsonpatch.Patch";
+            return Err(undecodable(why.to_owned()));
+        }
+    }
+    match kind {
+        Some("JSONPatch") => Ok(Some(decoded.value)),
+        other => {
+            tracing::debug!(webhook = name, "a patch of an unknown type");
+            Err(Failure::Calling(format!(
+                "unsupported patch type {:?}",
+                other.unwrap_or("")
+            )))
+        }
+    }
+}
+
+/// The Status of a refusal (`ToStatusErr`): what the webhook says, made an error in any case.
+fn denial(name: &str, given: &Value) -> Status {
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let by = format!("admission webhook {name:?} denied the request");
+    let (said, reason) = (text(given, "message"), text(given, "reason"));
+    let message = match (said.as_str(), reason.as_str()) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (said, _) => format!("{by}: {said}"),
+    };
+    let code = given.get("code").and_then(Value::as_u64).unwrap_or(0).max(400);
+    let mut status = Status::failure(u16::try_from(code).unwrap_or(400), reason, message);
+    if let Some(details) = given.get("details").filter(|details| details.is_object()) {
+        let causes = details.get("causes").and_then(Value::as_array);
+        status.details = Some(Box::new(Details {
+            name: text(details, "name"),
+            group: text(details, "group"),
+            kind: text(details, "kind"),
+            uid: text(details, "uid"),
+            causes: causes
+                .into_iter()
+                .flatten()
+                .map(|cause| Cause {
+                    reason: text(cause, "reason"),
+                    message: text(cause, "message"),
+                    field: text(cause, "field"),
+                })
+                .collect(),
+            retry_after_seconds: details
+                .get("retryAfterSeconds")
+                .and_then(Value::as_u64)
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .unwrap_or(0),
+        }));
+    }
+    status
+}

@@ -1,0 +1,94 @@
+//! ValidatingAdmissionWebhook.
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::config::{Configurations, Webhook};
+use super::match_conditions;
+use super::review::{self, Objects};
+use crate::admission::matching::{Matched, is_exempt};
+use crate::admission::{Admission, Attributes, Session};
+use crate::env::BoxFuture;
+use crate::status::Status;
+
+/// Asks the webhooks of all ValidatingWebhookConfigurations, all at the same time.
+pub struct ValidatingWebhooks {
+    configurations: Configurations,
+}
+
+impl Default for ValidatingWebhooks {
+    fn default() -> ValidatingWebhooks {
+        ValidatingWebhooks {
+            configurations: Configurations::new("validatingwebhookconfigurations.admissionregistration.k8s.io"),
+        }
+    }
+}
+
+/// What one webhook is asked with.
+struct Invocation<'a> {
+    hook: &'a Webhook,
+    seen: Matched,
+    object: Value,
+    old: Value,
+}
+
+impl ValidatingWebhooks {
+    async fn dispatch(
+        &self,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        if is_exempt(attributes) {
+            return Ok(());
+        }
+        let webhooks = self.configurations.webhooks(session.storage().as_ref());
+        let mut asked = Vec::new();
+        // Nobody is asked before it is clear who is, for an error in that is the answer.
+        for hook in webhooks.iter() {
+            let Some(seen) = hook.criteria.matches(session, attributes, object, old)? else {
+                continue;
+            };
+            let failed = |status: Status| Status::internal(&status.message);
+            let old = old.unwrap_or(&Value::Null);
+            let shown = seen.show(session, attributes, object).await.map_err(failed)?;
+            let old = seen.show(session, attributes, old).await.map_err(failed)?;
+            if match_conditions::evaluate(hook, session, attributes, &seen, &shown, &old)? {
+                asked.push(Invocation {
+                    hook,
+                    seen,
+                    object: shown,
+                    old,
+                });
+            }
+        }
+        let answers = join_all(asked.iter().map(|asked| asked.call(session, attributes))).await;
+        answers.into_iter().collect()
+    }
+}
+
+impl Invocation<'_> {
+    async fn call(&self, session: &Session<'_>, attributes: &Attributes) -> Result<(), Status> {
+        let objects = Objects {
+            object: &self.object,
+            old: &self.old,
+        };
+        match review::ask(self.hook, session, attributes, &self.seen, objects, false).await {
+            Ok(_) => Ok(()),
+            Err(failure) => failure.settle(self.hook),
+        }
+    }
+}
+
+impl Admission for ValidatingWebhooks {
+    fn validate<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(self.dispatch(session, attributes, object, old))
+    }
+}

@@ -1,0 +1,196 @@
+//! Writes and admission: what plugins are told, and which object they see.
+//!
+//! Plugins see what the client writes: of `/scale` the Scale, of a subresource that takes a document of its own (binding, eviction) that
+//! document. What the server writes because of it is not admitted again.
+
+use kubewright_schema::schema::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::options::WriteOptions;
+use super::subresource::{scale_of, set_path};
+use super::write::{Part, Writer};
+use super::{Call, managed};
+use crate::admission::{self, Operation, Session};
+use crate::object;
+use crate::registry::{Resource, ScalePaths, Subresource};
+use crate::status::Status;
+
+impl<'a> Writer<'a> {
+    /// What admission is told about a write; the kind of the object is the resource's own.
+    pub(crate) fn attributes(
+        &self,
+        operation: Operation,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> admission::Attributes {
+        let kind = match operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => "",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if let (Some(all), Some(given)) = (options.as_object_mut(), self.options.as_object()) {
+            all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        // A request to a namespace counts as one in it.
+        let is_namespace = self.resource.group.is_empty() && self.resource.plural == "namespaces";
+        admission::Attributes {
+            resource: self.resource.clone(),
+            subresource: subresource.to_owned(),
+            kind: self.resource.group_version_kind(),
+            operation,
+            namespace: if is_namespace { name } else { namespace }.to_owned(),
+            name: name.to_owned(),
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            options,
+        }
+    }
+
+    /// What the plugins share while they look at one object.
+    pub(crate) fn session(&self) -> Session<'a> {
+        Session::new(self.server, self.server.registry.snapshot())
+    }
+
+    /// Lets the plugins change an object; in a second round when a webhook asks for it.
+    pub(crate) async fn mutate(
+        &self,
+        session: &Session<'_>,
+        attributes: &admission::Attributes,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let before = managed::entries(object).cloned();
+        loop {
+            for plugin in &self.server.admission {
+                plugin.mutate(session, attributes, object, old).await?;
+            }
+            if !session.next_round() {
+                break;
+            }
+        }
+        managed::check_admitted(object, before, session);
+        Ok(())
+    }
+
+    /// Lets the plugins refuse an object.
+    pub(crate) async fn validate(
+        &self,
+        session: &Session<'_>,
+        attributes: &admission::Attributes,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        for plugin in &self.server.admission {
+            plugin.validate(session, attributes, object, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets plugins change what an update writes.
+    pub(crate) async fn admit_update(
+        &self,
+        session: &Session<'_>,
+        new: &mut Value,
+        old: &Value,
+        name: &str,
+        part: Part,
+    ) -> Result<(), Status> {
+        let attributes = self.update_attributes(old, name, part);
+        match part {
+            Part::Raw => Ok(()),
+            Part::Whole => {
+                let Some(paths) = scale_paths(&self.resource) else {
+                    return Ok(());
+                };
+                let (mut scale, old) = (scale_of(new, paths)?, scale_of(old, paths)?);
+                self.mutate(session, &attributes, &mut scale, Some(&old)).await?;
+                let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+                set_path(new, &paths.spec_replicas, replicas);
+                Ok(())
+            }
+            _ => self.mutate(session, &attributes, new, Some(old)).await,
+        }
+    }
+
+    /// Lets plugins refuse what an update would store.
+    pub(crate) async fn admit_updated(
+        &self,
+        session: &Session<'_>,
+        new: &Value,
+        old: &Value,
+        name: &str,
+        part: Part,
+    ) -> Result<(), Status> {
+        let attributes = self.update_attributes(old, name, part);
+        match part {
+            Part::Raw => Ok(()),
+            Part::Whole => {
+                let Some(paths) = scale_paths(&self.resource) else {
+                    return Ok(());
+                };
+                let (scale, old) = (scale_of(new, paths)?, scale_of(old, paths)?);
+                self.validate(session, &attributes, &scale, Some(&old)).await
+            }
+            _ => self.validate(session, &attributes, new, Some(old)).await,
+        }
+    }
+
+    fn update_attributes(&self, old: &Value, name: &str, part: Part) -> admission::Attributes {
+        let namespace = object::namespace(old);
+        let mut attributes = self.attributes(Operation::Update, part.subresource(), namespace, name);
+        if part == Part::Whole {
+            attributes.subresource = "scale".to_owned();
+            attributes.kind = kind("autoscaling", "v1", "Scale");
+        }
+        attributes
+    }
+}
+
+/// Group, version and kind of a document that a subresource takes.
+pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
+    GroupVersionKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+    }
+}
+
+fn scale_paths(resource: &Resource) -> Option<&ScalePaths> {
+    resource.subresources.iter().find_map(|subresource| match subresource {
+        Subresource::Scale(paths) => Some(paths),
+        _ => None,
+    })
+}
+
+impl Call<'_> {
+    /// Shows a document that was posted to a subresource to the plugins: what they make of it is what counts.
+    pub(crate) async fn admit_posted(
+        &mut self,
+        kind: GroupVersionKind,
+        options: &WriteOptions,
+        mut document: Value,
+    ) -> Result<Value, Status> {
+        let api_version = match kind.group.as_str() {
+            "" => kind.version.clone(),
+            group => format!("{group}/{}", kind.version),
+        };
+        if let Some(map) = document.as_object_mut() {
+            map.insert("apiVersion".to_owned(), json!(api_version));
+            map.insert("kind".to_owned(), json!(kind.kind));
+        }
+        let writer = self.tracked_writer(options);
+        let subresource = self.path.subresource.clone().unwrap_or_default();
+        let mut attributes = writer.attributes(Operation::Create, &subresource, self.namespace(), self.name());
+        attributes.kind = kind;
+        let session = writer.session();
+        let mut admitted = writer.mutate(&session, &attributes, &mut document, None).await;
+        if admitted.is_ok() {
+            admitted = writer.validate(&session, &attributes, &document, None).await;
+        }
+        self.warnings.extend(session.take_warnings());
+        admitted.map(|()| document)
+    }
+}

@@ -1,0 +1,272 @@
+//! Calls of the API server to webhooks: over HTTPS, or to a function in this process.
+//!
+//! Connections are kept for the next call to the same host with the same trust; `tls` says whom to trust, `resolve` where a Service is.
+//! Errors are in the words of Go's HTTP client, for they end up in answers that users read.
+//!
+//! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than 3 MiB is an error;
+//! connections end with the cluster.
+//!
+//! Not here: what is said (the API server's), client certificates, proxies.
+
+mod resolve;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use kubewright::Stop;
+use kubewright_apiserver::env::BoxFuture;
+use kubewright_apiserver::outbound::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
+use kubewright_apiserver::storage::Storage;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// The largest answer that is read, in bytes: as large as a request to the server may be.
+const MAX_ANSWER: usize = 3 << 20;
+/// How many idle connections are kept for one host.
+const MAX_IDLE: usize = 8;
+
+/// A webhook in this process: gets the document that would be posted, answers with the one that would come back.
+pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Value> + Send + Sync>;
+
+/// Webhooks in this process, by the URL that requests to them would go to.
+#[derive(Clone, Default)]
+pub(crate) struct Functions(BTreeMap<String, WebhookFunction>);
+
+impl Functions {
+    /// Answers what goes to `url` (as a configuration has it, or `https://name.namespace.svc:port/path` for a service) with a function.
+    pub(crate) fn add<F, R>(&mut self, url: &str, function: F)
+    where
+        F: Fn(Value) -> R + Send + Sync + 'static,
+        R: Future<Output = Value> + Send + 'static,
+    {
+        let function: WebhookFunction = Arc::new(move |document| Box::pin(function(document)));
+        self.0.insert(Destination::Url(url.to_owned()).url(), function);
+    }
+}
+
+/// What connections may be shared by: host, port, and whom to trust.
+type Key = (String, Bytes);
+type Sender = SendRequest<Full<Bytes>>;
+
+/// The real thing.
+pub(crate) struct HttpsOutbound(Arc<Shared>);
+
+struct Shared {
+    storage: Arc<dyn Storage>,
+    functions: Functions,
+    trust: tls::Trust,
+    idle: Mutex<BTreeMap<Key, Vec<Sender>>>,
+    stop: Stop,
+}
+
+impl HttpsOutbound {
+    /// Services are looked up in `storage`; connections end with `stop`.
+    pub(crate) fn new(storage: Arc<dyn Storage>, functions: Functions, stop: Stop) -> HttpsOutbound {
+        HttpsOutbound(Arc::new(Shared {
+            storage,
+            functions,
+            trust: tls::Trust::default(),
+            idle: Mutex::default(),
+            stop,
+        }))
+    }
+}
+
+impl Outbound for HttpsOutbound {
+    fn call(&self, call: OutboundCall) -> BoxFuture<'static, Result<OutboundAnswer, OutboundError>> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let timeout = call.timeout;
+            tokio::time::timeout(timeout, shared.call(call))
+                .await
+                .unwrap_or(Err(OutboundError::Timeout))
+        })
+    }
+}
+
+fn failed(why: impl Into<String>) -> OutboundError {
+    OutboundError::Failed(why.into())
+}
+
+/// Host and port of a URL.
+struct Authority {
+    host: String,
+    port: u16,
+}
+
+impl Authority {
+    fn of(url: &Uri) -> Result<Authority, OutboundError> {
+        if url.scheme_str() != Some("https") {
+            return Err(failed(format!(
+                "unsupported protocol scheme {:?}",
+                url.scheme_str().unwrap_or("")
+            )));
+        }
+        let host = url.host().ok_or_else(|| failed("http: no Host in request URL"))?;
+        Ok(Authority {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: url.port_u16().unwrap_or(443),
+        })
+    }
+}
+
+impl Shared {
+    async fn call(&self, call: OutboundCall) -> Result<OutboundAnswer, OutboundError> {
+        let url = call.to.url();
+        if let Some(function) = self.functions.0.get(&url) {
+            let document = serde_json::from_slice(&call.body).map_err(|error| failed(error.to_string()))?;
+            return Ok(OutboundAnswer {
+                code: 200,
+                content_type: "application/json".to_owned(),
+                body: Bytes::from(function(document).await.to_string()),
+            });
+        }
+        let url: Uri = format!("{url}?{}", call.query)
+            .parse()
+            .map_err(|error| failed(format!("parse {url:?}: {error}")))?;
+        let authority = Authority::of(&url)?;
+        let key = (format!("{}:{}", authority.host, authority.port), call.ca_bundle.clone());
+        while let Some(sender) = self.take_idle(&key) {
+            // A kept connection may have ended in the meantime; then the call has not begun and is made on another one.
+            if let Ok(answer) = self.send(sender, &url, &call, &key).await {
+                return Ok(answer);
+            }
+        }
+        let sender = self.connect(&authority, &call).await?;
+        self.send(sender, &url, &call, &key).await
+    }
+
+    fn take_idle(&self, key: &Key) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.get_mut(key)?;
+        while let Some(sender) = kept.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        idle.remove(key);
+        None
+    }
+
+    fn keep(&self, key: &Key, sender: Sender) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.entry(key.clone()).or_default();
+        if kept.len() < MAX_IDLE && !sender.is_closed() {
+            kept.push(sender);
+        }
+    }
+
+    async fn send(
+        &self,
+        mut sender: Sender,
+        url: &Uri,
+        call: &OutboundCall,
+        key: &Key,
+    ) -> Result<OutboundAnswer, OutboundError> {
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let request = Request::post(path)
+            .header(header::HOST, authority)
+            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(call.body.clone()))
+            .map_err(|error| failed(error.to_string()))?;
+        let broken = |error: hyper::Error| {
+            failed(if error.is_incomplete_message() || error.is_canceled() {
+                "EOF".to_owned()
+            } else {
+                error.to_string()
+            })
+        };
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("")
+            .to_owned();
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| failed(format!("error reading response body: {error}")))?
+            .to_bytes();
+        self.keep(key, sender);
+        Ok(OutboundAnswer {
+            code,
+            content_type,
+            body,
+        })
+    }
+
+    async fn connect(&self, authority: &Authority, call: &OutboundCall) -> Result<Sender, OutboundError> {
+        let config = self.trust.config(&call.ca_bundle).map_err(failed)?;
+        let stream = self.dial(authority, &call.to).await?;
+        // Small requests and small answers: waiting to fill a packet only costs time.
+        stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
+        let stream = tls::connect(config, &authority.host, stream).await.map_err(failed)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection to a webhook broke");
+                    }
+                }
+                () = stop.requested() => {}
+            }
+        });
+        Ok(sender)
+    }
+
+    async fn dial(&self, authority: &Authority, to: &Destination) -> Result<TcpStream, OutboundError> {
+        let addresses = match to {
+            Destination::Service {
+                namespace, name, port, ..
+            } => resolve::service(self.storage.as_ref(), namespace, name, *port).map_err(failed)?,
+            Destination::Url(_) => lookup(authority).await?,
+        };
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(format!("dial tcp {address}: {}", words(&error))),
+            }
+        }
+        Err(failed(last.unwrap_or_else(|| no_such_host(&authority.host))))
+    }
+}
+
+async fn lookup(authority: &Authority) -> Result<Vec<SocketAddr>, OutboundError> {
+    tokio::net::lookup_host((authority.host.as_str(), authority.port))
+        .await
+        .map(Iterator::collect)
+        .map_err(|_| failed(no_such_host(&authority.host)))
+}
+
+fn no_such_host(host: &str) -> String {
+    format!("dial tcp: lookup {host}: no such host")
+}
+
+/// An error of the operating system as Go prints it.
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connect: connection reset by peer".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        io::ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
+        _ => format!("connect: {error}"),
+    }
+}
