@@ -281,7 +281,7 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
         return Vec::new();
     };
     let mut errors = Vec::new();
-    let mut controller: Option<&str> = None;
+    let mut controller: Option<(&str, &str)> = None;
     for owner in list {
         let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or("");
         for (name, message) in [
@@ -304,10 +304,11 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
         }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             match controller {
-                None => controller = Some(field("name")),
-                Some(first) => {
+                None => controller = Some((field("kind"), field("name"))),
+                Some((kind, name)) => {
                     let message = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {kind}/{name} and {}/{}",
+                        field("kind"),
                         field("name")
                     );
                     errors.push(FieldError::invalid(at.to_string(), owners.clone(), message));

@@ -3,7 +3,8 @@
 //! Every error is one of these, with the code, reason and message that kube-apiserver uses for it: clients branch on them.
 //! Not here: turning a Status into a response (see `server::respond`).
 
-use kubewright_schema::error::{FieldError, aggregate};
+use kubewright_schema::error::{FieldError, aggregate_texts};
+use kubewright_schema::internal;
 use serde_json::{Map, Value, json};
 
 use crate::registry::Resource;
@@ -182,12 +183,24 @@ impl Status {
                 distinct.push(error.clone());
             }
         }
-        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(&distinct));
+        let body = |error: &FieldError| {
+            let shown = error
+                .bad_value
+                .as_ref()
+                .and_then(|value| internal::show(group, kind, &error.field, value));
+            error.body_showing(shown.as_deref())
+        };
+        let texts = distinct.iter().map(|error| format!("{}: {}", error.field, body(error)));
+        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
+        let cause = |error: &FieldError| Cause {
+            message: body(error),
+            ..Cause::from(error)
+        };
         Status::failure(422, "Invalid", message).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
-            causes: errors.iter().map(Cause::from).collect(),
+            causes: errors.iter().map(cause).collect(),
             ..Details::default()
         })
     }

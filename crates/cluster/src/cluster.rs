@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Observer, Stop, StopSource, kube};
-use kubewright_apiserver::{ApiServer, Config};
+use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -103,6 +103,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn controllers(mut self, controllers: Controllers) -> ClusterBuilder {
         self.controllers = controllers;
+        self
+    }
+
+    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
+    #[must_use]
+    pub fn service_range(mut self, range: ServiceRange) -> ClusterBuilder {
+        self.config.service_range = range;
         self
     }
 

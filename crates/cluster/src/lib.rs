@@ -33,7 +33,7 @@ mod listen;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use error::{Error, Result};
-pub use kubewright_apiserver::{ApiServer, Config};
+pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use listen::{Limits, Listening};
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -156,13 +156,19 @@ impl FieldError {
 
     /// The text without the field (`ErrorBody`): what stands in the message of a cause.
     pub fn body(&self) -> String {
+        self.body_showing(None)
+    }
+
+    /// The same with the value of the field shown as this text, such as [`crate::internal::show`] makes it.
+    pub fn body_showing(&self, shown: Option<&str>) -> String {
         let mut body = self.reason.title().to_string();
         if self.reason.shows_value() {
             body.push_str(": ");
-            body.push_str(&match &self.bad_value {
-                Some(Value::String(text)) => quote(text),
-                Some(value) => value.to_string(),
-                None => "null".to_string(),
+            body.push_str(&match (shown, &self.bad_value) {
+                (Some(shown), _) => shown.to_owned(),
+                (None, Some(Value::String(text))) => quote(text),
+                (None, Some(value)) => value.to_string(),
+                (None, None) => "null".to_string(),
             });
         }
         if !self.detail.is_empty() {
@@ -199,8 +205,13 @@ impl std::error::Error for FieldError {}
 
 /// Several errors in one text (`ErrorList.ToAggregate`): one stands alone, more stand in brackets, equal ones once.
 pub fn aggregate(errors: &[FieldError]) -> String {
+    aggregate_texts(errors.iter().map(ToString::to_string))
+}
+
+/// The same of texts.
+pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
     let mut texts: Vec<String> = Vec::new();
-    for text in errors.iter().map(ToString::to_string) {
+    for text in errors {
         if !texts.contains(&text) {
             texts.push(text);
         }

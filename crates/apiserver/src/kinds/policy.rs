@@ -55,11 +55,7 @@ fn budget(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let (least, most) = (spec.key("minAvailable"), spec.key("maxUnavailable"));
     if least.present() && most.present() {
-        let value = json!({
-            "MinAvailable": least.value, "Selector": spec.key("selector").value, "MaxUnavailable": most.value,
-            "UnhealthyPodEvictionPolicy": spec.key("unhealthyPodEvictionPolicy").value,
-        });
-        errors.invalid_value(&spec, value, "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid(&spec, "minAvailable and maxUnavailable cannot be both set");
     }
     for amount in [least, most] {
         int_or_percent(&mut errors, &amount);
@@ -228,10 +224,6 @@ pub(crate) const LIMITS: Strategy = Strategy {
     default: default_limits,
     validate_create: limits,
     validate_update: |new, _| limits(new),
-    warnings: |_, old| {
-        let words = "this server stores limit ranges but does not apply them yet";
-        old.is_none().then(|| words.to_owned()).into_iter().collect()
-    },
     ..PLAIN
 };
 

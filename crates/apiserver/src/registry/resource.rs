@@ -96,6 +96,8 @@ pub enum Verbs {
     AllButDeleteCollection,
     /// Only `create`: reviews, which are answered and not stored.
     CreateOnly,
+    /// `get` and `list`: what is computed when it is asked for (ComponentStatus).
+    ReadOnly,
 }
 
 /// A subresource of a kind.
@@ -219,6 +221,8 @@ pub struct StrategyContext<'a> {
     pub user: &'a crate::UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,
+    /// The addresses that Services get.
+    pub service_range: crate::ServiceRange,
 }
 
 /// How a kind differs from others when it is written: flags and small functions.

@@ -22,7 +22,7 @@ pub(super) fn fill(server: &Inner) {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
     }
-    create(server, "", "services", services::kubernetes_service());
+    create(server, "", "services", services::kubernetes_service(server.config.service_range));
     for (name, value, description) in policy::SYSTEM_CLASSES {
         create(
             server,

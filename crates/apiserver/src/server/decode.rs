@@ -195,7 +195,7 @@ pub(crate) fn fit(
         if let (Some(body), true) = (body, unknown.len() > 1) {
             unknown = structural::unknown_fields_as_written(body, &resource.schema);
         }
-        structural::go_normalize(object, &resource.schema);
+        structural::go_normalize_read(object, &resource.schema);
         unknown
     };
     findings

@@ -92,11 +92,11 @@ impl Call<'_> {
             resource: resource.clone(),
             user: self.user,
             dry_run: false,
-            tracking: Tracking::Untouched,
+            tracking: Tracking::Update("kube-apiserver".to_owned()),
             warnings: Vec::new(),
         };
         writer
-            .update(namespace, &budget, Part::Raw, |old, _| {
+            .update(namespace, &budget, Part::Status, |old, _| {
                 charged(&resource, old, name, &now)
             })
             .await?;

@@ -91,7 +91,8 @@ pub(crate) fn set(object: &mut Value, managed: &ManagedFields) {
     put(object, managed.encode());
 }
 
-fn put(object: &mut Value, entries: Option<Value>) {
+/// Replaces the entries of an object by those of another, or by none.
+pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     let metadata = object::metadata_mut(object);
     match entries {
         Some(entries) => metadata.insert(KEY.to_owned(), entries),
@@ -204,6 +205,16 @@ pub(crate) fn track_update(
         set(new, &managed);
     } else {
         put(new, present.cloned());
+    }
+}
+
+/// Takes what two objects of a version differ in away from the entries of that version.
+pub(crate) fn forget_changed(resource: &Resource, object: &mut Value, before: &Value, after: &Value) {
+    let mut managed = decode(object);
+    let known = managed.clone();
+    apply::forget_changed(&object_type(resource), before, after, &mut managed, &resource.api_version());
+    if managed != known {
+        set(object, &managed);
     }
 }
 

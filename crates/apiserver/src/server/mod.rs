@@ -11,11 +11,13 @@ mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
+mod components;
 mod create;
 mod decode;
 mod definitions;
 mod delete;
 mod eviction;
+mod health;
 mod managed;
 pub(crate) mod negotiate;
 mod options;
@@ -43,12 +45,12 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle};
+use crate::admission::{Admission, Classes, LimitRanger, NamespaceLifecycle};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
 use crate::storage::{MemoryStorage, Storage};
-use crate::{Body, Env, UserInfo};
+use crate::{Body, Env, ServiceRange, UserInfo};
 use negotiate::Output;
 use query::Query;
 use respond::{Reply, Responder};
@@ -71,6 +73,8 @@ pub struct Config {
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: std::time::Duration,
+    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
+    pub service_range: ServiceRange,
 }
 
 impl Default for Config {
@@ -81,6 +85,7 @@ impl Default for Config {
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+            service_range: ServiceRange::default(),
         }
     }
 }
@@ -177,6 +182,7 @@ impl ApiServer {
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
+                Box::new(LimitRanger::new(storage.clone())),
             ],
             storage,
             watches: Arc::default(),
@@ -384,6 +390,19 @@ impl Call<'_> {
         let verbs = self.resource.verbs;
         if verbs == Verbs::CreateOnly && verb != Verb::Create {
             return Err(Status::method_not_allowed());
+        }
+        if verbs == Verbs::ReadOnly {
+            return match (verb, self.path.name.is_some()) {
+                (Verb::Get, true) => self.get_component(),
+                (Verb::List, false) => self.list_components(),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
+            return match self.path.name {
+                None => self.bind_what_it_names().await,
+                Some(_) => Err(Status::method_not_allowed()),
+            };
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

@@ -5,6 +5,7 @@ use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName, Method, Response};
 use serde_json::{Value, json};
 
+use super::health;
 use super::negotiate::{self, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
@@ -12,10 +13,8 @@ use super::{Attributes, Inner};
 use crate::status::Status;
 use crate::{Body, UserInfo, discovery, openapi};
 
-/// Checks of the health endpoints; all of them are about this process, which answers.
-///
-/// `etcd` is what clients call the storage.
-const HEALTH_CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+/// What kube-apiserver serves about itself and this server does not.
+const NOT_SERVED: [&str; 7] = ["metrics", "debug", "logs", "statusz", "flagz", "configz", "swaggerapi"];
 
 impl Inner {
     pub(super) fn answer_path(
@@ -44,12 +43,17 @@ impl Inner {
         let trimmed = path.trim_end_matches('/');
         let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
         match segments.as_slice() {
-            [name @ ("healthz" | "livez" | "readyz"), checks @ ..] => self.health(name, checks, query),
+            [name @ ("healthz" | "livez" | "readyz"), check @ ..] if trimmed == path => {
+                self.health(name, &check.join("/"), query)
+            }
             ["openapi", "v3", document @ ..] => self.openapi(&document.join("/"), headers, query),
             // Groups answer to any method, like everything that is not routed by version.
             ["apis"] | ["apis", _] => self.discovery(trimmed, headers, query),
+            [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
+                "{path} is not served: this server tells of itself in its log, not over the API"
+            ))),
             _ if !reading => self.fail(&Status::method_not_allowed()),
-            [] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
             ["openapi", "v2"] => {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
@@ -60,7 +64,7 @@ impl Inner {
         }
     }
 
-    fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
+    pub(super) fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
         let pretty = query.flag("pretty");
         Responder {
             output: Output { pretty, ..Output::JSON },
@@ -74,15 +78,15 @@ impl Inner {
         let mut paths: Vec<String> = [
             "/api",
             "/apis",
-            "/healthz",
-            "/livez",
+            "/apis/",
             "/openapi/v2",
             "/openapi/v3",
-            "/readyz",
+            "/openapi/v3/",
             "/version",
         ]
         .map(str::to_owned)
         .to_vec();
+        paths.extend(health::paths());
         for group in self.registry.snapshot().groups() {
             if group.name.is_empty() {
                 paths.extend(group.versions.iter().map(|version| format!("/api/{version}")));
@@ -113,20 +117,6 @@ impl Inner {
             "gitVersion": self.config.version, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
             "goVersion": "", "compiler": "rustc", "platform": "kubewright"
         })
-    }
-
-    fn health(&self, name: &str, checks: &[&str], query: &Query) -> Response<Body> {
-        match checks {
-            [] => {}
-            [check] if HEALTH_CHECKS.contains(check) => return self.respond(query, Reply::text(200, "ok")),
-            _ => return self.not_found_text(query),
-        }
-        if !query.has("verbose") {
-            return self.respond(query, Reply::text(200, "ok"));
-        }
-        let mut text: String = HEALTH_CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-        text.push_str(&format!("{name} check passed\n"));
-        self.respond(query, Reply::text(200, text))
     }
 
     fn discovery(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {
@@ -177,7 +167,10 @@ impl Inner {
             openapi::document(&snapshot, path)
         };
         let Some(document) = document else {
-            return self.not_found_text(query);
+            // No words and no media type, as upstream.
+            let mut nothing = Response::new(Body::Full(Bytes::new()));
+            *nothing.status_mut() = http::StatusCode::NOT_FOUND;
+            return nothing;
         };
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {

@@ -110,6 +110,20 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Empty lists belong to who wrote them, and are stored as null.
+fn without_empty_lists(resource: &Resource, object: &mut Value) {
+    fn any(value: &Value) -> bool {
+        match value {
+            Value::Array(list) => list.is_empty() || list.iter().any(any),
+            Value::Object(map) => map.values().any(any),
+            _ => false,
+        }
+    }
+    if resource.custom.is_none() && any(object) {
+        structural::go_normalize(object, &resource.schema);
+    }
+}
+
 /// The stored form: converted, without `apiVersion` and `kind`.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     if let Some(conversion) = resource.conversion {
@@ -128,6 +142,7 @@ impl Writer<'_> {
             env: self.server.env.as_ref(),
             user: self.user,
             dry_run: self.dry_run,
+            service_range: self.server.config.service_range,
         }
     }
 
@@ -173,6 +188,30 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Takes what changes away from those who wrote another version of the kind, in whose fields a change may be another one.
+    fn track_other_versions(&self, new: &mut Value, old: &Value) {
+        let resource = &self.resource;
+        let managed = managed::decode(new);
+        let versions: std::collections::BTreeSet<String> = managed
+            .entries
+            .values()
+            .map(|owned| owned.api_version.clone())
+            .filter(|version| *version != resource.api_version())
+            .collect();
+        let kinds = self.server.registry.snapshot();
+        for version in versions {
+            let (group, version) = version.split_once('/').unwrap_or(("", &version));
+            let other = kinds.lookup(group, version, &resource.plural);
+            let Some(other) = other.filter(|other| {
+                group == resource.group && (other.conversion.is_some() || resource.conversion.is_some())
+            }) else {
+                continue;
+            };
+            let converted = |object: &Value| full(&other, &to_stored(resource, object.clone()));
+            managed::forget_changed(&other, new, &converted(old), &converted(new));
+        }
+    }
+
     /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
     fn default(&self, object: &mut Value) {
         if self.resource.custom.is_some() {
@@ -212,6 +251,7 @@ impl Writer<'_> {
         self.default(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&resource, &self.tracking, &mut object, &now);
+        without_empty_lists(&resource, &mut object);
         let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         self.mutate(&attributes, &mut object, None).await?;
         let template = object;
@@ -335,12 +375,23 @@ impl Writer<'_> {
         object::keep_system_fields(&mut new, old, resource.namespaced);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
-        restrict(&resource, &mut new, old, part);
+        // What these two leave alone counts as written all the same.
+        let counts_all = matches!(part, Part::EphemeralContainers | Part::Resize);
+        if !counts_all {
+            restrict(&resource, &mut new, old, part);
+        }
         if part != Part::Finalize {
             self.default(&mut new);
         }
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
+        self.track_other_versions(&mut new, old);
+        without_empty_lists(&resource, &mut new);
+        if counts_all {
+            let entries = managed::entries(&new).cloned();
+            restrict(&resource, &mut new, old, part);
+            managed::put(&mut new, entries);
+        }
         let attributes = self.attributes(Operation::Update, part.subresource(), object::namespace(old), name);
         self.mutate(&attributes, &mut new, Some(old)).await?;
         let mut claim = Claim::default();

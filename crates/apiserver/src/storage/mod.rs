@@ -50,6 +50,15 @@ impl StoredObject {
         }
     }
 
+    /// An object that no write made, and that has no resourceVersion: one that is computed when it is asked for.
+    pub fn unversioned(value: Value) -> StoredObject {
+        StoredObject {
+            revision: 0,
+            value,
+            encoded: OnceLock::new(),
+        }
+    }
+
     /// The revision of the write that made it, which is its resourceVersion.
     pub fn revision(&self) -> u64 {
         self.revision

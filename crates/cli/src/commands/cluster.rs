@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use kubewright_cluster::{Cluster, Controllers, Listening};
+use kubewright_cluster::{Cluster, Controllers, Listening, ServiceRange};
 use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
@@ -32,6 +32,10 @@ pub(crate) struct Arguments {
     /// Built-in controllers to run: `all`, `none`, or names with commas
     #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
     controllers: Controllers,
+
+    /// Addresses that Services get
+    #[arg(long, value_name = "CIDR", default_value_t)]
+    service_cluster_ip_range: ServiceRange,
 }
 
 impl Arguments {
@@ -43,7 +47,9 @@ impl Arguments {
         }
         let stop = stop_signal()?;
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
-            builder.controllers(self.controllers)
+            builder
+                .controllers(self.controllers)
+                .service_range(self.service_cluster_ip_range)
         })
         .await?;
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());

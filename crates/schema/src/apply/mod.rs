@@ -22,4 +22,6 @@ mod updater;
 pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
-pub use updater::{ApplyError, Conflict, apply, conflict_message, scale_managers, scale_to_parent, update};
+pub use updater::{
+    ApplyError, Conflict, apply, conflict_message, forget_changed, scale_managers, scale_to_parent, update,
+};

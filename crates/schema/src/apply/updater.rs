@@ -126,6 +126,24 @@ pub fn update(
     cap(managed) || changed || dropped
 }
 
+/// Takes what two objects of a version differ in away from the entries of that version: for a write in another version, whose own
+/// difference [`update`] follows.
+pub fn forget_changed(kind: &ObjectType, before: &Value, after: &Value, managed: &mut ManagedFields, version: &str) {
+    let Diff {
+        added,
+        modified,
+        removed,
+    } = diff(before, after, kind.shape());
+    managed.entries.retain(|_, owned| {
+        if owned.api_version == version {
+            for changed in [&added, &modified, &removed] {
+                owned.fields.subtract(changed);
+            }
+        }
+        !owned.fields.is_empty()
+    });
+}
+
 /// The same without the rule for objects that are not tracked.
 fn follow(
     shape: Shape<'_>,

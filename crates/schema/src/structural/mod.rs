@@ -24,7 +24,7 @@ mod validate;
 pub use crd_rules::check_crd_schema;
 pub use default::default;
 pub(crate) use go::absent_form;
-pub use go::go_normalize;
+pub use go::{go_normalize, go_normalize_read};
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
 pub use validate::validate;

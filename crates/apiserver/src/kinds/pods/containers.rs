@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::names;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::resources;
-use crate::kinds::check::{At, Errors, check_port, check_port_or_name, get, port_name_messages};
+use crate::kinds::check::{At, Errors, check_port, check_port_or_name, port_name_messages};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ID: i64 = i32::MAX as i64;
@@ -463,30 +463,8 @@ fn security(errors: &mut Errors, at: &At<'_>) {
         } else {
             return;
         };
-        errors.invalid_value(at, internal_names(at.value), why);
+        errors.invalid(at, why);
     }
-}
-
-/// The security context as the message shows it: by the names of Go's internal struct, with `null` for what is absent.
-fn internal_names(context: &Value) -> Value {
-    [
-        ("Capabilities", "capabilities"),
-        ("Privileged", "privileged"),
-        ("SELinuxOptions", "seLinuxOptions"),
-        ("WindowsOptions", "windowsOptions"),
-        ("RunAsUser", "runAsUser"),
-        ("RunAsGroup", "runAsGroup"),
-        ("RunAsNonRoot", "runAsNonRoot"),
-        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
-        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
-        ("ProcMount", "procMount"),
-        ("SeccompProfile", "seccompProfile"),
-        ("AppArmorProfile", "appArmorProfile"),
-    ]
-    .into_iter()
-    .map(|(internal, field)| (internal.to_owned(), get(context, &[field]).clone()))
-    .collect::<serde_json::Map<_, _>>()
-    .into()
 }
 
 /// `spec.securityContext` of the pod.

@@ -110,23 +110,33 @@ pub(crate) fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
     }
 }
 
-/// Takes the resources and resize policies of the containers of `wanted` into the pod.
+/// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another order, are taken
+/// as they are, so that validation can say so.
 pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
-    for list in ["containers", "initContainers"] {
-        let Some(own) = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
+    let count = |pod: &Value, list: &str| get(pod, &["spec", list]).as_array().map_or(0, Vec::len);
+    let lists = ["containers", "initContainers"];
+    let same_count = lists.iter().all(|list| count(pod, list) == count(wanted, list));
+    let Some(spec) = pod.get_mut("spec") else { return };
+    let wanted = get(wanted, &["spec"]);
+    if !same_count {
+        *spec = wanted.clone();
+        return;
+    }
+    keep(spec, wanted, "resources");
+    for list in lists {
+        let (Some(own), Some(others)) = (
+            spec.get_mut(list).and_then(Value::as_array_mut),
+            get(wanted, &[list]).as_array(),
+        ) else {
             continue;
         };
-        for container in own {
-            let same = |other: &&Value| other.get("name") == container.get("name");
-            let Some(other) = get(wanted, &["spec", list])
-                .as_array()
-                .and_then(|list| list.iter().find(same))
-                .cloned()
-            else {
-                continue;
-            };
-            keep(container, &other, "resources");
-            keep(container, &other, "resizePolicy");
+        if own.iter().zip(others).any(|(own, other)| own.get("name") != other.get("name")) {
+            own.clone_from(others);
+            continue;
+        }
+        for (container, other) in own.iter_mut().zip(others) {
+            keep(container, other, "resources");
+            keep(container, other, "resizePolicy");
         }
     }
 }
