@@ -1,11 +1,10 @@
 //! Nodes.
 //!
-//! Not here: the admission plugin TaintNodesByCondition, which taints a new node until a node lifecycle controller, which the cluster does
-//! not have, takes the taint away.
+//! A new node is tainted until it is ready, as the admission plugin TaintNodesByCondition does; who finds it ready takes the taint away.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, keep};
 use super::pods::{defaults, resources};
@@ -15,6 +14,7 @@ use crate::registry::{PLAIN, Strategy};
 pub(crate) const NODE: Strategy = Strategy {
     status_keeps_metadata: true,
     default,
+    prepare_create: |object, _| taint(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: node,
     validate_update: update,
@@ -25,6 +25,24 @@ pub(crate) const NODE: Strategy = Strategy {
     },
     ..PLAIN
 };
+
+fn taint(object: &mut Value) {
+    const NOT_READY: &str = "node.kubernetes.io/not-ready";
+    let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
+        return;
+    };
+    let taints = spec.entry("taints").or_insert(Value::Null);
+    if taints.is_null() {
+        *taints = json!([]);
+    }
+    if let Some(taints) = taints.as_array_mut()
+        && !taints
+            .iter()
+            .any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule")
+    {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
 
 /// What Go writes even when it is empty: the kubelet's port and the facts about the machine.
 fn default(object: &mut Value) {

@@ -79,7 +79,7 @@ pub(crate) const CLASS: Strategy = Strategy {
             errors.forbidden(&new.key("parameters"), "updates to parameters are forbidden.");
         }
         if new.key("provisioner").value != old.key("provisioner").value {
-            errors.forbidden(&new.key("provisioner"), "updates to provisioner are forbidden.");
+            errors.invalid(&new.key("provisioner"), "field is immutable");
         }
         errors.immutable(&new.key("reclaimPolicy"), &old.key("reclaimPolicy"));
         errors.immutable(&new.key("volumeBindingMode"), &old.key("volumeBindingMode"));
@@ -90,6 +90,7 @@ pub(crate) const CLASS: Strategy = Strategy {
 
 /// How CSIDrivers are written.
 pub(crate) const DRIVER: Strategy = Strategy {
+    unconditional_update: false,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;
@@ -122,6 +123,7 @@ pub(crate) const DRIVER: Strategy = Strategy {
 
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
+    unconditional_update: false,
     validate_create: node,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -142,7 +144,7 @@ pub(crate) const NODE: Strategy = Strategy {
 
 /// How VolumeAttachments are written.
 pub(crate) const ATTACHMENT: Strategy = Strategy {
-    status_keeps_metadata: true,
+    unconditional_update: false,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
             object.insert("status".to_owned(), json!({"attached": false}));
@@ -179,6 +181,8 @@ pub(crate) const ATTRIBUTES: Strategy = Strategy {
 
 /// How CSIStorageCapacities are written.
 pub(crate) const CAPACITY: Strategy = Strategy {
+    unconditional_update: false,
+    delete_returns_object: false,
     generation: GenerationRule::Never,
     validate_create: capacity,
     validate_update: |new, old| {

@@ -16,6 +16,7 @@ use crate::registry::{GenerationRule, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
+    unconditional_update: false,
     generation: GenerationRule::AllButMetadataAndStatus,
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),
@@ -34,8 +35,8 @@ pub(crate) const MUTATING: Strategy = Strategy {
 
 /// How ValidatingAdmissionPolicies are written.
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
+    unconditional_update: false,
     generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
     default: |object| {
         default_policy(object);
         if let Some(object) = object.as_object_mut() {
@@ -56,6 +57,7 @@ pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
 
 /// How MutatingAdmissionPolicies are written.
 pub(crate) const MUTATING_POLICY: Strategy = Strategy {
+    unconditional_update: false,
     generation: GenerationRule::Spec,
     default: default_policy,
     validate_create: mutating_policy,
@@ -66,6 +68,7 @@ pub(crate) const MUTATING_POLICY: Strategy = Strategy {
 
 /// How ValidatingAdmissionPolicyBindings are written.
 pub(crate) const VALIDATING_BINDING: Strategy = Strategy {
+    unconditional_update: false,
     generation: GenerationRule::Spec,
     default: default_binding,
     validate_create: |new| binding(new, true),

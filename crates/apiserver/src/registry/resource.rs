@@ -193,6 +193,8 @@ pub enum GenerationRule {
     SpecOrAnnotations,
     /// Anything outside `metadata` and `status` changed (custom resources with a status subresource, webhooks, …).
     AllButMetadataAndStatus,
+    /// Anything outside `metadata` changed, or the labels (EndpointSlice).
+    AllButMetadataOrLabels,
     /// Anything outside `metadata` changed (custom resources without a status subresource).
     AllButMetadata,
 }
@@ -208,6 +210,10 @@ pub enum NameRule {
     Label1035,
     /// Anything that is a path segment (RBAC).
     PathSegment,
+    /// Anything at all, as long as it is given.
+    Given,
+    /// Nothing is looked at (Event of the core group).
+    Any,
 }
 
 /// What a strategy function gets besides the object.
@@ -323,6 +329,15 @@ impl Resource {
     /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core group's.
     pub fn stored_group(&self) -> &str {
         self.store.split_once('.').map_or("", |(_, group)| group)
+    }
+
+    /// What every answer about a deprecated built-in kind warns of.
+    pub fn deprecation(&self) -> Option<&'static str> {
+        match (self.group.as_ref(), self.kind.as_ref()) {
+            ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+            ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            _ => None,
+        }
     }
 
     /// Whether the kind has a `/status` subresource.

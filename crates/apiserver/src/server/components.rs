@@ -12,7 +12,6 @@ use super::respond::{Content, List, Reply};
 use crate::status::{Details, Status};
 use crate::storage::StoredObject;
 
-const DEPRECATED: &str = "v1 ComponentStatus is deprecated in v1.19+";
 const NO_ADDRESS: &str = "this server does not ask it: it has no health endpoint";
 
 fn component(name: &str) -> Value {
@@ -27,8 +26,7 @@ fn component(name: &str) -> Value {
 const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
 
 impl Call<'_> {
-    pub(crate) fn get_component(&mut self) -> Result<Reply, Status> {
-        self.warnings.push(DEPRECATED.to_owned());
+    pub(crate) fn get_component(&self) -> Result<Reply, Status> {
         let name = self.name();
         if !COMPONENTS.contains(&name) {
             let details = Details {
@@ -43,8 +41,7 @@ impl Call<'_> {
         Ok(Reply::new(200, Content::Object(self.resource.clone(), object)))
     }
 
-    pub(crate) fn list_components(&mut self) -> Result<Reply, Status> {
-        self.warnings.push(DEPRECATED.to_owned());
+    pub(crate) fn list_components(&self) -> Result<Reply, Status> {
         let selection = self.selection()?;
         let items = COMPONENTS
             .iter()

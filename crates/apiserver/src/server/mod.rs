@@ -333,6 +333,7 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
+        call.warnings.extend(call.resource.deprecation().map(str::to_owned));
         match call.run(verb).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);

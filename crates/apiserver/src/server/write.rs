@@ -400,6 +400,9 @@ impl Writer<'_> {
         // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
         errors.extend(metadata.iter().cloned());
         errors.extend(metadata);
+        if resource.custom.is_none() {
+            errors.extend(object::unqualified_finalizers(&new));
+        }
         if part == Part::Status {
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
@@ -576,6 +579,10 @@ fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
         GenerationRule::SpecOrAnnotations => new.get("spec") != old.get("spec") || annotations(new) != annotations(old),
         GenerationRule::AllButMetadataAndStatus => {
             without(new, &["metadata", "status"]) != without(old, &["metadata", "status"])
+        }
+        GenerationRule::AllButMetadataOrLabels => {
+            without(new, &["metadata"]) != without(old, &["metadata"])
+                || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
         }
         GenerationRule::AllButMetadata => without(new, &["metadata"]) != without(old, &["metadata"]),
     };

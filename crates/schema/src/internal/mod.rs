@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use table::{Shape, Struct, Type};
 
 /// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and whatever the
-/// structs do not know.
+/// structs do not know. A field that is absent shows the zero of its type.
 ///
 /// ```
 /// use kubewright_schema::internal::show;
@@ -28,10 +28,18 @@ use table::{Shape, Struct, Type};
 /// assert_eq!(show("", "Service", "spec.type", &json!("x")), None);
 /// ```
 pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String> {
-    if !value.is_object() && !value.is_array() {
+    if value.is_number() || value.is_boolean() {
         return None;
     }
     let type_ = type_at(group, kind, path)?;
+    match value {
+        // Bytes that are not there are no text.
+        Value::String(text) if text.is_empty() && type_.is_bytes() => return Some("null".to_owned()),
+        Value::String(_) => return None,
+        // What is no pointer is never absent.
+        Value::Null if type_.pointer || type_.shape != Shape::One => return None,
+        _ => {}
+    }
     let mut text = String::new();
     shown(type_, value).write(&mut text);
     Some(text)
@@ -293,6 +301,9 @@ mod tests {
         let owners = r#"[{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true}]"#;
         check("", "ConfigMap", "metadata.ownerReferences", owner.clone(), Some(owners));
         check("ex.io", "Foo", "metadata.ownerReferences", owner, Some(owners));
+        check("storage.k8s.io", "StorageClass", "provisioner", Value::Null, Some(r#""""#));
+        check("", "Pod", "spec.priority", Value::Null, None);
+        check("certificates.k8s.io", "CertificateSigningRequest", "spec.request", json!(""), Some("null"));
         check("ex.io", "Foo", "spec.list[0]", json!({"b": 1, "a": 2}), None);
         check(
             "policy",

@@ -145,6 +145,14 @@ fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
     if let Some(spec) = new.as_object_mut().and_then(|object| ensure(object, "spec")) {
         tolerate(spec);
+        // What admission found for the new pod stays.
+        for field in ["priority", "preemptionPolicy"] {
+            if spec.get(field).is_none_or(Value::is_null)
+                && let Some(value) = get(old, &["spec"]).get(field)
+            {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
     }
     // Containers for debugging come and go through their own subresource.
     let before = get(old, &["spec"]).clone();
