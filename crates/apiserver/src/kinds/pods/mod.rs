@@ -2,6 +2,7 @@
 
 pub(crate) mod containers;
 pub(crate) mod defaults;
+pub(crate) mod host;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 pub(crate) mod validate;
@@ -56,6 +57,10 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     let Some(object) = pod.as_object_mut() else { return };
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
+        let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+        if grace.is_some_and(|seconds| seconds < 0) {
+            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+        }
     }
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if gated {
@@ -234,6 +239,12 @@ pub(crate) fn spec_warnings(spec: &At<'_>, warn: &mut Vec<String>) {
         }
     }
     containers::warnings(spec, warn);
+    for list in defaults::CONTAINER_LISTS {
+        for container in spec.key(list).items() {
+            resources::warnings(&container.key("resources"), warn);
+        }
+    }
+    scheduling::warnings(&spec.key("affinity"), warn);
     for secret in spec.key("imagePullSecrets").items() {
         if secret.key("name").text().is_empty() {
             warn.push(format!("{}: invalid empty name \"\"", secret.key("name").path));

@@ -8,7 +8,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::{internal, names};
 use serde_json::Value;
 
-use super::{containers, resources, scheduling, volumes};
+use super::{containers, host, resources, scheduling, volumes};
 use crate::kinds::check::{At, Errors, check_ip, ensure, get, keep};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -16,7 +16,10 @@ const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Def
 
 /// Errors in a `PodSpec`.
 pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
+    let claims = host::claims(errors, &at.key("resourceClaims"));
     let facts = containers::PodFacts {
+        claims,
+        spec: at.clone(),
         volumes: volumes::volumes(errors, &at.key("volumes")),
         host_network: at.key("hostNetwork").is_true(),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
@@ -59,7 +62,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     for name in ["hostname", "subdomain"] {
         let name = at.key(name);
         if !name.text().is_empty() {
-            label(errors, &name);
+            errors.messages(&name, names::dns1123_label(name.text()));
         }
     }
     scheduling::tolerations(errors, &at.key("tolerations"));
@@ -68,18 +71,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
         errors.one_of(&at.key("preemptionPolicy"), &["Never", "PreemptLowerPriority"], true);
     }
     resources::list(errors, &at.key("overhead"));
-    if at.key("os").present() {
-        errors.one_of(&at.keys(&["os", "name"]), &["linux", "windows"], true);
-    }
-}
-
-/// A DNS label; dots are named first.
-fn label(errors: &mut Errors, at: &At<'_>) {
-    if at.text().contains('.') {
-        errors.invalid(at, "must not contain dots");
-    } else {
-        errors.messages(at, names::dns1123_label(at.text()));
-    }
+    host::host(errors, at);
 }
 
 fn node_selector(errors: &mut Errors, at: &At<'_>) {
