@@ -12,16 +12,21 @@
 use std::process::ExitCode;
 
 mod generate;
+mod internal;
 mod protobuf;
 
 const HELP: &str = "usage: cargo xtask generate --definitions FILE
        cargo xtask generate-protobuf --source DIRECTORY
+       cargo xtask generate-internal --source DIRECTORY
 
   generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
              FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
 
   generate-protobuf   write crates/schema/data/kubernetes-1.36.protobuf
              DIRECTORY: k8s.io of a Go module cache, with api, apimachinery, apiextensions-apiserver and kube-aggregator 0.36.3
+
+  generate-internal   write crates/schema/data/kubernetes-1.36.internal
+             DIRECTORY: the same, with kubernetes 1.36.3
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +34,7 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("generate") => generate::run(&arguments[1..]),
         Some("generate-protobuf") => protobuf::run(&arguments[1..]),
+        Some("generate-internal") => internal::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

@@ -4,10 +4,11 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
+//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`LimitRanger`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
 //! what configurations and policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
+mod limits;
 pub mod matching;
 mod nodes;
 pub mod policy;
@@ -28,6 +29,7 @@ use crate::storage::Storage;
 use crate::user::UserInfo;
 
 pub use classes::Classes;
+pub use limits::LimitRanger;
 pub use nodes::TaintNodes;
 pub use service_account::ServiceAccounts;
 pub use session::Session;

@@ -205,6 +205,7 @@ fn resources(snapshot: &Snapshot, group: &str, version: &str) -> Option<Value> {
 pub(crate) fn verbs(row: &Resource) -> &'static [&'static str] {
     match (row.verbs, row.custom.is_some()) {
         (Verbs::CreateOnly, _) => &["create"],
+        (Verbs::ReadOnly, _) => &["get", "list"],
         (Verbs::AllButDeleteCollection, _) => &["create", "delete", "get", "list", "patch", "update", "watch"],
         (Verbs::All, false) => &[
             "create",
@@ -238,7 +239,7 @@ fn resource_entry(row: &Resource) -> Value {
         "verbs": verbs(row),
     });
     names(row, &mut entry);
-    if row.verbs != Verbs::CreateOnly {
+    if !matches!(row.verbs, Verbs::CreateOnly | Verbs::ReadOnly) {
         entry["storageVersionHash"] = storage_version_hash(row).into();
     }
     entry

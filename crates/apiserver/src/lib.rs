@@ -31,6 +31,7 @@ pub mod watch;
 
 pub use body::{Body, WatchBody};
 pub use env::Env;
+pub use kinds::services::ServiceRange;
 pub use server::{ApiServer, Config, MAX_BODY, Parts};
 pub use status::Status;
 pub use user::UserInfo;

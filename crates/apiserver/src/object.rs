@@ -205,7 +205,9 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
             ));
         }
     }
-    if name(object).is_empty() {
+    if resource.strategy.names == NameRule::Any {
+        // Not even that there is one.
+    } else if name(object).is_empty() {
         errors.push(FieldError::required(
             at.key("name").to_string(),
             "name or generateName is required",
@@ -241,7 +243,23 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
         ));
     }
     errors.extend(validate_common(object));
+    if resource.custom.is_none() {
+        errors.extend(unqualified_finalizers(object));
+    }
     errors
+}
+
+/// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
+pub(crate) fn unqualified_finalizers(object: &Value) -> Vec<FieldError> {
+    let at = FieldPath::root().key("metadata").key("finalizers");
+    let odd = |name: &str| !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND_DELETION].contains(&name);
+    let found = finalizers(object).into_iter().enumerate().filter(|(_, name)| odd(name));
+    found
+        .map(|(index, name)| {
+            let message = "name is neither a standard finalizer name nor is it fully qualified";
+            FieldError::invalid(at.index(index).to_string(), json!(name), message)
+        })
+        .collect()
 }
 
 /// Labels, annotations, owners and finalizers: checked on create and on update.
@@ -281,7 +299,7 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
         return Vec::new();
     };
     let mut errors = Vec::new();
-    let mut controller: Option<&str> = None;
+    let mut controller: Option<(&str, &str)> = None;
     for owner in list {
         let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or("");
         for (name, message) in [
@@ -304,10 +322,11 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
         }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             match controller {
-                None => controller = Some(field("name")),
-                Some(first) => {
+                None => controller = Some((field("kind"), field("name"))),
+                Some((kind, name)) => {
                     let message = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {kind}/{name} and {}/{}",
+                        field("kind"),
                         field("name")
                     );
                     errors.push(FieldError::invalid(at.to_string(), owners.clone(), message));
@@ -324,6 +343,7 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
         NameRule::Label => names::dns1123_label(name),
         NameRule::Label1035 => names::dns1035_label(name),
         NameRule::PathSegment => names::path_segment_name(name),
+        NameRule::Any | NameRule::Given => Vec::new(),
     }
 }
 

@@ -104,7 +104,15 @@ pub fn location(path: &str, document: &Document) -> String {
 }
 
 fn document_paths(snapshot: &Snapshot) -> Vec<String> {
-    let mut all = vec!["api".to_owned(), "apis".to_owned()];
+    let mut all: Vec<String> = [
+        ".well-known/openid-configuration",
+        "api",
+        "apis",
+        "openid/v1/jwks",
+        "version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for group in snapshot.groups() {
         if !group.name.is_empty() {
             all.push(format!("apis/{}", group.name));
@@ -125,6 +133,30 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
     let mut schemas = schemas::Schemas::default();
     let paths = match path.split('/').collect::<Vec<_>>().as_slice() {
+        [".well-known", "openid-configuration"] => plain(
+            path,
+            "WellKnown",
+            "getServiceAccountIssuerOpenIDConfiguration",
+            "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+            &json!({"type": "string"}),
+            "application/json",
+        ),
+        ["openid", "v1", "jwks"] => plain(
+            path,
+            "openid",
+            "getServiceAccountIssuerOpenIDKeyset",
+            "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+            &json!({"type": "string"}),
+            "application/jwk-set+json",
+        ),
+        ["version"] => plain(
+            path,
+            "version",
+            "getCodeVersion",
+            "get the version information for this server",
+            &schemas.version(),
+            "application/json",
+        ),
         ["api"] => root(
             &mut schemas,
             "/api/",
@@ -159,12 +191,24 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
         _ => return None,
     };
     let paths = Value::Object(paths);
+    let schemas = schemas.into_json();
+    let schemas = if schemas == "{}" {
+        String::new()
+    } else {
+        format!("\"schemas\":{schemas},")
+    };
     Some(format!(
-        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"1.36\"}},\"paths\":{paths},\"components\":{{\"schemas\":{},\
+        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"1.36\"}},\"paths\":{paths},\"components\":{{{schemas}\
          \"securitySchemes\":{{\"BearerToken\":{{\"type\":\"apiKey\",\"description\":\"Bearer Token authentication\",\
-         \"name\":\"authorization\",\"in\":\"header\"}}}}}}}}",
-        schemas.into_json()
+         \"name\":\"authorization\",\"in\":\"header\"}}}}}}}}"
     ))
+}
+
+/// A path that answers one document, which is no object.
+fn plain(path: &str, tag: &str, id: &str, description: &str, schema: &Value, type_: &str) -> Map<String, Value> {
+    let responses = paths::responses(&[("200", "OK")], schema, &[type_]);
+    let get = json!({"tags": [tag], "description": description, "operationId": id, "responses": responses});
+    Map::from_iter([(format!("/{path}/"), json!({"get": get}))])
 }
 
 fn root(

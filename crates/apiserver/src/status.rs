@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use kubewright_schema::error::{FieldError, aggregate};
+use kubewright_schema::error::{FieldError, aggregate_texts};
+use kubewright_schema::internal;
 use serde_json::{Map, Value, json};
 
 use crate::registry::Resource;
@@ -197,12 +198,24 @@ impl Status {
                 distinct.push(error.clone());
             }
         }
-        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(&distinct));
+        let body = |error: &FieldError| {
+            let shown = error
+                .bad_value
+                .as_ref()
+                .and_then(|value| internal::show(group, kind, &error.field, value));
+            error.body_showing(shown.as_deref())
+        };
+        let texts = distinct.iter().map(|error| format!("{}: {}", error.field, body(error)));
+        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
+        let cause = |error: &FieldError| Cause {
+            message: body(error),
+            ..Cause::from(error)
+        };
         Status::failure(422, "Invalid", message).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
-            causes: errors.iter().map(Cause::from).collect(),
+            causes: errors.iter().map(cause).collect(),
             ..Details::default()
         })
     }

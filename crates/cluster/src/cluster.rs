@@ -15,7 +15,7 @@ use std::time::Duration;
 use kubewright::{Observer, Stop, StopSource, kube};
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
 use kubewright_apiserver::storage::MemoryStorage;
-use kubewright_apiserver::{ApiServer, Config, Parts};
+use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -115,6 +115,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn controllers(mut self, controllers: Controllers) -> ClusterBuilder {
         self.controllers = controllers;
+        self
+    }
+
+    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
+    #[must_use]
+    pub fn service_range(mut self, range: ServiceRange) -> ClusterBuilder {
+        self.config.service_range = range;
         self
     }
 

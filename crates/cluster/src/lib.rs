@@ -38,7 +38,7 @@ pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
-pub use kubewright_apiserver::{ApiServer, Config};
+pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use listen::{Limits, Listening};
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -156,12 +156,18 @@ impl FieldError {
 
     /// The text without the field (`ErrorBody`): what stands in the message of a cause.
     pub fn body(&self) -> String {
+        self.body_showing(None)
+    }
+
+    /// The same with the value of the field shown as this text, such as [`crate::internal::show`] makes it.
+    pub fn body_showing(&self, shown: Option<&str>) -> String {
         let mut body = self.reason.title().to_string();
         if let (true, Some(value)) = (self.reason.shows_value(), &self.bad_value) {
             body.push_str(": ");
-            body.push_str(&match value {
-                Value::String(text) => quote(text),
-                value => go_json(value),
+            body.push_str(&match (shown, value) {
+                (Some(shown), _) => shown.to_owned(),
+                (None, Value::String(text)) => quote(text),
+                (None, value) => go_json(value),
             });
         }
         if !self.detail.is_empty() {
@@ -226,8 +232,13 @@ fn go_json(value: &Value) -> String {
 
 /// Several errors in one text (`ErrorList.ToAggregate`): one stands alone, more stand in brackets, equal ones once.
 pub fn aggregate(errors: &[FieldError]) -> String {
+    aggregate_texts(errors.iter().map(ToString::to_string))
+}
+
+/// The same of texts.
+pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
     let mut texts: Vec<String> = Vec::new();
-    for text in errors.iter().map(ToString::to_string) {
+    for text in errors {
         if !texts.contains(&text) {
             texts.push(text);
         }

@@ -26,8 +26,8 @@ pub(crate) const V2: Strategy = Strategy {
         drop_status(object);
         default_v2(object);
     },
-    validate_create: autoscaler,
-    validate_update: |new, _| autoscaler(new),
+    validate_create: |new| autoscaler(new, &Value::Null),
+    validate_update: autoscaler,
     ..AUTOSCALER
 };
 
@@ -38,8 +38,8 @@ pub(crate) const V1: Strategy = Strategy {
         drop_status(object);
         default_v1(object);
     },
-    validate_create: |new| autoscaler(&to_v2(new.clone())),
-    validate_update: |new, _| autoscaler(&to_v2(new.clone())),
+    validate_create: |new| autoscaler(&to_v2(new.clone()), &Value::Null),
+    validate_update: |new, old| autoscaler(&to_v2(new.clone()), &to_v2(old.clone())),
     ..AUTOSCALER
 };
 
@@ -345,7 +345,7 @@ fn to_v2(mut object: Value) -> Value {
     object
 }
 
-fn autoscaler(new: &Value) -> Vec<FieldError> {
+fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
     let (least, most) = (spec.key("minReplicas"), spec.key("maxReplicas"));
@@ -353,14 +353,24 @@ fn autoscaler(new: &Value) -> Vec<FieldError> {
     if minimum < 1 {
         errors.invalid(&least, "must be greater than or equal to 1");
     }
-    match most.int().unwrap_or(0) {
-        maximum if maximum < 1 => errors.required(&most, "must be set and greater than 0"),
-        maximum if maximum < minimum => {
-            errors.invalid(&most, "must be greater than or equal to `minReplicas`");
-        }
-        _ => {}
+    let maximum = most.int().unwrap_or(0);
+    if maximum < 1 {
+        errors.required(&most, "must be set and greater than 0");
     }
-    scaled_object(&mut errors, &spec.key("scaleTargetRef"));
+    if maximum < minimum {
+        errors.invalid(&most, "must be greater than or equal to `minReplicas`");
+    }
+    let (target, was) = (
+        spec.key("scaleTargetRef"),
+        At::root(old).keys(&["spec", "scaleTargetRef"]),
+    );
+    scaled_object(&mut errors, &target);
+    let (version, kind) = (target.key("apiVersion"), target.key("kind"));
+    let kept = was.present() && was.key("apiVersion").value == version.value && was.key("kind").value == kind.value;
+    // A group is all that tells what is scaled, but for the one kind of the core group that can be.
+    if !kept && !version.text().contains('/') && kind.text() != "ReplicationController" {
+        errors.invalid(&version, "apiVersion must specify API group");
+    }
     let metrics = spec.key("metrics");
     for metric in metrics.items() {
         self::metric(&mut errors, &metric);

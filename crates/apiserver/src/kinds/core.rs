@@ -282,7 +282,6 @@ pub(crate) const ENDPOINTS: Strategy = Strategy {
     },
     validate_create: endpoints,
     validate_update: |new, _| endpoints(new),
-    warnings: |_, _| vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()],
     ..PLAIN
 };
 
@@ -311,7 +310,7 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
 
 /// How EndpointSlices are written.
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
-    generation: crate::registry::GenerationRule::AllButMetadata,
+    generation: crate::registry::GenerationRule::AllButMetadataOrLabels,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "endpoints", Value::Null);

@@ -119,7 +119,6 @@ pub(crate) const IP_ADDRESS: Strategy = Strategy {
 
 /// How ServiceCIDRs are written.
 pub(crate) const SERVICE_CIDR: Strategy = Strategy {
-    status_keeps_metadata: true,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");

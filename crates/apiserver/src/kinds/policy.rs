@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
-use crate::registry::{GenerationRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
+    names: NameRule::Given,
+    unconditional_update: false,
     generation: GenerationRule::Spec,
     status_keeps_metadata: true,
     default: default_budget,
@@ -55,11 +57,7 @@ fn budget(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let (least, most) = (spec.key("minAvailable"), spec.key("maxUnavailable"));
     if least.present() && most.present() {
-        let value = json!({
-            "MinAvailable": least.value, "Selector": spec.key("selector").value, "MaxUnavailable": most.value,
-            "UnhealthyPodEvictionPolicy": spec.key("unhealthyPodEvictionPolicy").value,
-        });
-        errors.invalid_value(&spec, value, "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid(&spec, "minAvailable and maxUnavailable cannot be both set");
     }
     for amount in [least, most] {
         int_or_percent(&mut errors, &amount);
@@ -117,9 +115,12 @@ pub(crate) const QUOTA: Strategy = Strategy {
         }
         errors.into_vec()
     },
-    warnings: |_, old| {
+    warnings: |new, old| {
+        // Without these there is nothing to enforce, and a quota means as little as without the controller that writes them.
+        let hard = |object: &Value| get(object, &["status", "hard"]).clone();
+        let told = !hard(new).is_null() && old.is_none_or(|old| hard(old) != hard(new));
         let words = "this server stores resource quotas but does not enforce them yet";
-        old.is_none().then(|| words.to_owned()).into_iter().collect()
+        told.then(|| words.to_owned()).into_iter().collect()
     },
     ..PLAIN
 };
@@ -226,12 +227,15 @@ fn quota(new: &Value) -> Vec<FieldError> {
 pub(crate) const LIMITS: Strategy = Strategy {
     create_on_update: true,
     default: default_limits,
+    // One without a name is called by its uid.
+    prepare_create: |object, _| {
+        let uid = crate::object::uid(object).to_owned();
+        if crate::object::name(object).is_empty() {
+            crate::object::metadata_mut(object).insert("name".to_owned(), uid.into());
+        }
+    },
     validate_create: limits,
     validate_update: |new, _| limits(new),
-    warnings: |_, old| {
-        let words = "this server stores limit ranges but does not apply them yet";
-        old.is_none().then(|| words.to_owned()).into_iter().collect()
-    },
     ..PLAIN
 };
 
@@ -407,6 +411,7 @@ fn priority_class(new: &Value) -> Vec<FieldError> {
 
 /// How RuntimeClasses are written.
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
+    unconditional_update: false,
     validate_create: runtime_class,
     validate_update: |new, old| {
         let mut errors = Errors::default();

@@ -48,6 +48,7 @@ fn check(case: &Value) -> Result<(), String> {
     let env = Shared(FakeEnv::new());
     let context = StrategyContext {
         env: &env,
+        service_range: crate::ServiceRange::default(),
         user: &UserInfo::admin(),
         dry_run: case["dryRun"] == true,
     };
@@ -142,6 +143,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
     let env = Shared(FakeEnv::new());
     let context = StrategyContext {
         env: &env,
+        service_range: crate::ServiceRange::default(),
         user: &UserInfo::admin(),
         dry_run: false,
     };

@@ -7,8 +7,12 @@
 //!
 //! Not here: endpoints, load balancers, IPv6 (the cluster has one family, as a default kube-apiserver).
 
+mod range;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+
+pub use range::ServiceRange;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -38,8 +42,6 @@ pub(crate) const SERVICE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// The first addresses of the range of cluster IPs, `10.0.0.0/16`.
-const RANGE: [u8; 2] = [10, 0];
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
 fn default(object: &mut Value) {
@@ -378,7 +380,7 @@ fn cluster_ip(
         // Unchanged, or changed although it may not: validation says so.
         return;
     }
-    let inside = matches!(ip, IpAddr::V4(v4) if v4.octets()[..2] == RANGE);
+    let inside = matches!(ip, IpAddr::V4(v4) if context.service_range.contains(v4));
     if !inside {
         errors.invalid(
             &ips,
@@ -393,15 +395,12 @@ fn cluster_ip(
 }
 
 fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
-    let at = |offset: u16| Ipv4Addr::new(RANGE[0], RANGE[1], (offset >> 8) as u8, (offset & 0xff) as u8);
+    let range = context.service_range;
     if context.dry_run {
-        return Some(at(0));
+        return Some(range.network());
     }
-    // The first address is the network's, the second the API server's, the last the broadcast address.
-    let (first, size) = (2_u16, u16::MAX - 2);
-    let start = (context.env.random() % u64::from(size)) as u16;
-    (0..size)
-        .map(|step| at(first + ((u32::from(start) + u32::from(step)) % u32::from(size)) as u16))
+    range
+        .candidates(context.env.random())
         .find(|ip| !taken.ips.contains(&IpAddr::V4(*ip)))
 }
 
@@ -585,10 +584,8 @@ fn ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {
             errors.messages(&app, names::qualified_name(app.text()));
         }
         if !numbers.insert((port.key("port").int(), protocol)) {
-            // By the names of Go's internal struct, as Kubernetes prints it; only what tells the two ports apart is filled in.
-            let shown = json!({
-                "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": port.key("port").value, "TargetPort": 0, "NodePort": 0
-            });
+            // Only what tells the two ports apart.
+            let shown = json!({"protocol": protocol, "port": port.key("port").value});
             errors.push(FieldError::duplicate(port.path.to_string(), shown));
         }
     }
@@ -700,15 +697,16 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The Service `default/kubernetes` that every cluster has, before it is stored.
-pub(crate) fn kubernetes_service() -> Value {
+pub(crate) fn kubernetes_service(range: ServiceRange) -> Value {
+    let address = range.first().to_string();
     json!({
         "kind": "Service",
         "apiVersion": "v1",
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
-            "clusterIP": "10.0.0.1",
-            "clusterIPs": ["10.0.0.1"],
+            "clusterIP": address,
+            "clusterIPs": [address],
             "type": "ClusterIP",
             "sessionAffinity": "None",
             "ipFamilies": ["IPv4"],

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
+use kubewright_schema::{internal, names};
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, get, keep, text};
@@ -79,7 +79,7 @@ pub(crate) const CLASS: Strategy = Strategy {
             errors.forbidden(&new.key("parameters"), "updates to parameters are forbidden.");
         }
         if new.key("provisioner").value != old.key("provisioner").value {
-            errors.forbidden(&new.key("provisioner"), "updates to provisioner are forbidden.");
+            errors.invalid(&new.key("provisioner"), "field is immutable");
         }
         errors.immutable(&new.key("reclaimPolicy"), &old.key("reclaimPolicy"));
         errors.immutable(&new.key("volumeBindingMode"), &old.key("volumeBindingMode"));
@@ -90,6 +90,7 @@ pub(crate) const CLASS: Strategy = Strategy {
 
 /// How CSIDrivers are written.
 pub(crate) const DRIVER: Strategy = Strategy {
+    unconditional_update: false,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;
@@ -122,6 +123,7 @@ pub(crate) const DRIVER: Strategy = Strategy {
 
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
+    unconditional_update: false,
     validate_create: node,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -142,7 +144,7 @@ pub(crate) const NODE: Strategy = Strategy {
 
 /// How VolumeAttachments are written.
 pub(crate) const ATTACHMENT: Strategy = Strategy {
-    status_keeps_metadata: true,
+    unconditional_update: false,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
             object.insert("status".to_owned(), json!({"attached": false}));
@@ -179,6 +181,8 @@ pub(crate) const ATTRIBUTES: Strategy = Strategy {
 
 /// How CSIStorageCapacities are written.
 pub(crate) const CAPACITY: Strategy = Strategy {
+    unconditional_update: false,
+    delete_returns_object: false,
     generation: GenerationRule::Never,
     validate_create: capacity,
     validate_update: |new, old| {
@@ -407,15 +411,32 @@ fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(volume(new));
     let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    if SOURCES.iter().any(|name| spec.key(name).value != was.key(name).value) {
+    let mut now = spec.value.clone();
+    let secret = |spec: &At<'_>| spec.keys(&["csi", "controllerExpandSecretRef"]).present();
+    if was.key("csi").present()
+        && !secret(&was)
+        && let Some(csi) = now.get_mut("csi").and_then(Value::as_object_mut)
+    {
+        // It may be added later.
+        csi.remove("controllerExpandSecretRef");
+    }
+    if SOURCES.iter().any(|name| get(&now, &[name]) != was.key(name).value) {
+        let source = spec.key("persistentvolumesource");
+        let difference = internal::difference("", "PersistentVolume", &source.path.to_string(), was.value, &now);
         errors.forbidden(
-            &spec.key("persistentvolumesource"),
-            "spec.persistentvolumesource is immutable after creation",
+            &source,
+            format!("spec.persistentvolumesource is immutable after creation\n{difference}"),
         );
     }
-    errors.immutable(&spec.key("volumeMode"), &was.key("volumeMode"));
+    let mode = spec.key("volumeMode").moved(At::root(new).key("volumeMode").path);
+    errors.immutable(&mode, &was.key("volumeMode"));
     if was.key("nodeAffinity").present() {
-        errors.immutable(&spec.key("nodeAffinity"), &was.key("nodeAffinity"));
+        let affinity = spec.key("nodeAffinity").moved(At::root(new).key("nodeAffinity").path);
+        errors.immutable(&affinity, &was.key("nodeAffinity"));
+    }
+    let class = spec.key("volumeAttributesClassName");
+    if was.key("volumeAttributesClassName").present() && !class.present() {
+        errors.forbidden(&class, "update from non-nil value to nil is forbidden");
     }
     errors.into_vec()
 }
@@ -468,46 +489,55 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(claim(new));
     let spec = At::root(new).key("spec");
-    let bound = get(old, &["status", "phase"]) == "Bound";
-    let comparable = |object: &Value, other: &Value| {
-        let mut spec = get(object, &["spec"]).clone();
-        if let Some(map) = spec.as_object_mut() {
-            // Binding sets the volume; a default class may be found later.
-            for field in ["volumeName", "storageClassName"] {
-                if absent(map, field) || get(other, &["spec", field]).is_null() {
-                    map.remove(field);
-                }
-            }
-            if bound {
-                map.remove("volumeAttributesClassName");
-                if let Some(requests) = child(map, "resources").and_then(|resources| child(resources, "requests")) {
-                    requests.remove("storage");
-                }
-            }
+    let bound = get(new, &["status", "phase"]) == "Bound";
+    let mut now = get(new, &["spec"]).clone();
+    let mut was = get(old, &["spec"]).clone();
+    // Binding sets the volume; a default class may be found later.
+    if get(&was, &["volumeName"]).as_str().unwrap_or("").is_empty() {
+        keep(&mut was, &now.clone(), "volumeName");
+    }
+    if get(&was, &["storageClassName"]).is_null() && !get(&now, &["storageClassName"]).is_null() {
+        keep(&mut now, &was, "storageClassName");
+    }
+    if bound {
+        keep(&mut now, &was, "volumeAttributesClassName");
+        if let Some(requests) = now.pointer_mut("/resources/requests") {
+            keep(requests, get(&was, &["resources", "requests"]), "storage");
         }
-        spec
-    };
-    let lost = ["volumeName", "storageClassName"]
-        .iter()
-        .any(|field| !get(old, &["spec", field]).is_null() && get(new, &["spec", field]).is_null());
-    if lost || comparable(new, old) != comparable(old, new) {
+    }
+    if now != was {
+        let difference = internal::difference("", "PersistentVolumeClaim", "spec", &was, &now);
         errors.forbidden(
             &spec,
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+            format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"),
         );
     }
     let amount = |value: &Value, keys: &[&str]| Quantity::from_str(get(value, keys).as_str().unwrap_or(""));
     let asked = amount(new, &["spec", "resources", "requests", "storage"]);
     let before = amount(old, &["spec", "resources", "requests", "storage"]);
     let has = amount(old, &["status", "capacity", "storage"]);
-    if let (true, Ok(asked), Ok(before)) = (bound, asked, before)
+    // What is absent is nothing.
+    let has = has.or_else(|_| Quantity::from_str("0"));
+    if let (Ok(asked), Ok(before), Ok(has)) = (asked, before, has)
         && asked < before
-        && has.is_ok_and(|has| asked <= has)
+        && asked <= has
     {
         errors.forbidden(
             &spec.keys(&["resources", "requests", "storage"]),
             "field can not be less than status.capacity",
         );
+    }
+    let mode = spec.key("volumeMode").moved(At::root(new).key("volumeMode").path);
+    errors.immutable(&mode, &At::root(old).keys(&["spec", "volumeMode"]));
+    let class = spec.key("volumeAttributesClassName");
+    let current = At::root(old).keys(&["status", "currentVolumeAttributesClassName"]);
+    if class.value != At::root(old).keys(&["spec", "volumeAttributesClassName"]).value && current.present() {
+        let why = "is forbidden when status.currentVolumeAttributesClassName is not nil";
+        if !class.present() {
+            errors.forbidden(&class, format!("update to nil {why}"));
+        } else if class.text().is_empty() {
+            errors.forbidden(&class, format!("update to empty string {why}"));
+        }
     }
     errors.into_vec()
 }

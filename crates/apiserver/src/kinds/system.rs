@@ -28,7 +28,7 @@ fn empty_status(object: &mut Value) {
 /// How APIServices are written.
 pub(crate) const API_SERVICE: Strategy = Strategy {
     names: NameRule::PathSegment,
-    status_keeps_metadata: true,
+    unconditional_update: false,
     default: |object| {
         ensure_status(object);
         if let Some(service) = object
@@ -106,6 +106,7 @@ fn api_service(new: &Value) -> Vec<FieldError> {
 
 /// How CertificateSigningRequests are written.
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
+    names: NameRule::Given,
     status_keeps_metadata: true,
     default: ensure_status,
     prepare_create: |object, context| {
@@ -217,7 +218,6 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
 
 const FLOW: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     ..PLAIN

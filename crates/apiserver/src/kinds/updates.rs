@@ -24,6 +24,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     let env = Shared(FakeEnv::new());
     let context = StrategyContext {
         env: &env,
+        service_range: crate::ServiceRange::default(),
         user: &UserInfo::admin(),
         dry_run: false,
     };
@@ -228,6 +229,7 @@ fn what_is_taken_is_refused() {
     let env = Shared(FakeEnv::new());
     let context = StrategyContext {
         env: &env,
+        service_range: crate::ServiceRange::default(),
         user: &UserInfo::admin(),
         dry_run: false,
     };

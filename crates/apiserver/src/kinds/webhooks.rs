@@ -16,6 +16,7 @@ use crate::registry::{GenerationRule, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
+    unconditional_update: false,
     generation: GenerationRule::AllButMetadataAndStatus,
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
 use super::pods;
 use super::pods::scheduling::label_selector;
-use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy, StrategyContext};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
@@ -70,6 +70,7 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
 
 /// How StatefulSets are written.
 pub(crate) const STATEFUL_SET: Strategy = Strategy {
+    names: NameRule::Label,
     default: default_stateful_set,
     validate_create: stateful_set,
     validate_update: update_stateful_set,
@@ -80,6 +81,15 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
 /// How DaemonSets are written.
 pub(crate) const DAEMON_SET: Strategy = Strategy {
     default: default_daemon_set,
+    prepare_create: |object, context| {
+        start_empty(object, context);
+        count_template(object, 1);
+    },
+    prepare_update: |new, old, context| {
+        keep_status(new, old, context);
+        let changed = get(new, &["spec", "template"]) != get(old, &["spec", "template"]);
+        count_template(new, template_count(old) + i64::from(changed));
+    },
     validate_create: daemon_set,
     validate_update: |new, old| update(new, old, daemon_set, &["selector"]),
     validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
@@ -238,7 +248,24 @@ fn default_replication_controller(object: &mut Value) {
     }
 }
 
+/// How often the template of a DaemonSet changed stands in this annotation, for clients from before there were ControllerRevisions.
+const TEMPLATE_COUNT: &str = "deprecated.daemonset.template.generation";
+
+fn template_count(object: &Value) -> i64 {
+    let count = get(object, &["metadata", "annotations", TEMPLATE_COUNT]);
+    count.as_str().and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+fn count_template(object: &mut Value, count: i64) {
+    if let Some(annotations) = ensure(crate::object::metadata_mut(object), "annotations") {
+        annotations.insert(TEMPLATE_COUNT.to_owned(), count.to_string().into());
+    }
+}
+
 fn default_daemon_set(object: &mut Value) {
+    // It is always written, and so belongs to who writes the object.
+    let count = template_count(object);
+    count_template(object, count);
     let Some(spec) = default_spec(object) else { return };
     fill(spec, "selector", Value::Null);
     if let Some(strategy) = ensure(spec, "updateStrategy") {

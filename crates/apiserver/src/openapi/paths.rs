@@ -10,8 +10,20 @@ use super::schemas::Schemas;
 use crate::registry::{Resource, Snapshot, Subresource, Verbs};
 
 /// Media types of answers about built-in kinds.
-pub(super) const BUILTIN_TYPES: &[&str] = &["application/json", "application/yaml"];
-const WATCH_TYPES: &[&str] = &["application/json", "application/json;stream=watch", "application/yaml"];
+pub(super) const BUILTIN_TYPES: &[&str] = &[
+    "application/json",
+    "application/vnd.kubernetes.protobuf",
+    "application/yaml",
+];
+const WATCH_TYPES: &[&str] = &[
+    "application/json",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    "application/yaml",
+];
+/// The same of custom kinds.
+const CUSTOM_TYPES: &[&str] = &["application/json", "application/yaml"];
 
 const LIST: &[&str] = &[
     "allowWatchBookmarks",
@@ -217,7 +229,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
             "list",
             &format!("list objects of kind {}", row.kind),
             LIST,
-            responses(&[("200", "OK")], &list, WATCH_TYPES),
+            responses(&[("200", "OK")], &list, watch_types(row)),
         );
         all["operationId"] = format!("list{}{}ForAllNamespaces", names.prefix, row.kind).into();
         paths.insert(
@@ -241,7 +253,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
     } else {
         &status
     };
-    let answers = responses(&[("200", "OK"), ("202", "Accepted")], deleted, BUILTIN_TYPES);
+    let answers = responses(&[("200", "OK"), ("202", "Accepted")], deleted, answer_types(row));
     let mut delete = names.operation(
         "delete",
         "",
@@ -329,6 +341,24 @@ fn watches(names: &Names<'_>, base: &str, paths: &mut Map<String, Value>, common
     );
 }
 
+/// Media types of answers about a kind.
+fn answer_types(row: &Resource) -> &'static [&'static str] {
+    if row.custom.is_some() {
+        CUSTOM_TYPES
+    } else {
+        BUILTIN_TYPES
+    }
+}
+
+/// Media types of lists, which may be watched.
+fn watch_types(row: &Resource) -> &'static [&'static str] {
+    if row.custom.is_some() {
+        CUSTOM_TYPES
+    } else {
+        WATCH_TYPES
+    }
+}
+
 fn body_types(row: &Resource) -> &'static [&'static str] {
     if row.custom.is_some() {
         &["application/json", "application/yaml"]
@@ -343,13 +373,13 @@ fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value],
     let answers = responses(
         &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
         object,
-        BUILTIN_TYPES,
+        answer_types(row),
     );
     let mut create = names.operation("create", "", "post", &format!("create a {}", row.kind), WRITE, answers);
     body(&mut create, body_types(row), object, true);
     item.insert("post".to_owned(), create);
     if row.verbs != Verbs::CreateOnly {
-        let answers = responses(&[("200", "OK")], list, WATCH_TYPES);
+        let answers = responses(&[("200", "OK")], list, watch_types(row));
         let get = names.operation(
             "list",
             "",
@@ -362,7 +392,7 @@ fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value],
     }
     if row.verbs == Verbs::All {
         let status = schemas.reference(&format!("{META}.Status"));
-        let answers = responses(&[("200", "OK")], &status, BUILTIN_TYPES);
+        let answers = responses(&[("200", "OK")], &status, answer_types(row));
         let mut delete = names.operation(
             "delete",
             "",
@@ -393,14 +423,14 @@ fn read_write(
     schemas: &mut Schemas,
 ) -> Map<String, Value> {
     let kind = &names.row.kind;
-    let changed = || responses(&[("200", "OK"), ("201", "Created")], schema, BUILTIN_TYPES);
+    let changed = || responses(&[("200", "OK"), ("201", "Created")], schema, answer_types(names.row));
     let get = names.operation(
         "read",
         suffix,
         "get",
         &format!("read {what} {kind}"),
         &[],
-        responses(&[("200", "OK")], schema, BUILTIN_TYPES),
+        responses(&[("200", "OK")], schema, answer_types(names.row)),
     );
     let mut put = names.operation(
         "replace",
@@ -522,7 +552,7 @@ fn post(names: &Names<'_>, suffix: &str, what: &str, schema: &Value, group: &str
     let answers = responses(
         &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
         schema,
-        BUILTIN_TYPES,
+        answer_types(names.row),
     );
     let mut create = names.operation(
         "create",

@@ -24,6 +24,56 @@ impl Schemas {
         json!({"$ref": format!("{PREFIX}{name}")})
     }
 
+    /// A reference to what `/version` answers, which is no object of the API and not in the catalog.
+    pub(super) fn version(&mut self) -> Value {
+        const NAME: &str = "io.k8s.apimachinery.pkg.version.Info";
+        let described = [
+            (
+                "emulationMajor",
+                "EmulationMajor is the major version of the emulation version",
+            ),
+            (
+                "emulationMinor",
+                "EmulationMinor is the minor version of the emulation version",
+            ),
+            ("major", "Major is the major version of the binary version"),
+            (
+                "minCompatibilityMajor",
+                "MinCompatibilityMajor is the major version of the minimum compatibility version",
+            ),
+            (
+                "minCompatibilityMinor",
+                "MinCompatibilityMinor is the minor version of the minimum compatibility version",
+            ),
+            ("minor", "Minor is the minor version of the binary version"),
+        ];
+        let required = [
+            "major",
+            "minor",
+            "gitVersion",
+            "gitCommit",
+            "gitTreeState",
+            "buildDate",
+            "goVersion",
+            "compiler",
+            "platform",
+        ];
+        let mut properties = Map::new();
+        for name in required {
+            properties.insert(name.to_owned(), json!({"type": "string", "default": ""}));
+        }
+        for (name, description) in described {
+            let property = properties.entry(name).or_insert_with(|| json!({"type": "string"}));
+            property["description"] = description.into();
+        }
+        let description = "Info contains versioning information. how we'll want to distribute that information.";
+        self.own.insert(
+            NAME.to_owned(),
+            json!({"description": description, "type": "object", "required": required, "properties": properties}),
+        );
+        self.reference(NAME)
+    }
+
     /// References to an object of the kind and to its list.
     pub(super) fn kind(&mut self, row: &Resource) -> (Value, Value) {
         let list = match row.schema_name.rsplit_once('.') {

@@ -29,7 +29,11 @@ pub fn document(accept: &str, version: &str) -> (&'static str, Bytes) {
         return (PROTOBUF, Bytes::from(document));
     }
     let info = json!({ "title": TITLE, "version": version, "description": DESCRIPTION });
-    let document = json!({ "swagger": "2.0", "info": info, "paths": {}, "definitions": {} });
+    let token = json!({"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"});
+    let document = json!({
+        "swagger": "2.0", "info": info, "paths": {}, "definitions": {}, "parameters": {},
+        "securityDefinitions": {"BearerToken": token}, "security": [{"BearerToken": []}]
+    });
     ("application/json", Bytes::from(document.to_string()))
 }
 

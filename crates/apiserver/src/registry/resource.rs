@@ -118,6 +118,8 @@ pub enum Verbs {
     AllButDeleteCollection,
     /// Only `create`: reviews, which are answered and not stored.
     CreateOnly,
+    /// `get` and `list`: what is computed when it is asked for (ComponentStatus).
+    ReadOnly,
 }
 
 /// A subresource of a kind.
@@ -215,6 +217,8 @@ pub enum GenerationRule {
     SpecOrAnnotations,
     /// Anything outside `metadata` and `status` changed (custom resources with a status subresource, webhooks, …).
     AllButMetadataAndStatus,
+    /// Anything outside `metadata` changed, or the labels (EndpointSlice).
+    AllButMetadataOrLabels,
     /// Anything outside `metadata` changed (custom resources without a status subresource).
     AllButMetadata,
 }
@@ -230,6 +234,10 @@ pub enum NameRule {
     Label1035,
     /// Anything that is a path segment (RBAC).
     PathSegment,
+    /// Anything at all, as long as it is given.
+    Given,
+    /// Nothing is looked at (Event of the core group).
+    Any,
 }
 
 /// What a strategy function gets besides the object.
@@ -243,6 +251,8 @@ pub struct StrategyContext<'a> {
     pub user: &'a crate::UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,
+    /// The addresses that Services get.
+    pub service_range: crate::ServiceRange,
 }
 
 /// How a kind differs from others when it is written: flags and small functions.
@@ -352,6 +362,15 @@ impl Resource {
     /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core group's.
     pub fn stored_group(&self) -> &str {
         self.store.split_once('.').map_or("", |(_, group)| group)
+    }
+
+    /// What every answer about a deprecated built-in kind warns of.
+    pub fn deprecation(&self) -> Option<&'static str> {
+        match (self.group.as_ref(), self.kind.as_ref()) {
+            ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+            ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            _ => None,
+        }
     }
 
     /// Whether the kind has a `/status` subresource.

@@ -13,6 +13,10 @@ use crate::kinds::{policy, services};
 use crate::object;
 use crate::user::UserInfo;
 
+/// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
+static FLOW_CONTROL: &str = include_str!("../../data/flowcontrol.json");
+const FLOW_CONTROL_GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
@@ -25,7 +29,21 @@ pub(super) fn fill(server: &Inner) {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
     }
-    create(server, "", "services", services::kubernetes_service());
+    flow_control(server);
+    let range = server.config.service_range.to_string();
+    create(
+        server,
+        "networking.k8s.io",
+        "servicecidrs",
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [range]}}),
+    );
+    create(
+        server,
+        "",
+        "services",
+        services::kubernetes_service(server.config.service_range),
+    );
     for (name, value, description) in policy::SYSTEM_CLASSES {
         create(
             server,
@@ -88,7 +106,28 @@ fn reconcile(server: &Inner, expected: Value) {
     }
 }
 
+fn flow_control(server: &Inner) {
+    let objects: Vec<Value> =
+        serde_json::from_str(FLOW_CONTROL).expect("the committed data is well formed: every start reads it");
+    for object in objects {
+        let plural = if object["kind"] == "FlowSchema" {
+            "flowschemas"
+        } else {
+            "prioritylevelconfigurations"
+        };
+        let metadata = json!({"name": object["name"], "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}});
+        let object = json!({"apiVersion": format!("{FLOW_CONTROL_GROUP}/v1"), "kind": object["kind"], "metadata": metadata,
+            "spec": object["spec"]});
+        let manager = "api-priority-and-fairness-config-producer-v1";
+        create_as(server, manager, FLOW_CONTROL_GROUP, plural, object);
+    }
+}
+
 fn create(server: &Inner, group: &str, plural: &str, object: Value) {
+    create_as(server, "kube-apiserver", group, plural, object);
+}
+
+fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: Value) {
     let Some(resource) = server.registry.lookup(group, "v1", plural) else {
         tracing::error!(
             plural,
@@ -102,8 +141,8 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         resource,
         user: &user,
         dry_run: false,
-        tracking: Tracking::Update("kube-apiserver".to_owned()),
-        options: serde_json::json!({}),
+        tracking: Tracking::Update(manager.to_owned()),
+        options: json!({}),
         warnings: Vec::new(),
         may_only_update: false,
     };

@@ -221,11 +221,14 @@ impl Inner {
     /// A write as the versions see it in which managers of the object wrote; nothing where all versions have the same fields.
     pub(crate) async fn views(&self, resource: &Resource, old: &Value, new: &Value) -> Result<Views, Status> {
         let mut views = Views::new();
-        if several(resource).is_none_or(|several| several.webhook.is_none()) {
+        let by_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
+        let kinds = self.registry.snapshot();
+        let by_function = |row: &Arc<Resource>| row.conversion.is_some() && row.store == resource.store;
+        // Versions that differ in their name only see the same fields.
+        if !by_webhook && !kinds.resources().iter().any(by_function) {
             return Ok(views);
         }
         let own = resource.api_version();
-        let kinds = self.registry.snapshot();
         for owned in managed::decode(old).entries.into_values() {
             if owned.api_version == own || views.contains_key(&owned.api_version) {
                 continue;

@@ -113,7 +113,7 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
         kind = resource.kind.to_string();
     }
     if api_version != expected || kind != resource.kind {
-        return Err(wrong_kind(&api_version, &kind, resource, kinds));
+        return Err(wrong_kind(object, &api_version, &kind, resource, kinds));
     }
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), json!(api_version));
@@ -122,10 +122,18 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
     Ok(())
 }
 
-fn wrong_kind(api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
+fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let expected = &resource.kind;
-    let why = if kinds.by_kind(group, version, kind).is_some() {
+    let why = if let Some(other) = kinds.by_kind(group, version, kind) {
+        // It is read as what it says it is before it is found to be something else.
+        let readable = match other.custom {
+            None => structural::type_check(object, &other.schema, &other.kind),
+            Some(_) => Ok(()),
+        };
+        if let Err(why) = readable {
+            return Status::bad_request(why);
+        }
         let internal = match resource.group.split('.').next() {
             None | Some("") => "core",
             Some(first) => first,
@@ -195,7 +203,7 @@ pub(crate) fn fit(
         if let (Some(body), true) = (body, unknown.len() > 1) {
             unknown = structural::unknown_fields_as_written(body, &resource.schema);
         }
-        structural::go_normalize(object, &resource.schema);
+        structural::go_normalize_read(object, &resource.schema);
         unknown
     };
     findings

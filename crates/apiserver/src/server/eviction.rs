@@ -96,13 +96,13 @@ impl Call<'_> {
             resource: resource.clone(),
             user: self.user,
             dry_run: false,
-            tracking: Tracking::Untouched,
+            tracking: Tracking::Update("kube-apiserver".to_owned()),
             options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
         };
         writer
-            .update(namespace, &budget, Part::Raw, |old, _| {
+            .update(namespace, &budget, Part::Status, |old, _| {
                 charged(&resource, old, name, &now)
             })
             .await?;

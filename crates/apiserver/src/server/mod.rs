@@ -12,6 +12,7 @@ mod apply;
 mod authorize;
 mod bootstrap;
 mod claims;
+mod components;
 mod compress;
 mod conversion_review;
 pub(crate) mod convert;
@@ -20,6 +21,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod eviction;
+mod health;
 mod managed;
 pub(crate) mod negotiate;
 mod openid;
@@ -58,7 +60,8 @@ pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
-    Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, TaintNodes, ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, TaintNodes,
+    ValidatingWebhooks,
 };
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
@@ -66,7 +69,7 @@ use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
 use crate::storage::{Bounds, MemoryStorage, Storage};
-use crate::{Body, Env, UserInfo};
+use crate::{Body, Env, ServiceRange, UserInfo};
 use negotiate::Output;
 use query::Query;
 use respond::{Reply, Responder};
@@ -98,6 +101,8 @@ pub struct Config {
     /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
     /// account `default` of every namespace: without it no pod can be created there. Default no.
     pub service_account_admission: bool,
+    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
+    pub service_range: ServiceRange,
 }
 
 impl Default for Config {
@@ -109,6 +114,7 @@ impl Default for Config {
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+            service_range: ServiceRange::default(),
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
@@ -222,7 +228,10 @@ impl ApiServer {
         let policy = Arc::new(Policy::new(storage.clone()));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
-        let mut admission: Vec<Box<dyn Admission>> = vec![Box::new(NamespaceLifecycle::new(storage.clone()))];
+        let mut admission: Vec<Box<dyn Admission>> = vec![
+            Box::new(NamespaceLifecycle::new(storage.clone())),
+            Box::new(LimitRanger::new(storage.clone())),
+        ];
         if config.service_account_admission {
             admission.push(Box::new(ServiceAccounts::new(storage.clone(), env.clone())));
         }
@@ -422,6 +431,7 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
+        call.warnings.extend(call.resource.deprecation().map(str::to_owned));
         match self.settled(call.run(verb).await).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
@@ -484,6 +494,19 @@ impl Call<'_> {
                 (Verb::Create, false) if !everywhere => self.create().await,
                 (_, false) if everywhere => Err(Status::no_such_path()),
                 _ => Err(Status::method_not_allowed()),
+            };
+        }
+        if verbs == Verbs::ReadOnly {
+            return match (verb, self.path.name.is_some()) {
+                (Verb::Get, true) => self.get_component(),
+                (Verb::List, false) => self.list_components(),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
+            return match self.path.name {
+                None => self.bind_what_it_names().await,
+                Some(_) => Err(Status::method_not_allowed()),
             };
         }
         match (verb, self.path.name.is_some()) {

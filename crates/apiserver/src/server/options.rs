@@ -267,6 +267,10 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
                 let what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
                 errors.push(FieldError::forbidden(FIELD, what));
             } else if wanted != "NotOlderThan" {
+                errors.push(FieldError::forbidden(
+                    FIELD,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
                 errors.push(unsupported(FIELD, json!(wanted), &["NotOlderThan"]));
             }
         } else if !wanted.is_empty() {
@@ -274,6 +278,9 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
                 FIELD,
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
+            if wanted != "NotOlderThan" {
+                errors.push(unsupported(FIELD, json!(wanted), &["NotOlderThan"]));
+            }
         }
     } else {
         if initial_events.is_some() {

@@ -177,6 +177,10 @@ impl Patch {
 
 /// What is odd about the operations of a JSON patch themselves.
 fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String> {
+    let in_the_document: Vec<String> = duplicates
+        .iter()
+        .filter_map(|text| in_document(operations, text))
+        .collect();
     let mut findings: Vec<String> = duplicates
         .into_iter()
         .map(|text| format!("json patch {text}"))
@@ -186,7 +190,31 @@ fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String
         let unknown = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
         findings.extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
     }
+    findings.extend(in_the_document);
     findings
+}
+
+/// Where a key that stands twice in the value of an operation (`duplicate field "[0].value.a"`) stands twice in the patched document.
+fn in_document(operations: &Value, text: &str) -> Option<String> {
+    let path = text.strip_prefix("duplicate field \"[")?.strip_suffix('"')?;
+    let (index, inner) = path.split_once("].value")?;
+    let operation = operations.get(index.parse::<usize>().ok()?)?;
+    if !matches!(operation["op"].as_str(), Some("add" | "replace")) {
+        return None;
+    }
+    let mut outer = String::new();
+    for step in operation["path"].as_str()?.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if step.parse::<usize>().is_ok() {
+            outer.push_str(&format!("[{step}]"));
+        } else {
+            if !outer.is_empty() {
+                outer.push('.');
+            }
+            outer.push_str(&step);
+        }
+    }
+    Some(format!("duplicate field \"{outer}{inner}\""))
 }
 
 /// 422 for a patched document that is no object of its kind, with an empty kind as upstream.

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, Method, Response};
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::health;
 use super::negotiate::{self, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
@@ -13,12 +14,8 @@ use crate::authorization::Attributes;
 use crate::status::Status;
 use crate::{Body, UserInfo, discovery, openapi};
 
-/// Checks of the health endpoints; all of them are about this process, which answers.
-///
-/// `etcd` is what clients call the storage.
-const HEALTH_CHECKS: [&str; 3] = ["ping", "log", STORAGE_CHECK];
-/// The check of what keeps the objects, by the name that monitoring knows.
-const STORAGE_CHECK: &str = "etcd";
+/// What kube-apiserver serves about itself and this server does not.
+const NOT_SERVED: [&str; 7] = ["metrics", "debug", "logs", "statusz", "flagz", "configz", "swaggerapi"];
 
 /// Whether a path asks how the server is: that is answered even when nothing can be kept.
 pub(super) fn is_health(path: &str) -> bool {
@@ -48,12 +45,17 @@ impl Inner {
         let trimmed = path.trim_end_matches('/');
         let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
         match segments.as_slice() {
-            [name @ ("healthz" | "livez" | "readyz"), checks @ ..] => self.health(name, checks, query),
+            [name @ ("healthz" | "livez" | "readyz"), check @ ..] if trimmed == path => {
+                self.health(name, &check.join("/"), query)
+            }
             ["openapi", "v3", document @ ..] => self.openapi(&document.join("/"), headers, query),
             // Groups answer to any method, like everything that is not routed by version.
             ["apis"] | ["apis", _] => self.discovery(trimmed, headers, query),
+            [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
+                "{path} is not served: this server tells of itself in its log, not over the API"
+            ))),
             _ if !reading => self.fail(&Status::method_not_allowed()),
-            [] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
             ["openid", "v1", "jwks"] => self.key_set(headers, query),
             ["version"] if !negotiate::accepts(headers, "application/json") => {
@@ -71,7 +73,7 @@ impl Inner {
         }
     }
 
-    fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
+    pub(super) fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
         let pretty = query.flag("pretty");
         Responder {
             output: Output { pretty, ..Output::JSON },
@@ -86,16 +88,16 @@ impl Inner {
             "/.well-known/openid-configuration",
             "/api",
             "/apis",
-            "/healthz",
-            "/livez",
+            "/apis/",
             "/openapi/v2",
             "/openapi/v3",
+            "/openapi/v3/",
             "/openid/v1/jwks",
-            "/readyz",
             "/version",
         ]
         .map(str::to_owned)
         .to_vec();
+        paths.extend(health::paths());
         for group in self.registry.snapshot().groups() {
             if group.name.is_empty() {
                 paths.extend(group.versions.iter().map(|version| format!("/api/{version}")));
@@ -126,35 +128,6 @@ impl Inner {
             "gitVersion": self.config.version, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
             "goVersion": "", "compiler": "rustc", "platform": "kubewright"
         })
-    }
-
-    fn health(&self, name: &str, checks: &[&str], query: &Query) -> Response<Body> {
-        let trouble = self.storage.trouble();
-        let fails = |check: &str| check == STORAGE_CHECK && trouble.is_some();
-        match checks {
-            [] => {}
-            [check] if fails(check) => {
-                let why = format!("internal server error: {}\n", trouble.unwrap_or_default());
-                return self.respond(query, Reply::text(500, why));
-            }
-            [check] if HEALTH_CHECKS.contains(check) => return self.respond(query, Reply::text(200, "ok")),
-            _ => return self.not_found_text(query),
-        }
-        if trouble.is_none() && !query.has("verbose") {
-            return self.respond(query, Reply::text(200, "ok"));
-        }
-        let line = |check: &&str| match fails(check) {
-            true => format!("[-]{check} failed: reason withheld\n"),
-            false => format!("[+]{check} ok\n"),
-        };
-        let mut text: String = HEALTH_CHECKS.iter().map(line).collect();
-        let (code, outcome) = if trouble.is_none() {
-            (200, "passed")
-        } else {
-            (500, "failed")
-        };
-        text.push_str(&format!("{name} check {outcome}\n"));
-        self.respond(query, Reply::text(code, text))
     }
 
     fn discovery(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {
@@ -205,7 +178,10 @@ impl Inner {
             openapi::document(&snapshot, path)
         };
         let Some(document) = document else {
-            return self.not_found_text(query);
+            // No words and no media type, as upstream.
+            let mut nothing = Response::new(Body::Full(Bytes::new()));
+            *nothing.status_mut() = http::StatusCode::NOT_FOUND;
+            return nothing;
         };
         if !path.is_empty() && !negotiate::accepts(headers, "application/json") {
             // Upstream has the documents as protobuf, too, and refuses what it has not without a word.

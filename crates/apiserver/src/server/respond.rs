@@ -79,7 +79,10 @@ impl Reply {
 impl List {
     /// The `metadata` of a list. Upstream prints an empty `continue` for custom resources, and only for them.
     pub(crate) fn metadata(&self, custom: bool) -> Value {
-        let mut metadata = json!({ "resourceVersion": self.resource_version });
+        let mut metadata = json!({});
+        if !self.resource_version.is_empty() {
+            metadata["resourceVersion"] = json!(self.resource_version);
+        }
         if custom || !self.continue_token.is_empty() {
             metadata["continue"] = json!(self.continue_token);
         }
@@ -269,7 +272,11 @@ impl Responder<'_> {
             }
             Transform::PartialList(_) => Err(not_a("PartialObjectMetadataList", "not a list", resource)),
             Transform::Table(version) => {
-                let metadata = json!({ "resourceVersion": crate::object::text(&object, "resourceVersion") });
+                let mut metadata = json!({});
+                let version_of = crate::object::text(&object, "resourceVersion");
+                if !version_of.is_empty() {
+                    metadata["resourceVersion"] = json!(version_of);
+                }
                 self.table(resource, &[object], metadata, version, true)
             }
         }

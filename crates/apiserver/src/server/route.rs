@@ -110,10 +110,10 @@ impl Verb {
     /// The verb of a request on a resource; `None` for a method that resources never take.
     pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Option<Verb> {
         Some(match (method, path.name.is_some()) {
-            (&Method::GET | &Method::HEAD, _) if path.legacy_watch => Verb::Watch,
-            (&Method::GET | &Method::HEAD, true) => Verb::Get,
-            (&Method::GET | &Method::HEAD, false) if watch => Verb::Watch,
-            (&Method::GET | &Method::HEAD, false) => Verb::List,
+            (&Method::GET, _) if path.legacy_watch => Verb::Watch,
+            (&Method::GET, true) => Verb::Get,
+            (&Method::GET, false) if watch => Verb::Watch,
+            (&Method::GET, false) => Verb::List,
             (&Method::POST, _) => Verb::Create,
             (&Method::PUT, _) => Verb::Update,
             (&Method::PATCH, _) => Verb::Patch,

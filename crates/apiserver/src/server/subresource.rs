@@ -141,13 +141,12 @@ impl Call<'_> {
         Ok(Reply::new(200, shown(scale_of(&object, paths)?)))
     }
 
-    /// POST of a Binding: says on which node a pod runs.
+    /// POST of a Binding to `/binding` of a pod: says on which node it runs.
     async fn bind(&mut self) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;
         let binding = decode::parse(self.body, format, "Binding")?.value;
-        let resource = self.resource.clone();
-        let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
+        let name = self.name().to_owned();
         let wanted = object::name(&binding);
         if !wanted.is_empty() && wanted != name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -155,28 +154,46 @@ impl Call<'_> {
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
             .await?;
-        let node = bound_node(&binding).map_err(Status::untyped)?;
-        let uid = object::uid(&binding).to_owned();
+        self.bind_pod(&binding, &name, &options).await
+    }
+
+    /// POST of a Binding to the collection of bindings: it names the pod itself.
+    pub(crate) async fn bind_what_it_names(&mut self) -> Result<Reply, Status> {
+        let options = WriteOptions::parse(self.query, "CreateOptions")?;
+        let mut binding = self.object_in_body(&options)?;
+        self.fit_namespace(&mut binding)?;
+        let pods = self.kinds.lookup("", "v1", "pods").ok_or_else(Status::no_such_path)?;
+        self.resource = pods;
+        let name = object::name(&binding).to_owned();
+        self.bind_pod(&binding, &name, &options).await
+    }
+
+    async fn bind_pod(&mut self, binding: &Value, name: &str, options: &WriteOptions) -> Result<Reply, Status> {
+        let resource = self.resource.clone();
+        let namespace = self.namespace().to_owned();
+        let node = bound_node(binding).map_err(Status::untyped)?;
+        let uid = object::uid(binding).to_owned();
         let now = self.server.env.now();
         let mut writer = self.writer(options.dry_run);
         let conflict = |why: String| {
             let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
             let details = Details {
-                name: name.clone(),
+                name: name.to_owned(),
                 kind: "pods/binding".to_owned(),
                 ..Details::default()
             };
             Status::failure(409, "Conflict", message).with_details(details)
         };
         writer
-            .update(&namespace, &name, Part::Raw, |old, _| {
+            .update(&namespace, name, Part::Raw, |old, _| {
                 let present = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
                 if !uid.is_empty() && uid != object::uid(old) {
                     let why = format!(
-                        "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                        "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
+                         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                         object::uid(old)
                     );
-                    return Err(Status::conflict(&resource, &name, &why));
+                    return Err(Status::conflict(&resource, name, &why));
                 }
                 if object::is_terminating(old) {
                     return Err(conflict(format!(
@@ -187,7 +204,7 @@ impl Call<'_> {
                     return Err(conflict(format!("pod {name} is already assigned to node {present:?}")));
                 }
                 let mut new = old.clone();
-                copy_annotations(&binding, &mut new);
+                copy_annotations(binding, &mut new);
                 pods::bind(&mut new, &node, now);
                 Ok(new)
             })

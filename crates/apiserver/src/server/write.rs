@@ -121,6 +121,20 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Empty lists belong to who wrote them, and are stored as null.
+fn without_empty_lists(resource: &Resource, object: &mut Value) {
+    fn any(value: &Value) -> bool {
+        match value {
+            Value::Array(list) => list.is_empty() || list.iter().any(any),
+            Value::Object(map) => map.values().any(any),
+            _ => false,
+        }
+    }
+    if resource.custom.is_none() && any(object) {
+        structural::go_normalize(object, &resource.schema);
+    }
+}
+
 /// The stored form: converted, without `apiVersion` and `kind`.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     if let Some(conversion) = resource.conversion {
@@ -142,6 +156,7 @@ impl<'a> Writer<'a> {
             env: self.server.env.as_ref(),
             user: self.user,
             dry_run: self.dry_run,
+            service_range: self.server.config.service_range,
         }
     }
 
@@ -195,6 +210,7 @@ impl<'a> Writer<'a> {
         self.default(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&resource, &self.tracking, &mut object, &now);
+        without_empty_lists(&resource, &mut object);
         let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         let session = self.session();
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
@@ -381,7 +397,11 @@ impl<'a> Writer<'a> {
         object::keep_system_fields(&mut new, old, resource.namespaced);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
-        restrict(&resource, &mut new, old, part);
+        // What these two leave alone counts as written all the same.
+        let counts_all = matches!(part, Part::EphemeralContainers | Part::Resize);
+        if !counts_all {
+            restrict(&resource, &mut new, old, part);
+        }
         if part != Part::Finalize {
             self.default(&mut new);
         }
@@ -401,6 +421,12 @@ impl<'a> Writer<'a> {
             &now,
             &views,
         );
+        without_empty_lists(&resource, &mut new);
+        if counts_all {
+            let entries = managed::entries(&new).cloned();
+            restrict(&resource, &mut new, old, part);
+            managed::put(&mut new, entries);
+        }
         let session = self.session();
         let admitted = self.admit_update(&session, &mut new, old, name, part).await;
         self.warnings.extend(session.take_warnings());
@@ -419,6 +445,9 @@ impl<'a> Writer<'a> {
         // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
         errors.extend(metadata.iter().cloned());
         errors.extend(metadata);
+        if resource.custom.is_none() {
+            errors.extend(object::unqualified_finalizers(&new));
+        }
         if part == Part::Status {
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
@@ -606,6 +635,10 @@ fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
         GenerationRule::SpecOrAnnotations => new.get("spec") != old.get("spec") || annotations(new) != annotations(old),
         GenerationRule::AllButMetadataAndStatus => {
             without(new, &["metadata", "status"]) != without(old, &["metadata", "status"])
+        }
+        GenerationRule::AllButMetadataOrLabels => {
+            without(new, &["metadata"]) != without(old, &["metadata"])
+                || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
         }
         GenerationRule::AllButMetadata => without(new, &["metadata"]) != without(old, &["metadata"]),
     };

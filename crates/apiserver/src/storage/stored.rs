@@ -37,6 +37,11 @@ impl StoredObject {
         StoredObject::of(revision, OnceLock::new(), OnceLock::from(value))
     }
 
+    /// An object that no write made, and that has no resourceVersion: one that is computed when it is asked for.
+    pub fn unversioned(value: Value) -> StoredObject {
+        StoredObject::of(0, OnceLock::new(), OnceLock::from(value))
+    }
+
     /// An object whose text was kept somewhere: as [`StoredObject::encoded`] gave it, at its revision.
     ///
     /// # Errors

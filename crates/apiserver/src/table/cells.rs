@@ -100,6 +100,31 @@ fn created_at(object: &Value, _: Timestamp) -> Value {
 pub(crate) const PLAIN: &[Cell] = &[Cell::Name, Cell::With(created_at)];
 pub(crate) const NAME_AND_AGE: &[Cell] = &[Cell::Name, Cell::Age];
 
+pub(crate) const COMPONENT: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| {
+        let healthy = At::root(object)
+            .key("conditions")
+            .items()
+            .find(|condition| condition.key("type").text() == "Healthy");
+        match healthy.map(|condition| condition.key("status").text()) {
+            Some("True") => "Healthy".into(),
+            Some("False") => "Unhealthy".into(),
+            _ => "Unknown".into(),
+        }
+    }),
+    Cell::With(|object, _| of_health(object, "message")),
+    Cell::With(|object, _| of_health(object, "error")),
+];
+
+fn of_health(object: &Value, field: &str) -> Value {
+    let healthy = At::root(object)
+        .key("conditions")
+        .items()
+        .find(|condition| condition.key("type").text() == "Healthy");
+    healthy.map_or("", |condition| condition.key(field).text()).into()
+}
+
 pub(crate) const CONFIG_MAP: &[Cell] = &[
     Cell::Name,
     Cell::With(|object, _| (At::root(object).key("data").len() + At::root(object).key("binaryData").len()).into()),

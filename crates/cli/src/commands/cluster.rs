@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use kubewright_cluster::{Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, StaticTokens};
+use kubewright_cluster::{Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, ServiceRange, StaticTokens};
 use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
@@ -40,6 +40,10 @@ pub(crate) struct Arguments {
     /// Users who authenticate with a token: CSV with a line `token,user,uid,"group1,group2"` for each
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
+
+    /// Addresses that Services get
+    #[arg(long, value_name = "CIDR", default_value_t)]
+    service_cluster_ip_range: ServiceRange,
 }
 
 impl Arguments {
@@ -59,7 +63,10 @@ impl Arguments {
         };
         let stop = stop_signal()?;
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
-            let builder = builder.controllers(self.controllers).api(config);
+            let builder = builder
+                .controllers(self.controllers)
+                .api(config)
+                .service_range(self.service_cluster_ip_range);
             match self.data_dir {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,

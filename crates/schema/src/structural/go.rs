@@ -98,19 +98,29 @@ fn table(text: &'static str) -> Result<BTreeMap<String, Facts>, String> {
 /// assert_eq!(role, json!({"metadata": {"name": "a"}, "rules": null}));
 /// ```
 pub fn go_normalize(value: &mut Value, schema: &SchemaRef) {
+    normalize(value, schema, false);
+}
+
+/// The same as it is while a request is worked on: a list that is always written, and that somebody wrote as `[]`, is still a list and
+/// belongs to him. Storing it makes null of it ([`go_normalize`]).
+pub fn go_normalize_read(value: &mut Value, schema: &SchemaRef) {
+    normalize(value, schema, true);
+}
+
+fn normalize(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
     if let Some(special) = special(schema) {
-        return special_form(value, special);
+        return special_form(value, special, keeps_lists);
     }
     match value {
-        Value::Object(map) if !schema.properties.is_empty() => structure(map, schema),
+        Value::Object(map) if !schema.properties.is_empty() => structure(map, schema, keeps_lists),
         Value::Object(map) => {
             if let Some(values) = &schema.additional_properties {
-                map.values_mut().for_each(|value| element(value, values));
+                map.values_mut().for_each(|value| element(value, values, keeps_lists));
             }
         }
         Value::Array(list) => {
             if let Some(items) = &schema.items {
-                list.iter_mut().for_each(|item| element(item, items));
+                list.iter_mut().for_each(|item| element(item, items, keeps_lists));
             }
         }
         _ => {}
@@ -118,7 +128,7 @@ pub fn go_normalize(value: &mut Value, schema: &SchemaRef) {
 }
 
 /// A value in a list or a map: null is the zero of its type.
-fn element(value: &mut Value, schema: &SchemaRef) {
+fn element(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
     if value.is_null() && special(schema).is_none() {
         *value = match schema.type_ {
             Some(Type::Object) if !schema.properties.is_empty() => json!({}),
@@ -128,10 +138,10 @@ fn element(value: &mut Value, schema: &SchemaRef) {
             _ => Value::Null,
         };
     }
-    go_normalize(value, schema);
+    normalize(value, schema, keeps_lists);
 }
 
-fn special_form(value: &mut Value, special: Special) {
+fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
     match (special, &mut *value) {
         (Special::Time, Value::String(text)) => {
             if let Ok(time) = text.parse::<jiff::Timestamp>() {
@@ -153,29 +163,34 @@ fn special_form(value: &mut Value, special: Special) {
                 *value = json!(quantity.to_string());
             }
         }
-        (Special::SchemaOr(_), Value::Object(_)) => go_normalize(value, &json_schema_props()),
-        (Special::SchemaOr(_), Value::Array(list)) => list.iter_mut().for_each(|item| special_form(item, special)),
+        (Special::SchemaOr(_), Value::Object(_)) => normalize(value, &json_schema_props(), keeps_lists),
+        (Special::SchemaOr(_), Value::Array(list)) => list
+            .iter_mut()
+            .for_each(|item| special_form(item, special, keeps_lists)),
         _ => {}
     }
 }
 
-fn structure(map: &mut Map<String, Value>, schema: &Schema) {
+fn structure(map: &mut Map<String, Value>, schema: &Schema, keeps_lists: bool) {
     let known = schema.name.and_then(facts);
     map.retain(|key, value| {
         let Some(property) = schema.properties.get(key) else {
             return true;
         };
         if !value.is_null() {
-            go_normalize(value, property);
+            normalize(value, property, keeps_lists);
         }
-        !vanishes(value, property, key, known)
+        let kept = keeps_lists
+            && value.as_array().is_some_and(Vec::is_empty)
+            && plain_zero(property, key, schema, known) == Some(Value::Null);
+        kept || !vanishes(value, property, key, known)
     });
     for (key, property) in &schema.properties {
         if map.contains_key(key) {
             continue;
         }
         if let Some(mut zero) = plain_zero(property, key, schema, known) {
-            go_normalize(&mut zero, property);
+            normalize(&mut zero, property, keeps_lists);
             map.insert(key.clone(), zero);
         }
     }

@@ -28,7 +28,7 @@ pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub(crate) use formats::is_valid as has_format;
 pub(crate) use go::absent_form;
-pub use go::go_normalize;
+pub use go::{go_normalize, go_normalize_read};
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
 pub use validate::{validate, validate_update};

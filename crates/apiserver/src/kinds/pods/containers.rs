@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::names;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::resources;
-use crate::kinds::check::{At, Errors, check_port, check_port_or_name, get, port_name_messages};
+use super::{host, resources};
+use crate::kinds::check::{At, Errors, check_port, check_port_or_name, port_name_messages};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ID: i64 = i32::MAX as i64;
 
 /// What the rules for containers need to know of the pod around them.
 pub(crate) struct PodFacts<'a> {
+    pub(crate) spec: At<'a>,
+    pub(crate) claims: BTreeSet<&'a str>,
     pub(crate) volumes: BTreeSet<&'a str>,
     pub(crate) host_network: bool,
     pub(crate) grace_period: i64,
@@ -34,6 +36,7 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
             restart_policy(errors, &entry.key("restartPolicy"));
         }
     }
+    host::host_ports(errors, at);
 }
 
 /// `spec.initContainers`, whose names are unique together with the others.
@@ -114,9 +117,18 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     ports(errors, &at.key("ports"), facts.host_network);
     environment(errors, &at.key("env"));
     environment_sources(errors, &at.key("envFrom"));
-    mounts(errors, &at.key("volumeMounts"), facts);
+    mounts(
+        errors,
+        &at.key("volumeMounts"),
+        facts,
+        at.keys(&["securityContext", "privileged"]).is_true(),
+    );
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
     resources::requirements(errors, &at.key("resources"));
+    host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
+    host::devices(errors, at, &facts.spec.key("volumes"));
+    let restart = facts.spec.key("restartPolicy").text();
+    host::resize_policy(errors, &at.key("resizePolicy"), restart);
     security(errors, &at.key("securityContext"));
 }
 
@@ -153,20 +165,20 @@ fn ports(errors: &mut Errors, at: &At<'_>, host_network: bool) {
     }
 }
 
+const VARIABLE: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
+
+fn is_variable(name: &str) -> bool {
+    name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+}
+
 fn environment(errors: &mut Errors, at: &At<'_>) {
     for entry in at.items() {
         let name = entry.key("name");
         if name.text().is_empty() {
             errors.required(&name, "");
-        } else if !name
-            .text()
-            .bytes()
-            .all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
-        {
-            errors.invalid(
-                &name,
-                "a valid environment variable name must consist only of printable ASCII characters other than '='",
-            );
+        } else if !is_variable(name.text()) {
+            errors.invalid(&name, VARIABLE);
         }
         let source = entry.key("valueFrom");
         if source.present() {
@@ -195,8 +207,9 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
     for (source, name_required) in [("configMapKeyRef", true), ("secretKeyRef", true)] {
         let source = at.key(source);
         if source.present() {
-            if name_required && source.key("name").text().is_empty() {
-                errors.required(&source.key("name"), "");
+            let name = source.key("name");
+            if name_required {
+                errors.messages(&name, names::dns1123_subdomain(name.text()));
             }
             let key = source.key("key");
             if key.text().is_empty() {
@@ -300,20 +313,23 @@ fn environment_sources(errors: &mut Errors, at: &At<'_>) {
             .map(|source| entry.key(source))
             .filter(At::present)
             .collect();
+        let prefix = entry.key("prefix");
+        if !prefix.text().is_empty() && !is_variable(prefix.text()) {
+            errors.invalid(&prefix, VARIABLE);
+        }
         for source in &given {
-            if source.key("name").text().is_empty() {
-                errors.required(&source.key("name"), "");
-            }
+            let name = source.key("name");
+            errors.messages(&name, names::dns1123_subdomain(name.text()));
         }
         match given.len() {
-            0 => errors.invalid_value(&entry, "", "must specify one of: `configMapRef` or `secretRef`"),
+            0 => errors.invalid_value(at, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
-            _ => errors.invalid_value(&entry, "", "may not have more than one field specified at a time"),
+            _ => errors.invalid_value(at, "", "may not have more than one field specified at a time"),
         }
     }
 }
 
-fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>, privileged: bool) {
     let mut points = BTreeSet::new();
     for mount in at.items() {
         let name = mount.key("name");
@@ -329,7 +345,15 @@ fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         if !points.insert(path.text()) {
             errors.invalid(&path, "must be unique");
         }
-        // Kubernetes reports the next two without the index of the mount.
+        // Kubernetes reports the next three without the index of the mount.
+        let propagation = mount.key("mountPropagation").moved(at.path.key("mountPropagation"));
+        errors.one_of(&propagation, &["Bidirectional", "HostToContainer", "None"], false);
+        if propagation.text() == "Bidirectional" && !privileged {
+            errors.forbidden(
+                &propagation,
+                "Bidirectional mount propagation is available only to privileged containers",
+            );
+        }
         for field in ["subPath", "subPathExpr"] {
             let sub = mount.key(field).moved(at.path.key(field));
             if !sub.text().is_empty() {
@@ -392,7 +416,10 @@ fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         }
         handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
         let seconds = hook.keys(&["sleep", "seconds"]);
-        if hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
+        let only = ["exec", "httpGet", "tcpSocket"]
+            .iter()
+            .all(|kind| !hook.key(kind).present());
+        if only && hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
             errors.invalid_value(
                 &hook.key("sleep"),
                 seconds.int().unwrap_or(0),
@@ -425,8 +452,15 @@ fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
             check_port_or_name(errors, &action.key("port"));
             errors.one_of(&action.key("scheme"), &["HTTP", "HTTPS"], true);
             for header in action.key("httpHeaders").items() {
-                if header.key("name").text().is_empty() {
-                    errors.required(&header.key("name"), "");
+                let name = header.key("name").text();
+                let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+                if name.is_empty() || !name.bytes().all(known) {
+                    errors.invalid_value(
+                        &action.key("httpHeaders"),
+                        name,
+                        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+                         validation is '[-A-Za-z0-9]+')",
+                    );
                 }
             }
         }
@@ -451,6 +485,7 @@ fn security(errors: &mut Errors, at: &At<'_>) {
     if at.key("procMount").present() {
         errors.one_of(&at.key("procMount"), &["Default", "Unmasked"], true);
     }
+    host::seccomp(errors, &at.key("seccompProfile"));
     if at.key("allowPrivilegeEscalation").value == &json!(false) {
         let why = if at.key("privileged").is_true() {
             "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
@@ -463,30 +498,8 @@ fn security(errors: &mut Errors, at: &At<'_>) {
         } else {
             return;
         };
-        errors.invalid_value(at, internal_names(at.value), why);
+        errors.invalid(at, why);
     }
-}
-
-/// The security context as the message shows it: by the names of Go's internal struct, with `null` for what is absent.
-fn internal_names(context: &Value) -> Value {
-    [
-        ("Capabilities", "capabilities"),
-        ("Privileged", "privileged"),
-        ("SELinuxOptions", "seLinuxOptions"),
-        ("WindowsOptions", "windowsOptions"),
-        ("RunAsUser", "runAsUser"),
-        ("RunAsGroup", "runAsGroup"),
-        ("RunAsNonRoot", "runAsNonRoot"),
-        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
-        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
-        ("ProcMount", "procMount"),
-        ("SeccompProfile", "seccompProfile"),
-        ("AppArmorProfile", "appArmorProfile"),
-    ]
-    .into_iter()
-    .map(|(internal, field)| (internal.to_owned(), get(context, &[field]).clone()))
-    .collect::<serde_json::Map<_, _>>()
-    .into()
 }
 
 /// `spec.securityContext` of the pod.
@@ -513,6 +526,10 @@ pub(crate) fn pod_security(errors: &mut Errors, at: &At<'_>) {
     }
     if at.key("fsGroupChangePolicy").present() {
         errors.one_of(&at.key("fsGroupChangePolicy"), &["Always", "OnRootMismatch"], true);
+    }
+    host::seccomp(errors, &at.key("seccompProfile"));
+    if at.key("supplementalGroupsPolicy").present() {
+        errors.one_of(&at.key("supplementalGroupsPolicy"), &["Merge", "Strict"], true);
     }
 }
 

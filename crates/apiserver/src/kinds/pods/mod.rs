@@ -2,6 +2,7 @@
 
 pub(crate) mod containers;
 pub(crate) mod defaults;
+pub(crate) mod host;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 pub(crate) mod validate;
@@ -56,6 +57,10 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     let Some(object) = pod.as_object_mut() else { return };
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
+        let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+        if grace.is_some_and(|seconds| seconds < 0) {
+            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+        }
     }
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if gated {
@@ -110,23 +115,37 @@ pub(crate) fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
     }
 }
 
-/// Takes the resources and resize policies of the containers of `wanted` into the pod.
+/// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another order, are taken
+/// as they are, so that validation can say so.
 pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
-    for list in ["containers", "initContainers"] {
-        let Some(own) = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
+    let count = |pod: &Value, list: &str| get(pod, &["spec", list]).as_array().map_or(0, Vec::len);
+    let lists = ["containers", "initContainers"];
+    let same_count = lists.iter().all(|list| count(pod, list) == count(wanted, list));
+    let Some(spec) = pod.get_mut("spec") else { return };
+    let wanted = get(wanted, &["spec"]);
+    if !same_count {
+        *spec = wanted.clone();
+        return;
+    }
+    keep(spec, wanted, "resources");
+    for list in lists {
+        let (Some(own), Some(others)) = (
+            spec.get_mut(list).and_then(Value::as_array_mut),
+            get(wanted, &[list]).as_array(),
+        ) else {
             continue;
         };
-        for container in own {
-            let same = |other: &&Value| other.get("name") == container.get("name");
-            let Some(other) = get(wanted, &["spec", list])
-                .as_array()
-                .and_then(|list| list.iter().find(same))
-                .cloned()
-            else {
-                continue;
-            };
-            keep(container, &other, "resources");
-            keep(container, &other, "resizePolicy");
+        if own
+            .iter()
+            .zip(others)
+            .any(|(own, other)| own.get("name") != other.get("name"))
+        {
+            own.clone_from(others);
+            continue;
+        }
+        for (container, other) in own.iter_mut().zip(others) {
+            keep(container, other, "resources");
+            keep(container, other, "resizePolicy");
         }
     }
 }
@@ -135,6 +154,14 @@ fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
     if let Some(spec) = new.as_object_mut().and_then(|object| ensure(object, "spec")) {
         tolerate(spec);
+        // What admission found for the new pod stays.
+        for field in ["priority", "preemptionPolicy"] {
+            if spec.get(field).is_none_or(Value::is_null)
+                && let Some(value) = get(old, &["spec"]).get(field)
+            {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
     }
     // Containers for debugging come and go through their own subresource.
     let before = get(old, &["spec"]).clone();
@@ -216,6 +243,12 @@ pub(crate) fn spec_warnings(spec: &At<'_>, warn: &mut Vec<String>) {
         }
     }
     containers::warnings(spec, warn);
+    for list in defaults::CONTAINER_LISTS {
+        for container in spec.key(list).items() {
+            resources::warnings(&container.key("resources"), warn);
+        }
+    }
+    scheduling::warnings(&spec.key("affinity"), warn);
     for secret in spec.key("imagePullSecrets").items() {
         if secret.key("name").text().is_empty() {
             warn.push(format!("{}: invalid empty name \"\"", secret.key("name").path));

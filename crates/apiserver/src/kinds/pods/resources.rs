@@ -11,6 +11,9 @@ use crate::kinds::check::{At, Errors};
 pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>) {
     let limits = at.key("limits");
     let requests = at.key("requests");
+    let huge = |list: &At<'_>| list.entries().any(|(name, _)| name.starts_with("hugepages-"));
+    let other = |list: &At<'_>| list.entries().any(|(name, _)| matches!(name, "cpu" | "memory"));
+    let huge_alone = (huge(&limits) || huge(&requests)) && !other(&limits) && !other(&requests);
     for (name, entry) in limits.entries() {
         resource_name(errors, name, &entry);
         quantity(errors, name, &entry);
@@ -40,6 +43,26 @@ pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>) {
             _ => {}
         }
     }
+    if huge_alone {
+        errors.forbidden(at, "HugePages require cpu or memory");
+    }
+}
+
+/// Warnings about amounts that cannot be had.
+pub(crate) fn warnings(at: &At<'_>, warn: &mut Vec<String>) {
+    for list in ["limits", "requests"] {
+        for name in ["memory", "ephemeral-storage"] {
+            let entry = at.key(list).entries().find(|(known, _)| *known == name);
+            let Some((_, entry)) = entry else { continue };
+            if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.milli_value() % 1000 != 0) {
+                warn.push(format!(
+                    "{}: fractional byte value {:?} is invalid, must be an integer",
+                    entry.path,
+                    entry.text()
+                ));
+            }
+        }
+    }
 }
 
 /// A list of quantities such as a node's capacity or a pod's overhead.
@@ -66,6 +89,7 @@ fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>) {
         return;
     }
     if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !name.starts_with("hugepages-") {
+        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
         errors.invalid_value(at, name, "must be a standard resource for containers");
     }
 }
@@ -81,6 +105,13 @@ fn quantity(errors: &mut Errors, name: &str, at: &At<'_>) {
     };
     if value.sign() < 0 {
         errors.invalid(at, "must be greater than or equal to 0");
+    }
+    if let Some(size) = name
+        .strip_prefix("hugepages-")
+        .and_then(|size| Quantity::from_str(size).ok())
+        && (value.sign() <= 0 || (size.value() > 0 && value.value() % size.value() != 0))
+    {
+        errors.invalid(at, format!("{} is not positive integer multiple of {name}", at.text()));
     }
     if is_extended(name) && value.milli_value() % 1000 != 0 {
         errors.invalid(at, "must be an integer");

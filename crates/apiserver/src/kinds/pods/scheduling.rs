@@ -1,7 +1,5 @@
 //! Rules about where a pod may run: tolerations, affinity, topology spread.
 
-use std::collections::BTreeSet;
-
 use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
 
@@ -161,10 +159,36 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// Warnings about terms of affinity between pods that match none.
+pub(crate) fn warnings(affinity: &At<'_>, warn: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = affinity
+            .keys(&[kind, "requiredDuringSchedulingIgnoredDuringExecution"])
+            .items();
+        let preferred = affinity
+            .keys(&[kind, "preferredDuringSchedulingIgnoredDuringExecution"])
+            .items();
+        for term in terms.chain(preferred.map(|term| term.key("podAffinityTerm"))) {
+            let selector = term.key("labelSelector");
+            if !selector.present() {
+                warn.push(format!(
+                    "{}: a null labelSelector results in matching no pod",
+                    selector.path
+                ));
+            }
+        }
+    }
+}
+
 /// `spec.topologySpreadConstraints`.
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
-    let mut seen = BTreeSet::new();
-    for constraint in at.items() {
+    let same = |at: &At<'_>| {
+        (
+            at.key("topologyKey").text().to_owned(),
+            at.key("whenUnsatisfiable").text().to_owned(),
+        )
+    };
+    for (index, constraint) in at.items().enumerate() {
         let skew = constraint.key("maxSkew");
         if skew.int().unwrap_or(0) <= 0 {
             errors.invalid_value(&skew, skew.int().unwrap_or(0), "must be greater than zero");
@@ -177,9 +201,14 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
         }
         let when = constraint.key("whenUnsatisfiable");
         errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"], true);
-        if !key.text().is_empty() && !seen.insert((key.text(), when.text())) {
+        // The earlier of two is reported.
+        if at
+            .items()
+            .skip(index + 1)
+            .any(|later| same(&later) == same(&constraint))
+        {
             errors.push(kubewright_schema::error::FieldError::duplicate(
-                constraint.path.to_string(),
+                constraint.path.key("{topologyKey, whenUnsatisfiable}").to_string(),
                 format!("{{{}, {}}}", key.text(), when.text()),
             ));
         }

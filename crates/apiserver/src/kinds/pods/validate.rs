@@ -5,18 +5,21 @@
 use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::names;
+use kubewright_schema::{internal, names};
 use serde_json::Value;
 
-use super::{containers, resources, scheduling, volumes};
-use crate::kinds::check::{At, Errors, Object, check_ip, get};
+use super::{containers, host, resources, scheduling, volumes};
+use crate::kinds::check::{At, Errors, check_ip, ensure, get, keep};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
 /// Errors in a `PodSpec`.
 pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
+    let claims = host::claims(errors, &at.key("resourceClaims"));
     let facts = containers::PodFacts {
+        claims,
+        spec: at.clone(),
         volumes: volumes::volumes(errors, &at.key("volumes")),
         host_network: at.key("hostNetwork").is_true(),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
@@ -59,7 +62,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     for name in ["hostname", "subdomain"] {
         let name = at.key(name);
         if !name.text().is_empty() {
-            label(errors, &name);
+            errors.messages(&name, names::dns1123_label(name.text()));
         }
     }
     scheduling::tolerations(errors, &at.key("tolerations"));
@@ -68,18 +71,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
         errors.one_of(&at.key("preemptionPolicy"), &["Never", "PreemptLowerPriority"], true);
     }
     resources::list(errors, &at.key("overhead"));
-    if at.key("os").present() {
-        errors.one_of(&at.keys(&["os", "name"]), &["linux", "windows"], true);
-    }
-}
-
-/// A DNS label; dots are named first.
-fn label(errors: &mut Errors, at: &At<'_>) {
-    if at.text().contains('.') {
-        errors.invalid(at, "must not contain dots");
-    } else {
-        errors.messages(at, names::dns1123_label(at.text()));
-    }
+    host::host(errors, at);
 }
 
 fn node_selector(errors: &mut Errors, at: &At<'_>) {
@@ -168,62 +160,110 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
     let was = At::root(old).key("spec");
+    spec(&mut errors, &at);
     for list in ["containers", "initContainers"] {
         if at.key(list).len() != was.key(list).len() {
             errors.forbidden(&at.key(list), "pod updates may not add or remove containers");
             return errors.into_vec();
         }
-        for (container, before) in at.key(list).items().zip(was.key(list).items()) {
+        for container in at.key(list).items() {
             let image = container.key("image");
-            if image.text().trim().is_empty() {
+            if image.text().is_empty() {
                 errors.required(&image, "");
-            } else if image.text() != before.key("image").text() && image.text().trim() != image.text() {
+            }
+            if image.text().trim().len() != image.text().len() {
                 errors.invalid(&image, "must not have leading or trailing whitespace");
             }
         }
     }
-    deadline(&mut errors, &at, &was);
+    if deadline(&mut errors, &at, &was) {
+        return errors.into_vec();
+    }
     tolerations(&mut errors, &at, &was);
     scheduling_gates(&mut errors, &at, &was);
-    if errors.len() == 0 {
-        let changed = changed_fields(new, old);
-        if !changed.is_empty() {
-            errors.forbidden(
-                &at,
-                format!(
-                    "pod updates may not change fields other than {UPDATABLE}\nchanged: {}",
-                    changed.join(", ")
-                ),
-            );
-        }
+    if at.value == was.value {
+        return errors.into_vec();
+    }
+    let munged = with_what_may_change(&mut errors, &at, &was);
+    if munged != *was.value {
+        let difference = internal::difference("", "Pod", "spec", was.value, &munged);
+        errors.forbidden(
+            &at,
+            format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
+        );
     }
     errors.into_vec()
 }
 
-fn deadline(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
+/// The new spec with the old values of what may change, so that the rest can be compared.
+fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value {
+    let mut munged = at.value.clone();
+    for list in ["containers", "initContainers"] {
+        let containers = munged.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, before) in containers.zip(was.key(list).items()) {
+            keep(container, before.value, "image");
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        keep(&mut munged, was.value, field);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if was.key(grace).int().is_some_and(|seconds| seconds < 0) && at.key(grace).int() == Some(1) {
+        keep(&mut munged, was.value, grace);
+    }
+    // While a gate holds the pod back, where it may run can still be narrowed.
+    if !was.key("schedulingGates").is_empty() {
+        let selector = at.key("nodeSelector");
+        let changed = |(key, before): (&str, At<'_>)| selector.key(key).value != before.value;
+        if was.key("nodeSelector").entries().any(changed) {
+            errors.invalid(
+                &selector,
+                "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+            );
+        }
+        keep(&mut munged, was.value, "nodeSelector");
+        let affinity = was.key("affinity");
+        let others = ["podAffinity", "podAntiAffinity"];
+        if !affinity.present() && others.iter().all(|kind| !at.key("affinity").key(kind).present()) {
+            keep(&mut munged, was.value, "affinity");
+        } else if let Some(spec) = munged.as_object_mut()
+            && let Some(after) = ensure(spec, "affinity")
+        {
+            let mut value = Value::Object(std::mem::take(after));
+            keep(&mut value, affinity.value, "nodeAffinity");
+            spec.insert("affinity".to_owned(), value);
+        }
+    }
+    munged
+}
+
+/// Whether the deadline is so wrong that nothing else is looked at.
+fn deadline(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> bool {
     const FIELD: &str = "activeDeadlineSeconds";
     let new = at.key(FIELD);
     match (new.int(), was.key(FIELD).int()) {
-        (Some(seconds), _) if !(1..=i64::from(i32::MAX)).contains(&seconds) => {
-            errors.invalid(&new, "must be between 1 and 2147483647, inclusive");
+        (Some(seconds), _) if !(0..=i64::from(i32::MAX)).contains(&seconds) => {
+            errors.invalid(&new, "must be between 0 and 2147483647, inclusive");
+            true
         }
         (Some(seconds), Some(before)) if seconds > before => {
-            errors.invalid(&new, format!("must be less than or equal to previous value {before}"));
+            errors.invalid(&new, "must be less than or equal to previous value");
+            true
         }
-        (None, Some(_)) => errors.invalid_value(
-            &new,
-            Value::Null,
-            "must not update from a positive integer to nil value",
-        ),
-        _ => {}
+        (None, Some(_)) => {
+            errors.invalid_value(
+                &new,
+                Value::Null,
+                "must not update from a positive integer to nil value",
+            );
+            false
+        }
+        _ => false,
     }
 }
 
 fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let new = at.key("tolerations");
-    if new.value != was.key("tolerations").value {
-        scheduling::tolerations(errors, &new);
-    }
     let without_seconds = |at: &At<'_>| {
         let mut value = at.value.clone();
         if let Some(map) = value.as_object_mut() {
@@ -264,57 +304,6 @@ fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     }
 }
 
-/// The fields of the spec that differ although they may not, as paths.
-fn changed_fields(new: &Value, old: &Value) -> Vec<String> {
-    let mut changed = Vec::new();
-    let (Some(new), Some(old)) = (get(new, &["spec"]).as_object(), get(old, &["spec"]).as_object()) else {
-        return changed;
-    };
-    let gated = old
-        .get("schedulingGates")
-        .and_then(Value::as_array)
-        .is_some_and(|gates| !gates.is_empty());
-    let fields: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
-    for field in fields {
-        let (after, before) = (
-            new.get(field).unwrap_or(&Value::Null),
-            old.get(field).unwrap_or(&Value::Null),
-        );
-        if after == before {
-            continue;
-        }
-        match field.as_str() {
-            "activeDeadlineSeconds" | "tolerations" | "schedulingGates" => {}
-            // While a gate holds the pod back, where it may run can still be narrowed.
-            "nodeSelector" | "affinity" if gated => {}
-            "terminationGracePeriodSeconds" if before.as_i64().is_some_and(|before| before < 0) && after == 1 => {}
-            "containers" | "initContainers" => changed_containers(field, after, before, &mut changed),
-            _ => changed.push(format!("spec.{field}")),
-        }
-    }
-    changed
-}
-
-fn changed_containers(list: &str, new: &Value, old: &Value, changed: &mut Vec<String>) {
-    let (Some(new), Some(old)) = (new.as_array(), old.as_array()) else {
-        return;
-    };
-    let empty = Object::new();
-    for (index, (after, before)) in new.iter().zip(old).enumerate() {
-        let (after, before) = (
-            after.as_object().unwrap_or(&empty),
-            before.as_object().unwrap_or(&empty),
-        );
-        let fields: BTreeSet<&String> = after.keys().chain(before.keys()).collect();
-        for field in fields
-            .into_iter()
-            .filter(|field| *field != "image" && after.get(*field) != before.get(*field))
-        {
-            changed.push(format!("spec.{list}[{index}].{field}"));
-        }
-    }
-}
-
 /// Errors in a change of `/ephemeralcontainers`: those that are there stay as they are.
 pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -328,10 +317,14 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
                 &list,
                 format!("existing ephemeral containers {name:?} may not be removed\n"),
             ),
-            Some(after) if after.value != before.value => errors.forbidden(
-                &list,
-                format!("existing ephemeral containers {name:?} may not be changed\n"),
-            ),
+            Some(after) if after.value != before.value => {
+                let path = "spec.ephemeralContainers[0]";
+                let difference = internal::difference("", "Pod", path, before.value, after.value);
+                errors.forbidden(
+                    &list,
+                    format!("existing ephemeral containers {name:?} may not be changed\n{difference}"),
+                );
+            }
             Some(_) => {}
         }
     }
@@ -341,18 +334,98 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
 /// Errors in a change of `/resize`: requests and limits fit each other, and the class of the pod stays.
 pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    let at = At::root(new).key("spec");
+    let (at, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
     spec(&mut errors, &at);
-    if super::qos_class(new) != super::qos_class(old) {
-        errors.invalid_value(
-            &At::root(new)
-                .keys(&["status", "qosClass"])
-                .moved(At::root(new).key("metadata").path),
-            super::qos_class(new),
-            "Pod QOS Class may not change as a result of resizing",
-        );
+    if was.key("os").key("name").text() == "windows" {
+        let mut only = Errors::default();
+        only.push(FieldError::forbidden("", "windows pods cannot be resized"));
+        return only.into_vec();
     }
+    let class = super::qos_class(old);
+    if super::qos_class(new) != class {
+        errors.invalid_value(&at, class, "Pod QOS Class may not change as a result of resizing");
+    }
+    let running = At::root(old)
+        .keys(&["status", "containerStatuses"])
+        .items()
+        .find(|status| status.keys(&["state", "running"]).present())
+        .map(|status| status.key("resources").present());
+    if running == Some(false) {
+        errors.forbidden(&at, "Pod running on node without support for resize");
+    }
+    let known = errors.len();
+    for list in ["containers", "initContainers"] {
+        if at.key(list).len() != was.key(list).len() {
+            errors.forbidden(&at.key(list), format!("{list} may not be added or removed on resize"));
+            continue;
+        }
+        for (container, before) in at.key(list).items().zip(was.key(list).items()) {
+            if container.key("name").text() != before.key("name").text() {
+                errors.forbidden(
+                    &container.key("name"),
+                    format!("{list} may not be renamed or reordered on resize"),
+                );
+            }
+        }
+    }
+    if errors.len() > known {
+        return errors.into_vec();
+    }
+    for list in ["initContainers", "containers"] {
+        for (container, before) in at.key(list).items().zip(was.key(list).items()) {
+            if list == "containers" || container.key("restartPolicy").text() == "Always" {
+                nothing_removed(&mut errors, &container.key("resources"), &before.key("resources"));
+            }
+        }
+    }
+    only_cpu_and_memory(&mut errors, &at, &was);
     errors.into_vec()
+}
+
+fn nothing_removed(errors: &mut Errors, new: &At<'_>, old: &At<'_>) {
+    for list in ["requests", "limits"] {
+        let now = new.key(list);
+        if old.key(list).entries().any(|(name, _)| !now.key(name).present()) {
+            errors.forbidden(&now, format!("resource {list} cannot be removed"));
+        }
+    }
+}
+
+fn only_cpu_and_memory(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
+    let others = |container: &At<'_>| {
+        let mut value = container.value.clone();
+        for list in ["requests", "limits"] {
+            let amounts = value
+                .pointer_mut(&format!("/resources/{list}"))
+                .and_then(Value::as_object_mut);
+            if let Some(amounts) = amounts {
+                amounts.remove("cpu");
+                amounts.remove("memory");
+            }
+        }
+        // An empty list of amounts is none.
+        if let Some(resources) = value.get_mut("resources").and_then(Value::as_object_mut) {
+            resources.retain(|_, amounts| amounts.as_object().is_none_or(|amounts| !amounts.is_empty()));
+        }
+        value
+    };
+    for (container, before) in at.key("containers").items().zip(was.key("containers").items()) {
+        if others(&container) != others(&before) {
+            errors.forbidden(at, "only cpu and memory resources are mutable");
+        }
+    }
+    for (container, before) in at.key("initContainers").items().zip(was.key("initContainers").items()) {
+        if container.key("restartPolicy").text() == "Always" {
+            if others(&container) != others(&before) {
+                errors.forbidden(
+                    &container,
+                    "only cpu and memory resources for init or sidecar containers are mutable",
+                );
+            }
+        } else if container.value != before.value {
+            errors.forbidden(at, "resources for non-sidecar init containers are immutable");
+        }
+    }
 }
 
 /// Errors in a change of `/status`.

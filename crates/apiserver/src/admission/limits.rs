@@ -1,0 +1,351 @@
+//! LimitRanger: what LimitRanges say about new pods and claims. Containers get the defaults that they lack; what is below a minimum or
+//! above a maximum is refused.
+//!
+//! Not here: quotas, which count what a namespace has in all.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use kubewright_schema::error::aggregate_texts;
+use kubewright_schema::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::{Admission, Attributes, Operation, Session};
+use crate::env::BoxFuture;
+use crate::kinds::check::{Object, ensure, get};
+use crate::object;
+use crate::status::Status;
+use crate::storage::{ListRequest, Storage, StoredObject};
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Applies the LimitRanges of a namespace to the pods and claims that are created in it.
+pub struct LimitRanger {
+    storage: Arc<dyn Storage>,
+}
+
+/// Amounts by the name of their resource.
+type Amounts = BTreeMap<String, Quantity>;
+
+impl LimitRanger {
+    /// The plugin, looking LimitRanges up in `storage`.
+    pub fn new(storage: Arc<dyn Storage>) -> LimitRanger {
+        LimitRanger { storage }
+    }
+
+    /// The LimitRanges that concern a write; none for writes that none of them concerns.
+    fn ranges(&self, attributes: &Attributes) -> Vec<Arc<StoredObject>> {
+        let resource = &attributes.resource;
+        let concerned = resource.group.is_empty()
+            && match (
+                resource.plural.as_ref(),
+                attributes.operation,
+                attributes.subresource.as_str(),
+            ) {
+                ("pods", Operation::Create, "") | ("pods", Operation::Update, "resize") => true,
+                ("persistentvolumeclaims", Operation::Create | Operation::Update, "") => true,
+                _ => false,
+            };
+        if !concerned {
+            return Vec::new();
+        }
+        let request = ListRequest {
+            prefix: format!("{}/", attributes.namespace),
+            ..ListRequest::default()
+        };
+        // A store that cannot be listed has no ranges to apply.
+        let listed = self.storage.list("limitranges", &request);
+        listed.map_or_else(
+            |_| Vec::new(),
+            |listed| listed.items.into_iter().map(|(_, item)| item).collect(),
+        )
+    }
+
+    fn check(&self, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+        if old.is_some_and(object::is_terminating) {
+            return Ok(());
+        }
+        for range in self.ranges(attributes) {
+            let mut errors = Vec::new();
+            for limit in items(get(range.value(), &["spec", "limits"])) {
+                match attributes.resource.plural.as_ref() {
+                    "pods" => check_pod(limit, new, &mut errors),
+                    _ => check_claim(limit, new, &mut errors),
+                }
+            }
+            if !errors.is_empty() {
+                let why = aggregate_texts(errors);
+                return Err(Status::forbidden(&attributes.resource, object::name(new), &why));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Admission for LimitRanger {
+    fn mutate<'a>(
+        &'a self,
+        _session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a mut Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        if attributes.resource.plural == "pods" && !old.is_some_and(object::is_terminating) {
+            for range in self.ranges(attributes) {
+                fill_defaults(range.value(), object);
+            }
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        _session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a Value,
+        old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(self.check(attributes, object, old)))
+    }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// Writes the default amounts into containers that name none, and says so in an annotation.
+fn fill_defaults(range: &Value, pod: &mut Value) {
+    let (mut requests, mut limits) = (Object::new(), Object::new());
+    for limit in items(get(range, &["spec", "limits"])) {
+        if get(limit, &["type"]) != "Container" {
+            continue;
+        }
+        for (field, into) in [("defaultRequest", &mut requests), ("default", &mut limits)] {
+            into.extend(get(limit, &[field]).as_object().cloned().unwrap_or_default());
+        }
+    }
+    let mut done = Vec::new();
+    for (list, word) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
+            let Some(resources) = ensure(container, "resources") else {
+                continue;
+            };
+            let mut set = |field: &str, defaults: &Object| {
+                let missing: Vec<_> = defaults
+                    .iter()
+                    .filter(|(name, _)| get(&Value::Object(resources.clone()), &[field, name]).is_null())
+                    .collect();
+                if missing.is_empty() {
+                    return None;
+                }
+                let amounts = ensure(resources, field)?;
+                for (name, amount) in &missing {
+                    amounts.insert((*name).clone(), (*amount).clone());
+                }
+                let names: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
+                Some(names.join(", "))
+            };
+            let (limited, requested) = (set("limits", &limits), set("requests", &requests));
+            done.extend(requested.map(|names| format!("{names} request for {word} {name}")));
+            done.extend(limited.map(|names| format!("{names} limit for {word} {name}")));
+        }
+    }
+    if !done.is_empty() {
+        let metadata = object::metadata_mut(pod);
+        if let Some(annotations) = ensure(metadata, "annotations") {
+            let text = format!("LimitRanger plugin set: {}", done.join("; "));
+            annotations.insert(ANNOTATION.to_owned(), json!(text));
+        }
+    }
+}
+
+fn amounts(list: &Value) -> Amounts {
+    let entries = list.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_str(amount.as_str()?).ok()?)))
+        .collect()
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let total = match sum.remove(name) {
+            Some(known) => known + amount.clone(),
+            None => amount.clone(),
+        };
+        sum.insert(name.clone(), total);
+    }
+}
+
+fn at_least(sum: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        if sum.get(name).is_none_or(|known| known < amount) {
+            sum.insert(name.clone(), amount.clone());
+        }
+    }
+}
+
+/// What all containers of a pod ask for: the sum of those that run together, and at least what each one before them needs.
+fn of_pod(pod: &Value, field: &str) -> Amounts {
+    let of = |container: &Value| amounts(get(container, &["resources", field]));
+    let mut sum = Amounts::new();
+    for container in items(get(pod, &["spec", "containers"])) {
+        add(&mut sum, &of(container));
+    }
+    let (mut sidecars, mut before) = (Amounts::new(), Amounts::new());
+    for container in items(get(pod, &["spec", "initContainers"])) {
+        let mut needed = of(container);
+        if get(container, &["restartPolicy"]) == "Always" {
+            add(&mut sum, &needed);
+            add(&mut sidecars, &needed);
+            needed = sidecars.clone();
+        } else {
+            add(&mut needed, &sidecars);
+        }
+        at_least(&mut before, &needed);
+    }
+    at_least(&mut sum, &before);
+    for (name, amount) in amounts(get(pod, &["spec", "resources", field])) {
+        sum.insert(name, amount);
+    }
+    sum
+}
+
+fn check_pod(limit: &Value, pod: &Value, errors: &mut Vec<String>) {
+    match get(limit, &["type"]).as_str() {
+        Some("Container") => {
+            let containers =
+                items(get(pod, &["spec", "containers"])).chain(items(get(pod, &["spec", "initContainers"])));
+            for container in containers {
+                let of = |field: &str| amounts(get(container, &["resources", field]));
+                check_amounts(limit, "Container", &of("requests"), &of("limits"), errors);
+            }
+        }
+        Some("Pod") => check_amounts(limit, "Pod", &of_pod(pod, "requests"), &of_pod(pod, "limits"), errors),
+        _ => {}
+    }
+}
+
+fn check_amounts(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
+    for (name, bound) in amounts(get(limit, &["min"])) {
+        errors.extend(minimum(kind, &name, &bound, requests, limits));
+    }
+    for (name, bound) in amounts(get(limit, &["max"])) {
+        let rule = format!("maximum {name} usage per {kind} is {bound}");
+        errors.extend(match (limits.get(&name), requests.get(&name)) {
+            (None, _) => Some(format!("{rule}.  No limit is specified")),
+            (Some(limit), _) if *limit > bound => Some(format!("{rule}, but limit is {limit}")),
+            (_, Some(request)) if *request > bound => Some(format!("{rule}, but request is {request}")),
+            _ => None,
+        });
+    }
+    for (name, bound) in amounts(get(limit, &["maxLimitRequestRatio"])) {
+        errors.extend(ratio(kind, &name, &bound, requests, limits));
+    }
+}
+
+fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+    let rule = format!("minimum {name} usage per {kind} is {bound}");
+    match (requests.get(name), limits.get(name)) {
+        (None, _) => Some(format!("{rule}.  No request is specified")),
+        (Some(request), _) if request < bound => Some(format!("{rule}, but request is {request}")),
+        (_, Some(limit)) if limit < bound => Some(format!("{rule}, but limit is {limit}")),
+        _ => None,
+    }
+}
+
+fn ratio(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+    let rule = format!("{name} max limit to request ratio per {kind} is {bound}");
+    let milli = |amounts: &Amounts| {
+        amounts
+            .get(name)
+            .map(Quantity::milli_value)
+            .filter(|amount| *amount != 0)
+    };
+    let Some(request) = milli(requests) else {
+        return Some(format!("{rule}, but no request is specified or request is 0"));
+    };
+    let Some(limit) = milli(limits) else {
+        return Some(format!("{rule}, but no limit is specified or limit is 0"));
+    };
+    // The ratio is compared without dividing, and shown with six digits as Go does.
+    if limit.saturating_mul(1000) <= bound.milli_value().saturating_mul(request) {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "six digits are shown")]
+    let shown = limit as f64 / request as f64;
+    Some(format!("{rule}, but provided ratio is {shown:.6}"))
+}
+
+fn check_claim(limit: &Value, claim: &Value, errors: &mut Vec<String>) {
+    const KIND: &str = "PersistentVolumeClaim";
+    if get(limit, &["type"]) != KIND {
+        return;
+    }
+    let requests = amounts(get(claim, &["spec", "resources", "requests"]));
+    for (name, bound) in amounts(get(limit, &["min"])) {
+        errors.extend(minimum(KIND, &name, &bound, &requests, &Amounts::new()));
+    }
+    for (name, bound) in amounts(get(limit, &["max"])) {
+        let rule = format!("maximum {name} usage per {KIND} is {bound}");
+        errors.extend(match requests.get(&name) {
+            None => Some(format!("{rule}.  No request is specified")),
+            Some(request) if *request > bound => Some(format!("{rule}, but request is {request}")),
+            Some(_) => None,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_filled_in_and_told() {
+        let range = json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "500m", "memory": "1Mi"}}]}});
+        let mut pod = json!({"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]}});
+        fill_defaults(&range, &mut pod);
+        assert_eq!(
+            pod["metadata"]["annotations"][ANNOTATION],
+            "LimitRanger plugin set: cpu, memory request for container a; cpu limit for container a; memory request for container b"
+        );
+        assert_eq!(
+            pod["spec"]["containers"][1]["resources"],
+            json!({"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "2"}})
+        );
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let check = |limit: Value, resources: Value, want: &[&str]| {
+            let pod = json!({"spec": {"containers": [{"name": "a", "resources": resources}]}});
+            let mut errors = Vec::new();
+            check_pod(&limit, &pod, &mut errors);
+            assert_eq!(errors, want, "{limit}");
+        };
+        let max = || json!({"type": "Container", "max": {"cpu": "1"}});
+        check(max(), json!({"limits": {"cpu": "1000m"}}), &[]);
+        check(
+            max(),
+            json!({}),
+            &["maximum cpu usage per Container is 1.  No limit is specified"],
+        );
+        check(
+            max(),
+            json!({"limits": {"cpu": "2"}}),
+            &["maximum cpu usage per Container is 1, but limit is 2"],
+        );
+        check(
+            json!({"type": "Pod", "min": {"memory": "1Gi"}}),
+            json!({"requests": {"memory": "5Mi"}}),
+            &["minimum memory usage per Pod is 1Gi, but request is 5Mi"],
+        );
+        check(
+            json!({"type": "Pod", "maxLimitRequestRatio": {"cpu": "2"}}),
+            json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+            &["cpu max limit to request ratio per Pod is 2, but provided ratio is 3.000000"],
+        );
+    }
+}

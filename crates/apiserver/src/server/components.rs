@@ -1,0 +1,59 @@
+//! ComponentStatus: how the parts of the control plane are, looked at when somebody asks. Nothing is stored.
+//!
+//! The storage is a part of this process and answers, or this would not. The scheduler and the controller manager, which kube-apiserver
+//! asks at their own addresses, are operators here: they have no address, and what they do can be seen in the cluster alone.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Call;
+use super::respond::{Content, List, Reply};
+use crate::status::{Details, Status};
+use crate::storage::StoredObject;
+
+const NO_ADDRESS: &str = "this server does not ask it: it has no health endpoint";
+
+fn component(name: &str) -> Value {
+    let condition = if name == "etcd-0" {
+        json!({"type": "Healthy", "status": "True", "message": "ok"})
+    } else {
+        json!({"type": "Healthy", "status": "Unknown", "message": NO_ADDRESS})
+    };
+    json!({"metadata": {"name": name}, "conditions": [condition]})
+}
+
+const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
+
+impl Call<'_> {
+    pub(crate) fn get_component(&self) -> Result<Reply, Status> {
+        let name = self.name();
+        if !COMPONENTS.contains(&name) {
+            let details = Details {
+                name: name.to_owned(),
+                kind: "componentstatus".to_owned(),
+                ..Details::default()
+            };
+            let message = format!("componentstatus \"{name}\" not found");
+            return Err(Status::failure(404, "NotFound", message).with_details(details));
+        }
+        let object = super::respond::with_kind(&self.resource, component(name));
+        Ok(Reply::new(200, Content::Object(self.resource.clone(), object)))
+    }
+
+    pub(crate) fn list_components(&self) -> Result<Reply, Status> {
+        let selection = self.selection()?;
+        let items = COMPONENTS
+            .iter()
+            .map(|name| component(name))
+            .filter(|object| selection.matches(object))
+            .map(|object| Arc::new(StoredObject::unversioned(object)));
+        let list = List {
+            resource_version: String::new(),
+            continue_token: String::new(),
+            remaining: None,
+            items: items.collect(),
+        };
+        Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
+    }
+}
