@@ -117,28 +117,24 @@ impl Clause {
             },
             other => return Err(self.only_doubles(other.type_name())),
         };
-        if !number.is_finite() {
-            return Ok(match number {
-                number if number.is_nan() => "NaN".into(),
-                number if number > 0.0 => "∞".into(),
-                _ => "-∞".into(),
-            });
-        }
-        let precision = self.precision.min(MOST_DIGITS);
         if self.verb == 'f' {
-            return Ok(grouped(&padded(number, precision)));
+            return Ok(not_finite(number).map_or_else(
+                || grouped(&padded(number, self.precision.min(MOST_DIGITS))),
+                str::to_owned,
+            ));
         }
-        let digits = precision.min(1100);
-        let written = format!("{number:.digits$e}");
-        let (mantissa, exponent) = written.split_once('e').expect("the format writes an exponent");
-        let exponent: i32 = exponent.parse().expect("the format writes a number");
-        let sign = if exponent < 0 { '-' } else { '+' };
-        // The printer of the American locale that Kubernetes asks for.
-        Ok(format!(
-            "{mantissa}{}\u{202f}×\u{202f}10{}",
-            "0".repeat(precision - digits),
-            superscript(sign, exponent.unsigned_abs())
-        ))
+        // The precision of `%e` sets the width of the number, and not its digits, in Kubernetes.
+        let width = self.precision.min(MOST_DIGITS);
+        let text = match not_finite(number) {
+            Some(text) => text.to_owned(),
+            None => {
+                let written = format!("{number:.PRECISION$e}");
+                let (mantissa, exponent) = written.split_once('e').expect("the format writes an exponent");
+                let exponent: i32 = exponent.parse().expect("the format writes a number");
+                format!("{mantissa}×10{}", superscript(exponent))
+            }
+        };
+        Ok(format!("{text:>width$}"))
     }
 
     fn only_doubles(&self, given: &str) -> String {
@@ -170,13 +166,23 @@ fn grouped(number: &str) -> String {
     text + fraction
 }
 
-fn superscript(sign: char, exponent: u32) -> String {
-    let digits = format!("{exponent:02}");
-    let mut text = String::from(if sign == '-' { "⁻" } else { "" });
-    for digit in digits.bytes() {
-        text.push(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(digit - b'0')]);
+fn superscript(exponent: i32) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digits = format!("{:02}", exponent.abs());
+    let sign = if exponent < 0 { "⁻" } else { "" };
+    let digits = digits.bytes().map(|digit| DIGITS[usize::from(digit - b'0')]);
+    sign.chars().chain(digits).collect()
+}
+
+/// How the American locale that Kubernetes asks for prints what is no number.
+fn not_finite(number: f64) -> Option<&'static str> {
+    if number.is_nan() {
+        Some("NaN")
+    } else if number.is_infinite() {
+        Some(if number > 0.0 { "∞" } else { "-∞" })
+    } else {
+        None
     }
-    text
 }
 
 fn signed(value: i64, write: impl Fn(u64) -> String) -> String {
@@ -229,7 +235,10 @@ fn as_text(value: &Value<'_>) -> Result<String, String> {
         )),
         other => match eval::to_string(other) {
             Some(Ok(Value::String(text))) => Ok(text.to_string()),
-            Some(Err(error)) => Err(error.to_string()),
+            Some(Err(error)) => Err(format!(
+                "could not convert argument {} to string",
+                quote(&error.to_string())
+            )),
             _ => Err(format!(
                 "could not convert argument {} to string",
                 quote(&other.to_string())
