@@ -7,6 +7,7 @@
 //! Established stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kubewright_schema::SchemaRef;
@@ -99,6 +100,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
             crd_name: get(definition, &["metadata", "name"]).as_str().unwrap_or("").to_owned(),
             preserve_unknown,
             document: schema.value.clone(),
+            compiled_rules: Arc::default(),
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
                 if given.is_empty() {

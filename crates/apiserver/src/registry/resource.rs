@@ -7,8 +7,10 @@
 //! and so do both groups of Event.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use kubewright_schema::SchemaRef;
+use kubewright_schema::cel::rules::Validator;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
@@ -85,6 +87,15 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The schema as it is written in the definition, for OpenAPI documents.
     pub document: Value,
+    /// The rules of the schema, compiled on first use.
+    pub(crate) compiled_rules: Arc<OnceLock<Option<Validator>>>,
+}
+
+impl Custom {
+    /// The compiled `x-kubernetes-validations` of this version, whose schema is given; none when it has none.
+    pub fn rules(&self, schema: &SchemaRef) -> Option<&Validator> {
+        self.compiled_rules.get_or_init(|| Validator::new(schema)).as_ref()
+    }
 }
 
 /// The verbs of a main resource.

@@ -12,6 +12,7 @@ mod authorize;
 mod bootstrap;
 mod claims;
 mod create;
+mod custom;
 mod decode;
 mod definitions;
 mod delete;
