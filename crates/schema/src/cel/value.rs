@@ -231,8 +231,8 @@ impl<'a> Value<'a> {
             Self::Duration(duration) => duration.0 == 0,
             Self::Timestamp(time) => time.is_zero(),
             Self::String(_) | Self::Bytes(_) => self.size() == Some(0),
-            Self::List(list) => list.len() == 0,
-            Self::Map(map) => map.len() == 0,
+            Self::List(list) => list.is_empty(),
+            Self::Map(map) => map.is_empty(),
             Self::Object(object) => object.fields.is_empty(),
             Self::Optional(_) | Self::Type(_) | Self::Opaque(_) => false,
         }

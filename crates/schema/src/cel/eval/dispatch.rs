@@ -32,7 +32,7 @@ impl<'a> Interpreter<'a, '_> {
         if let (op::ADD, [Value::List(_), Value::List(_)]) = (&*call.function, values.as_slice()) {
             self.charge(1)?;
             if let (Some(Value::List(right)), Some(Value::List(left))) = (values.pop(), values.pop()) {
-                return left.add(&right).map(Value::List);
+                return left.concat(&right).map(Value::List);
             }
         }
         if let (op::MAP_INSERT, Some(Value::Map(_))) = (&*call.function, values.first()) {

@@ -303,10 +303,10 @@ impl<'a> Interpreter<'a, '_> {
             let key = Value::String(Text::Borrowed(name));
             match present(entry, &key, value)? {
                 Some(value) => {
-                    fields.insert(Text::Borrowed(&**name), value);
+                    fields.insert(Text::Borrowed(name), value);
                 }
                 None => {
-                    fields.remove(&Text::Borrowed(&**name));
+                    fields.remove(&Text::Borrowed(name));
                 }
             }
         }

@@ -198,7 +198,10 @@ impl Clause {
             }
         };
         // The precision of `%e` sets the width of the number, and not its digits, in Kubernetes.
-        Ok(format!("{}{text}", " ".repeat(precision.saturating_sub(text.chars().count()))))
+        Ok(format!(
+            "{}{text}",
+            " ".repeat(precision.saturating_sub(text.chars().count()))
+        ))
     }
 }
 
@@ -327,9 +330,7 @@ fn literal(value: &Value<'_>) -> Result<String, String> {
         Value::String(text) => quote(text),
         Value::Bytes(bytes) => format!("b{}", quote(&String::from_utf8_lossy(bytes))),
         Value::Double(number) if number.is_nan() => "\"NaN\"".into(),
-        Value::Double(number) if number.is_infinite() => {
-            (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into()
-        }
+        Value::Double(number) if number.is_infinite() => (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into(),
         Value::Double(number) => format!("{number:.PRECISION$}"),
         Value::Timestamp(time) => format!("timestamp({})", quote(&time.to_string())),
         Value::Duration(duration) => format!("duration({})", quote(&duration.to_string())),
