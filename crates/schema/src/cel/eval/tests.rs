@@ -131,6 +131,8 @@ fn work_is_bounded() {
         "lists.range(900000).all(i, lists.range(900000).all(j, i + j >= 0))",
         "lists.range(9223372036854775807)",
         "lists.range(100000).map(i, [i])",
+        "[x.s].map(a, a.replace('', a)).map(a, a.replace('', a)).map(a, a.replace('', a)).map(a, a.replace('', a)).size()",
+        "lists.range(1000).map(i, lists.range(30000).map(j, x.s).join('')).join('').size()",
     ] {
         let (result, cost) = evaluate_alone(source);
         assert_eq!(result, Err(Error::CostExceeded), "{source}");
