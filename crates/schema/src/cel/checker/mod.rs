@@ -202,10 +202,7 @@ impl Checker<'_> {
 
     fn field_type(&self, object: &Type, field: &str) -> Option<Type> {
         let Type::Object(object) = object else { return None };
-        let found = object.fields.get(field);
-        // A property that is a word of the language may be written plainly after a dot.
-        let found = found.or_else(|| object.fields.get(super::names::escape(field)?.as_str()));
-        found.map(|field| field.decl.ty.clone())
+        object.field(field).map(|field| field.decl.ty.clone())
     }
 
     fn check_call(&mut self, expr: &mut Expr) -> Type {

@@ -394,7 +394,10 @@ impl Run {
         ratchet: Ratchet<'a>,
     ) {
         let rule = &compiled.rule;
-        let at = follow(&rule.field_path, &node.schema, at).unwrap_or_else(|| at.clone());
+        let at = match follow(&rule.field_path, &node.schema) {
+            Some(below) if !below.is_root() => at.key(below.as_str()),
+            _ => at.clone(),
+        };
         let error = match self.message(compiled, activation) {
             Err(why) => FieldError::invalid(&at, node.type_name(), why),
             Ok(message) => {

@@ -345,7 +345,7 @@ impl Words {
 /// Whether the path of a rule names a field of its schema. A schema that cannot be read has other mistakes.
 fn is_field_path(path: &str, schema: &Schema) -> bool {
     match SchemaRef::from_crd(&Value::Object(schema.clone())) {
-        Ok(schema) => rules::follow(path, &schema, &FieldPath::root()).is_some(),
+        Ok(schema) => rules::follow(path, &schema).is_some(),
         Err(_) => true,
     }
 }
