@@ -319,10 +319,12 @@ impl<'a> Value<'a> {
             }
             Self::Optional(Some(value)) => value.to_json()?,
             Self::Optional(None) => return Err(Error::new("optional.none() dereference")),
-            Self::Type(_) | Self::Opaque(_) => {
+            Self::Type(_) => return Err(Error::new("type conversion not supported for 'type'")),
+            Self::Opaque(opaque) => {
+                let name = opaque.type_name();
+                let short = name.rsplit('.').next().unwrap_or(name);
                 return Err(Error::new(format!(
-                    "type conversion error from '{}' to JSON",
-                    self.type_name()
+                    "type conversion error from '{short}' to '*structpb.Value'"
                 )));
             }
         })

@@ -330,6 +330,18 @@ fn policies() {
             r#"{"spec":{"replicas":2}}"#,
         ),
         ("Object{}", "{}"),
+        (
+            "Object{a: quantity('1')}",
+            "\"type conversion error from 'Quantity' to '*structpb.Value'\"",
+        ),
+        (
+            "[JSONPatch{op: dyn(1)}]",
+            "\"unexpected type int64 for JSONPatchType 'op' field\"",
+        ),
+        (
+            "[JSONPatch{value: duration('1h')}, JSONPatch{value: b'abc'}]",
+            r#"[{"value":"3600s"},{"value":"YWJj"}]"#,
+        ),
         ("Object{a: 1} == Object{a: 1}", "true"),
         (
             "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('x/y~z'), value: [1, 2]}]",
@@ -341,6 +353,30 @@ fn policies() {
         let json = result.and_then(|value| value.to_json());
         let got = json.unwrap_or_else(|error| Json::String(error.to_string()));
         assert_eq!(got.to_string(), expected, "{source}");
+    }
+}
+
+#[test]
+fn types_of_constructed_objects() {
+    let environment = Environment::new().constructing_objects();
+    for (source, expected) in [
+        (
+            "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}",
+            Ok(()),
+        ),
+        ("Object{items: [Object.items{a: 1}]}", Ok(())),
+        (
+            "Object{metadata: Object.foo{labels: {'a': 'b'}}}",
+            Err(
+                "unexpected type name \"Object.foo\", expected \"Object.metadata\", which matches field name path from root \
+                 Object type",
+            ),
+        ),
+    ] {
+        let program = compile(source, &environment).unwrap_or_else(|issues| panic!("{source}: {issues}"));
+        let value = evaluate(&program, &Bindings::new(), PER_CALL_LIMIT).result;
+        let checked = value.expect("a constructed object").check_type_names();
+        assert_eq!(checked, expected.map_err(str::to_owned), "{source}");
     }
 }
 
