@@ -73,7 +73,6 @@ fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'stati
             SchemaType::Array => declare_list(schema, name, within)?,
             SchemaType::Object => match &schema.additional_properties {
                 Some(values) => declare_map(schema, values, name, within)?,
-                None if schema.additional_properties_allowed == Some(true) => return None,
                 None => declare_object(&schema.properties, schema, name, within),
             },
             SchemaType::String => declare_string(schema),

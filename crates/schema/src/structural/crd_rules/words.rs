@@ -118,7 +118,6 @@ impl Words {
             }
         }
         if flag(schema, "uniqueItems") {
-            self.has_form = false;
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.forbidden(at, "uniqueItems", detail);
         }
