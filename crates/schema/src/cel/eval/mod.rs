@@ -48,7 +48,7 @@ use std::rc::Rc;
 pub(super) use convert::to_string;
 pub use cost::{MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub use error::Error;
-pub(super) use operators::add;
+pub(super) use operators::{add, is_ordered};
 pub use operators::{compare, equal};
 
 /// What expressions may name.

@@ -77,7 +77,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
 }
 
 /// Whether values of this type have an order.
-pub(super) fn is_ordered(value: &Value<'_>) -> bool {
+pub(in crate::cel) fn is_ordered(value: &Value<'_>) -> bool {
     matches!(
         value,
         Value::Bool(_)

@@ -1,4 +1,4 @@
-//! Expressions with the answers that kube-apiserver 1.36.3 gave: `testdata/cel_eval.json`.
+//! Expressions with the answers that kube-apiserver 1.36.3 gave (`testdata/cel_*.json`), and what no expression may do.
 
 use std::rc::Rc;
 
@@ -15,6 +15,7 @@ use crate::cel::{Environment, Program, compile, schema};
 
 #[derive(Deserialize)]
 struct Table {
+    #[serde(default)]
     schema: Json,
     object: Json,
     cases: Vec<Case>,
@@ -40,25 +41,11 @@ struct Case {
     expected: Expected,
 }
 
-fn table() -> Table {
-    serde_json::from_str(include_str!("../../../testdata/cel_eval.json")).expect("the table is JSON")
-}
-
-fn run(program: &Program, decl: &Decl, object: &Json) -> Result<String, String> {
-    let this = Value::from_declared(object, decl).expect("the object has its schema");
-    let outcome = evaluate(program, &Bindings::new().with("self", this), PER_CALL_LIMIT);
-    match outcome.result {
-        Ok(value) => Ok(value.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// None when the answer is the expected one.
-fn check(case: &Case, decl: &Decl, object: &Json) -> Option<String> {
-    let environment = Environment::new().variable("self", decl.clone());
+fn check(case: &Case, environment: &Environment, object: &Json) -> Option<String> {
     let source = format!("'%s'.format([{}])", case.expression);
     let wrong = |got: String| Some(format!("{}\n    got {got}", case.expression));
-    let program = match (compile(&source, &environment), &case.expected) {
+    let program = match (compile(&source, environment), &case.expected) {
         (Err(issues), Expected::Refused(why)) if issues.to_string().contains(why) => return None,
         (Err(issues), _) => return wrong(format!("refused: {issues}")),
         (Ok(program), _) => program,
@@ -70,7 +57,7 @@ fn check(case: &Case, decl: &Decl, object: &Json) -> Option<String> {
             return wrong(format!("instantiated: {got:?}\n    for {why}"));
         }
     }
-    match (run(&program, decl, object), &case.expected) {
+    match (run(&program, environment, object), &case.expected) {
         (Ok(got), Expected::Value(expected)) if got == *expected => None,
         (Err(got), Expected::Error(expected)) if got == *expected => None,
         (got, Expected::Value(expected) | Expected::Error(expected)) => wrong(format!("{got:?}\n    for {expected:?}")),
@@ -78,18 +65,49 @@ fn check(case: &Case, decl: &Decl, object: &Json) -> Option<String> {
     }
 }
 
+fn run(program: &Program, environment: &Environment, object: &Json) -> Result<String, String> {
+    let variables = match environment.get("self") {
+        Some(decl) => {
+            let this = Value::from_declared(object, decl).expect("the object has its schema");
+            Bindings::new().with("self", this)
+        }
+        None => Bindings::new()
+            .with("object", Value::from_json(object))
+            .with("oldObject", Value::Null),
+    };
+    let outcome = evaluate(program, &variables, PER_CALL_LIMIT);
+    outcome
+        .result
+        .map(|value| value.to_string())
+        .map_err(|error| error.to_string())
+}
+
+fn check_all(table: &Table, environment: &Environment) {
+    let cases = table.cases.iter();
+    let wrong: Vec<String> = cases
+        .filter_map(|case| check(case, environment, &table.object))
+        .collect();
+    assert!(table.cases.len() > 100, "the table is complete");
+    assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
-fn answers_of_the_api_server() {
-    let table = table();
+fn answers_about_objects_with_a_schema() {
+    let table: Table =
+        serde_json::from_str(include_str!("../../../testdata/cel_eval.json")).expect("the table is JSON");
     let schema = SchemaRef::from_crd(&table.schema).expect("a schema");
     let decl = schema::declare(&schema, true, "selfType").expect("visible");
-    let wrong: Vec<String> = table
-        .cases
-        .iter()
-        .filter_map(|case| check(case, &decl, &table.object))
-        .collect();
-    assert!(table.cases.len() > 500, "the table is complete");
-    assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
+    check_all(&table, &Environment::new().variable("self", decl));
+}
+
+#[test]
+fn answers_about_objects_without_a_schema() {
+    let table: Table =
+        serde_json::from_str(include_str!("../../../testdata/cel_untyped.json")).expect("the table is JSON");
+    let environment = Environment::new()
+        .variable("object", Decl::new(Type::Dyn))
+        .variable("oldObject", Decl::new(Type::Dyn));
+    check_all(&table, &environment);
 }
 
 fn evaluate_alone(source: &str) -> (Result<String, Error>, u64) {
