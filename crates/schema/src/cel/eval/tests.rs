@@ -349,6 +349,12 @@ fn policies() {
         ),
         ("Object{}", "{}"),
         (
+            "Object{metadata: Object.metadata{labels: {'a': 'b'}}}.metadata.labels.a",
+            "\"b\"",
+        ),
+        ("has(Object{}.metadata)", "false"),
+        ("JSONPatch{op: 'add'}.op", "\"add\""),
+        (
             "Object{a: quantity('1')}",
             "\"type conversion error from 'Quantity' to '*structpb.Value'\"",
         ),
