@@ -17,6 +17,7 @@ mod compress;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
+mod custom;
 mod decode;
 mod definitions;
 mod delete;

@@ -4,12 +4,13 @@
 //! elements that a value may have, from which the cost of a rule is estimated. Both share the [`ObjectType`]s.
 //!
 //! Invariants: two object types are the same when their names are; names of fields are escaped
-//! ([`escape`](super::names::escape)), so that each can be written in an expression.
+//! ([`escape`]), so that each can be written in an expression.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::names::{escape, is_reserved};
 use crate::schema::ListType;
 
 /// A type of the language.
@@ -61,6 +62,15 @@ pub struct ObjectType {
     pub name: Arc<str>,
     /// The fields by escaped name.
     pub fields: BTreeMap<Arc<str>, Field>,
+}
+
+impl ObjectType {
+    /// The field that an expression names. A property that is a word of the language (`namespace`) may be written plainly
+    /// where a dot tells that it is a field.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let plain = self.fields.get(name);
+        plain.or_else(|| self.fields.get(escape(name).filter(|_| is_reserved(name))?.as_str()))
+    }
 }
 
 /// A field of an object.

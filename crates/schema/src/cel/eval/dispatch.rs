@@ -7,6 +7,9 @@ use crate::cel::library;
 use crate::cel::types::Type;
 use crate::cel::value::Value;
 
+/// The largest text that one call may make. The budget ends far below it for all functions but `replace`.
+const MOST_BYTES: u64 = 64 << 20;
+
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn function(&mut self, expr: &'a Expr, call: &'a Call) -> Result<Value<'a>, Error> {
         let mut values = Vec::with_capacity(call.args.len() + 1);
@@ -32,7 +35,7 @@ impl<'a> Interpreter<'a, '_> {
         if let (op::ADD, [Value::List(_), Value::List(_)]) = (&*call.function, values.as_slice()) {
             self.charge(1)?;
             if let (Some(Value::List(right)), Some(Value::List(left))) = (values.pop(), values.pop()) {
-                return left.add(&right).map(Value::List);
+                return left.concat(&right).map(Value::List);
             }
         }
         if let (op::MAP_INSERT, Some(Value::Map(_))) = (&*call.function, values.first()) {
@@ -43,18 +46,52 @@ impl<'a> Interpreter<'a, '_> {
             return self.invoke(call, &values);
         }
         self.reserve(call, &values)?;
+        let by_result = matches!(&*call.function, "join" | "slice" | "reverse" | "lists.range");
+        if !by_result {
+            // Before the work is done, so that the budget bounds it.
+            self.charge(cost::call(&call.function, overload, &values, None))?;
+            return self.invoke(call, &values);
+        }
         let result = self.invoke(call, &values);
         self.charge(cost::call(&call.function, overload, &values, result.as_ref().ok()))?;
         result
     }
 
-    /// Refuses what would take memory beyond the budget before it is charged.
+    /// Refuses what would take memory beyond what the budget stands for.
     fn reserve(&self, call: &Call, values: &[Value<'a>]) -> Result<(), Error> {
-        match (&*call.function, values) {
-            ("lists.range", [Value::Int(count)]) if u64::try_from(*count).is_ok_and(|count| count > self.limit) => {
-                Err(Error::CostExceeded)
+        if let ("lists.range", [Value::Int(count)]) = (&*call.function, values)
+            && u64::try_from(*count).is_ok_and(|count| count > self.limit)
+        {
+            return Err(Error::CostExceeded);
+        }
+        let size = match (&*call.function, values) {
+            ("replace", [Value::String(text), Value::String(old), Value::String(new), ..]) => {
+                let places = if old.is_empty() {
+                    text.len() + 1
+                } else {
+                    text.len() / old.len()
+                };
+                (places as u64).saturating_mul(new.len() as u64)
             }
-            _ => Ok(()),
+            ("join", [Value::List(list), separator @ ..]) => {
+                let separator = match separator {
+                    [Value::String(separator)] => separator.len() as u64,
+                    _ => 0,
+                };
+                let length = |item: Result<Value<'a>, Error>| match item {
+                    Ok(Value::String(text)) => text.len() as u64,
+                    _ => 0,
+                };
+                list.iter()
+                    .map(|item| length(item) + separator)
+                    .fold(0, u64::saturating_add)
+            }
+            _ => 0,
+        };
+        if size > MOST_BYTES {
+            Err(Error::CostExceeded)
+        } else {
+            Ok(())
         }
     }
 
@@ -71,8 +108,9 @@ impl<'a> Interpreter<'a, '_> {
                 _ => Err(operators::unsupported("size", value)),
             };
         }
-        if let (false, "matches", [value, _]) = (matches!(values, [Value::String(_), _]), function, values) {
-            return Err(operators::unsupported("matches", value));
+        let texts = || values.iter().all(|value| matches!(value, Value::String(_)));
+        if matches!(function, "matches" | "contains" | "startsWith" | "endsWith") && !texts() {
+            return Err(Error::no_overload());
         }
         // Without the checker's overloads, as for a tree that was built by hand, every overload of the name is tried.
         let declared;
@@ -83,7 +121,13 @@ impl<'a> Interpreter<'a, '_> {
             &call.overloads
         };
         let Some(overload) = candidates.iter().find(|overload| fits(overload, values)) else {
-            return Err(mismatch(function, values));
+            return Err(match function {
+                "sort" | "@sortByAssociatedKeys" => operators::unsupported(function, &values[0]),
+                "flatten" => Error::new(format!("no such overload: {}.flatten()", values[0].type_name())),
+                // With an expression that was compiled before, the function itself looks at its argument.
+                "find" | "findAll" if is_constant_text(call.args.first()) => Error::no_overload(),
+                _ => mismatch(function, values),
+            });
         };
         if let ([value], Some(result)) = (values, values.first().and_then(|value| convert::apply(function, value))) {
             debug_assert_eq!(value.type_name(), values[0].type_name());
@@ -91,6 +135,10 @@ impl<'a> Interpreter<'a, '_> {
         }
         library::call(overload.id, values).unwrap_or_else(|| Err(mismatch(function, values)))
     }
+}
+
+fn is_constant_text(arg: Option<&Expr>) -> bool {
+    arg.is_some_and(|arg| arg.as_str().is_some())
 }
 
 fn insert(values: Vec<Value<'_>>) -> Result<Value<'_>, Error> {
@@ -115,10 +163,13 @@ fn mismatch(function: &str, values: &[Value<'_>]) -> Error {
 }
 
 fn fits(overload: &Overload, values: &[Value<'_>]) -> bool {
-    // `flatten` takes lists of anything.
-    let unguarded = overload.function == "flatten";
-    overload.args.len() == values.len()
-        && (unguarded || overload.args.iter().zip(values).all(|(ty, value)| takes(ty, value)))
+    // These look at the elements themselves.
+    let unguarded = matches!(overload.function, "flatten" | "sort" | "@sortByAssociatedKeys");
+    let takes = |(ty, value): (&Type, &Value<'_>)| match value {
+        Value::List(_) if unguarded => matches!(ty, Type::List(_)),
+        value => takes(ty, value),
+    };
+    overload.args.len() == values.len() && overload.args.iter().zip(values).all(takes)
 }
 
 /// Whether a parameter takes a value. Of lists and maps the first element tells.

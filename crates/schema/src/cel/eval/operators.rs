@@ -37,8 +37,11 @@ pub fn equal<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(b).ok_or_else(Error::no_overload)?,
         (Value::Opaque(_), _) => return Err(Error::no_overload()),
+        // What has a schema refuses to be compared with another type.
+        (Value::List(list), _) if list.is_declared() => return Err(Error::no_overload()),
+        (Value::Map(map), _) if map.is_declared() => return Err(Error::no_overload()),
         _ => match (number(left), number(right)) {
-            (Some(a), Some(b)) => a.compare(b) == Some(Ordering::Equal),
+            (Some(a), Some(b)) => a.approximate_order(b) == Some(Ordering::Equal),
             _ => false,
         },
     })
@@ -59,7 +62,9 @@ fn number(value: &Value<'_>) -> Option<Number> {
 /// `no such overload` for values without an order, `NaN values cannot be ordered`.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
     if let (Some(a), Some(b)) = (number(left), number(right)) {
-        return a.compare(b).ok_or_else(|| Error::new("NaN values cannot be ordered"));
+        return a
+            .approximate_order(b)
+            .ok_or_else(|| Error::new("NaN values cannot be ordered"));
     }
     match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
@@ -72,7 +77,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
 }
 
 /// Whether values of this type have an order.
-pub(super) fn is_ordered(value: &Value<'_>) -> bool {
+pub(in crate::cel) fn is_ordered(value: &Value<'_>) -> bool {
     matches!(
         value,
         Value::Bool(_)
@@ -120,6 +125,8 @@ pub(super) fn apply<'a>(function: &str, args: &[Value<'a>]) -> Option<Result<Val
 pub(super) fn unsupported(function: &str, operand: &Value<'_>) -> Error {
     match operand {
         Value::String(_) | Value::Duration(_) | Value::Timestamp(_) => Error::no_overload(),
+        // A truth can be negated, with another operator.
+        Value::Bool(_) if function == op::NEGATE => Error::no_overload(),
         _ => Error::new(format!("no such overload: {function}")),
     }
 }
@@ -165,7 +172,7 @@ pub(in crate::cel) fn add<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Val
             Ok(Value::String(Text::from(text)))
         }
         (Value::Bytes(a), Value::Bytes(b)) => Ok(Value::Bytes([&**a, &**b].concat().into())),
-        (Value::List(a), Value::List(b)) => a.clone().add(b).map(Value::List),
+        (Value::List(a), Value::List(b)) => a.clone().concat(b).map(Value::List),
         (Value::Duration(a), Value::Duration(b)) => a.add(*b).map(Value::Duration),
         (Value::Duration(span), Value::Timestamp(time)) | (Value::Timestamp(time), Value::Duration(span)) => {
             time.add(*span).map(Value::Timestamp)

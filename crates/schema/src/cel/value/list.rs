@@ -72,6 +72,11 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
+    /// Whether a schema declares its items.
+    pub(in crate::cel) fn is_declared(&self) -> bool {
+        matches!(self.elements, Elements::Json(_, Some(_)))
+    }
+
     /// The item at an index from 0; none past the end.
     pub fn get(&self, index: usize) -> Option<Result<Value<'a>, Error>> {
         match &self.elements {
@@ -119,7 +124,7 @@ impl<'a> List<'a> {
     ///
     /// # Errors
     /// Items that their schema does not allow.
-    pub fn add(self, other: &List<'a>) -> Result<Self, Error> {
+    pub fn concat(self, other: &List<'a>) -> Result<Self, Error> {
         if other.is_empty() {
             return Ok(self);
         }

@@ -171,6 +171,11 @@ impl<'a> Map<'a> {
         self.len() == 0
     }
 
+    /// Whether a schema declares its fields or values.
+    pub(in crate::cel) fn is_declared(&self) -> bool {
+        matches!(self.0, Entries::Json(_, Some(_)))
+    }
+
     /// The value of a key, if there is one.
     ///
     /// # Errors
@@ -202,7 +207,7 @@ impl<'a> Map<'a> {
             Entries::Json(object, None) => Ok(object.get(name).map(Value::from_json)),
             Entries::Json(object, Some(decl)) => match &decl.ty {
                 Type::Object(known) => {
-                    let Some(field) = known.fields.get(name) else {
+                    let Some(field) = known.field(name) else {
                         return Ok(None);
                     };
                     match object.get(&*field.json_name) {
