@@ -82,7 +82,7 @@ pub struct NamespaceLifecycle {
 
 /// Namespaces that may not be deleted.
 const IMMORTAL: [&str; 2] = ["default", "kube-system"];
-/// Kinds that are answered and never stored, so that a namespace on its way out does not matter to them.
+/// Kinds that are answered and never stored: they must not tell who may not see it whether a namespace exists.
 const ACCESS_REVIEWS: &str = "authorization.k8s.io";
 
 impl NamespaceLifecycle {
@@ -101,7 +101,8 @@ impl NamespaceLifecycle {
                 "this namespace may not be deleted",
             ));
         }
-        if namespaces || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
+        let unstored = resource.group == ACCESS_REVIEWS;
+        if namespaces || unstored || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
             return Ok(());
         }
         let Some(namespace) = self.storage.get("namespaces", &attributes.namespace) else {
@@ -109,7 +110,7 @@ impl NamespaceLifecycle {
         };
         let terminating = object::is_terminating(namespace.value())
             || namespace.value().pointer("/status/phase").and_then(Value::as_str) == Some("Terminating");
-        if !terminating || resource.group == ACCESS_REVIEWS {
+        if !terminating {
             return Ok(());
         }
         let name = &attributes.namespace;
