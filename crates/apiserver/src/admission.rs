@@ -3,9 +3,10 @@
 //! Plugins see the object twice: first they may change it ([`Admission::mutate`]), then, after validation, they may only refuse it
 //! ([`Admission::validate`]). They are asynchronous because webhooks, which come later, wait for answers.
 //!
-//! Here: [`NamespaceLifecycle`] and [`Classes`]. Not here: webhooks, admission policies, quota.
+//! Here: [`NamespaceLifecycle`], [`Classes`] and [`Signers`]. Not here: webhooks, admission policies, quota.
 
 mod classes;
+mod signers;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::storage::Storage;
 use crate::user::UserInfo;
 
 pub use classes::Classes;
+pub use signers::Signers;
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

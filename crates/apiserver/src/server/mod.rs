@@ -42,8 +42,10 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-use crate::admission::{Admission, Classes, NamespaceLifecycle};
-use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
+pub use crate::authorization::{Attributes, Authorizer};
+
+use crate::admission::{Admission, Classes, NamespaceLifecycle, Signers};
+use crate::authorization::{self, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -173,8 +175,9 @@ impl ApiServer {
             outbound,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
+        let authorizer = authorizer.unwrap_or_else(|| authorization::standard(policy.clone()));
         let inner = Inner {
-            authorizer: authorizer.unwrap_or_else(|| authorization::standard(policy.clone())),
+            authorizer: authorizer.clone(),
             policy,
             impersonation: Impersonation::default(),
             env,
@@ -184,6 +187,7 @@ impl ApiServer {
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
                 Box::new(Classes::new(storage.clone())),
+                Box::new(Signers::new(authorizer)),
             ],
             storage,
             watches: Arc::default(),
