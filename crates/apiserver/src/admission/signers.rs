@@ -48,7 +48,10 @@ impl Signers {
         if self.may(attributes, verb, signer) || self.may(attributes, verb, &format!("{any}/*")) {
             return Ok(());
         }
-        let why = format!("user not permitted to {verb} requests with signerName {}", quote(signer));
+        let why = format!(
+            "user not permitted to {verb} requests with signerName {}",
+            quote(signer)
+        );
         Err(Status::forbidden(resource, &attributes.name, &why))
     }
 
