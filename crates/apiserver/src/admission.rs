@@ -4,7 +4,7 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`LimitRanger`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
+//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`LimitRanger`], [`Signers`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
 //! what configurations and policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
@@ -14,6 +14,7 @@ mod nodes;
 pub mod policy;
 mod service_account;
 mod session;
+mod signers;
 mod webhook;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use nodes::TaintNodes;
 pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
+pub use signers::Signers;
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +129,7 @@ pub struct NamespaceLifecycle {
 
 /// Namespaces that may not be deleted.
 const IMMORTAL: [&str; 2] = ["default", "kube-system"];
-/// Kinds that are answered and never stored, so that a namespace on its way out does not matter to them.
+/// Kinds that are answered and never stored: they must not tell who may not see it whether a namespace exists.
 const ACCESS_REVIEWS: &str = "authorization.k8s.io";
 
 impl NamespaceLifecycle {
@@ -146,7 +148,8 @@ impl NamespaceLifecycle {
                 "this namespace may not be deleted",
             ));
         }
-        if namespaces || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
+        let unstored = resource.group == ACCESS_REVIEWS;
+        if namespaces || unstored || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
             return Ok(());
         }
         let Some(namespace) = self.storage.get("namespaces", &attributes.namespace) else {
@@ -154,7 +157,7 @@ impl NamespaceLifecycle {
         };
         let terminating = object::is_terminating(namespace.value())
             || namespace.value().pointer("/status/phase").and_then(Value::as_str) == Some("Terminating");
-        if !terminating || resource.group == ACCESS_REVIEWS {
+        if !terminating {
             return Ok(());
         }
         let name = &attributes.namespace;

@@ -28,6 +28,8 @@ mod refusal;
 mod rule;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -7,16 +7,19 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::managed::Tracking;
 use super::respond::full;
-use super::write::{Part, Writer, key};
+use super::write::{Part, Writer, key, to_stored};
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::kinds::{policy, services};
 use crate::object;
+use crate::registry::Resource;
 use crate::user::UserInfo;
 
 /// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
 static FLOW_CONTROL: &str = include_str!("../../data/flowcontrol.json");
 const FLOW_CONTROL_GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
+/// The field manager of what the server itself writes.
+const MANAGER: &str = "kube-apiserver";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
@@ -58,6 +61,21 @@ pub(super) fn fill(server: &Inner) {
     }
 }
 
+/// Stores a role or binding of every cluster. They are many and known to be right (a test creates them as anybody would), so that a
+/// start does not go through all that a create is.
+fn store(server: &Inner, resource: &Resource, mut object: Value) {
+    let now = crate::env::rfc3339(server.env.now());
+    let entry = json!([{"manager": MANAGER, "operation": "Update", "apiVersion": resource.api_version(), "time": now,
+        "fieldsType": "FieldsV1", "fieldsV1": rbac::owned_fields(&object)}]);
+    object::fill_system_fields(&mut object, server.env.as_ref());
+    object::metadata_mut(&mut object).insert("managedFields".to_owned(), entry);
+    (resource.strategy.default)(&mut object);
+    let at = key(object::namespace(&object), object::name(&object));
+    if let Err(error) = server.storage.create(&resource.store, &at, to_stored(resource, object)) {
+        tracing::error!(store = %resource.store, key = at, %error, "an object that every cluster has could not be created");
+    }
+}
+
 /// Creates a role or binding, or adds to the stored one what it misses.
 fn reconcile(server: &Inner, expected: Value) {
     let plural = rbac::plural(expected.get("kind").and_then(Value::as_str).unwrap_or(""));
@@ -69,7 +87,7 @@ fn reconcile(server: &Inner, expected: Value) {
         object::name(&expected).to_owned(),
     );
     let Some(present) = server.storage.get(&resource.store, &key(&namespace, &name)) else {
-        return create(server, crate::authorization::GROUP, &plural, expected);
+        return store(server, &resource, expected);
     };
     let user = UserInfo::admin();
     let mut writer = Writer {
@@ -77,7 +95,7 @@ fn reconcile(server: &Inner, expected: Value) {
         resource: resource.clone(),
         user: &user,
         dry_run: false,
-        tracking: Tracking::Update("kube-apiserver".to_owned()),
+        tracking: Tracking::Update(MANAGER.to_owned()),
         options: json!({}),
         warnings: Vec::new(),
         may_only_update: false,
@@ -86,7 +104,7 @@ fn reconcile(server: &Inner, expected: Value) {
         Step::Keep => {}
         Step::Recreate => {
             writer.delete_now(&namespace, &name);
-            create(server, crate::authorization::GROUP, &plural, expected);
+            store(server, &resource, expected);
         }
         Step::Update(_) => {
             let next = |old: &Value, _: &mut Vec<String>| {
@@ -124,7 +142,7 @@ fn flow_control(server: &Inner) {
 }
 
 fn create(server: &Inner, group: &str, plural: &str, object: Value) {
-    create_as(server, "kube-apiserver", group, plural, object);
+    create_as(server, MANAGER, group, plural, object);
 }
 
 fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: Value) {

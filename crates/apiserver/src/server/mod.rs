@@ -61,7 +61,7 @@ pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, TaintNodes,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, Signers, TaintNodes,
     ValidatingWebhooks,
 };
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
@@ -227,6 +227,7 @@ impl ApiServer {
             signer,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
+        let authorizer = authorizer.unwrap_or_else(|| authorization::standard(policy.clone()));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
         let mut admission: Vec<Box<dyn Admission>> = vec![
@@ -238,13 +239,14 @@ impl ApiServer {
         }
         admission.push(Box::new(TaintNodes));
         admission.push(Box::new(Classes::new(storage.clone())));
+        admission.push(Box::new(Signers::new(authorizer.clone())));
         admission.push(Box::new(ParameterAccess));
         admission.push(Box::new(MutatingPolicies::default()));
         admission.push(Box::new(MutatingWebhooks::default()));
         admission.push(Box::new(ValidatingPolicies::default()));
         admission.push(Box::new(ValidatingWebhooks::default()));
         let inner = Inner {
-            authorizer: authorizer.unwrap_or_else(|| authorization::standard(policy.clone())),
+            authorizer,
             policy,
             impersonation: Impersonation::default(),
             env,
