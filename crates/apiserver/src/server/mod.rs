@@ -39,6 +39,8 @@ mod yaml;
 mod recorded;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod token_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
