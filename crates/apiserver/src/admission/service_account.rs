@@ -326,8 +326,9 @@ fn check_ephemeral(account: &Value, pod: &Value) -> Result<(), String> {
 fn check_environment(account: &Value, pod: &Value, field: &str, what: &str) -> Result<(), String> {
     let (name, mountable) = (object::name(account), names(account, "secrets"));
     for container in list(pod, &["spec", field]) {
-        let container_name = object_name(container);
-        for (secret, place) in secrets_of(container).filter(|(secret, _)| !mountable.contains(secret)) {
+        let refused = secrets_of(container).find(|(secret, _)| !mountable.contains(secret));
+        if let Some((secret, place)) = refused {
+            let container_name = get(container, &["name"]).as_str().unwrap_or("");
             return Err(format!(
                 "{what} {container_name} with {place} referencing secret.secretName=\"{secret}\" is not allowed because service account \
                  {name} does not reference that secret"
@@ -335,10 +336,6 @@ fn check_environment(account: &Value, pod: &Value, field: &str, what: &str) -> R
         }
     }
     Ok(())
-}
-
-fn object_name(container: &Value) -> &str {
-    get(container, &["name"]).as_str().unwrap_or("")
 }
 
 #[cfg(test)]
