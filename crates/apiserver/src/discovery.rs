@@ -5,7 +5,7 @@
 //!
 //! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the document does.
 //!
-//! Not here: negotiation of JSON or YAML for the legacy form.
+//! Not here: negotiation for the legacy form, and the encoding of both.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use crate::registry::{Group, Resource, Snapshot, Subresource, Verbs, hash, short_hash};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Documents made so far for one snapshot.
 #[derive(Debug, Default)]
@@ -25,15 +27,15 @@ pub struct Cache {
 pub struct Answer {
     /// The document.
     pub body: Arc<Value>,
-    /// Set for the aggregated form, which is always JSON and has an ETag. The legacy form is negotiated like any other answer
-    /// (JSON or YAML; 406 for what is left, such as the aggregated form of `/apis/apps`).
+    /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any other answer
+    /// (406 for what is left, such as the aggregated form of `/apis/apps`).
     pub aggregated: Option<Aggregated>,
 }
 
 /// How an aggregated document is sent.
 #[derive(Clone, Debug)]
 pub struct Aggregated {
-    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList` or v2beta1.
+    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList` or v2beta1; the document is to be encoded as it says.
     pub content_type: &'static str,
     /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
     pub etag: String,
@@ -43,6 +45,7 @@ pub struct Aggregated {
 enum Form {
     Legacy,
     V2,
+    V2Protobuf,
     V2Beta1,
 }
 
@@ -51,6 +54,9 @@ impl Form {
         match self {
             Form::Legacy => "application/json",
             Form::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Form::V2Protobuf => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
             Form::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
         }
     }
@@ -58,7 +64,7 @@ impl Form {
     fn api_version(self) -> &'static str {
         match self {
             Form::Legacy => "v1",
-            Form::V2 => "apidiscovery.k8s.io/v2",
+            Form::V2 | Form::V2Protobuf => "apidiscovery.k8s.io/v2",
             Form::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
         }
     }
@@ -103,7 +109,7 @@ fn form_for(accept: &str) -> Form {
     for media in accept.split(',') {
         let mut parts = media.split(';').map(str::trim);
         let kind = parts.next().unwrap_or("");
-        if !matches!(kind, "application/json" | "*/*" | "application/yaml") {
+        if !matches!(kind, "application/json" | "*/*" | "application/yaml" | PROTOBUF) {
             continue;
         }
         let parameters: BTreeMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
@@ -111,6 +117,7 @@ fn form_for(accept: &str) -> Form {
         match (kind, get("g"), get("as"), get("v")) {
             ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2") => return Form::V2,
             ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2beta1") => return Form::V2Beta1,
+            (PROTOBUF, "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2") => return Form::V2Protobuf,
             (_, "", "", _) => return Form::Legacy,
             _ => {}
         }
@@ -476,6 +483,8 @@ mod tests {
                 Form::V2Beta1,
             ),
             ("application/json;g=other;v=v9;as=X,application/json", Form::Legacy),
+            (&v2.replace("json", "vnd.kubernetes.protobuf"), Form::V2Protobuf),
+            ("application/vnd.kubernetes.protobuf,application/json", Form::Legacy),
         ] {
             assert_eq!(form_for(accept), wanted, "{accept}");
         }

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
-use crate::controllers::{SecretToken, Settings};
+use crate::controllers::{Settings, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
@@ -408,7 +408,7 @@ fn root_ca(authority: Arc<LazyAuthority>) -> Arc<dyn Fn() -> Option<String> + Se
 }
 
 /// How the controllers get at tokens for Secrets.
-fn service_account_token(key: Arc<ServiceAccountKey>) -> Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync> {
+fn service_account_token(key: Arc<ServiceAccountKey>) -> TokenSource {
     Arc::new(move |wanted| {
         let account = Bound {
             name: wanted.account.to_owned(),

@@ -50,7 +50,7 @@ impl Front {
         }
         let found = match self.api.authenticate(identity, &parts.headers) {
             Ok(found) => found,
-            Err(refusal) => return self.respond(refusal),
+            Err(refusal) => return self.respond(*refusal),
         };
         let body = match self.read(&parts, body).await {
             Ok(body) => body,

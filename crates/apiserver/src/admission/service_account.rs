@@ -23,10 +23,9 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access-";
 /// How long the token of the volume is good: an hour, and seven seconds by which the server knows this volume.
 const SECONDS: i64 = 60 * 60 + 7;
-/// How often the account `default` is looked up: a controller makes it just after its namespace.
-const LOOKUPS: u32 = 10;
-/// The shortest time between two of them; a random part of as much again comes on top.
-const PAUSE: u64 = 100;
+/// The pauses between the lookups of the account `default`, which a controller makes just after its namespace: within milliseconds, when
+/// it has nothing else to do. In milliseconds; upstream waits as long altogether.
+const PAUSES: [u64; 9] = [10, 20, 40, 80, 160, 200, 200, 300, 300];
 
 /// Gives new pods their service account, its image pull secrets, and the volume with its token.
 pub struct ServiceAccounts {
@@ -96,15 +95,13 @@ impl ServiceAccounts {
     async fn account(&self, attributes: &Attributes, pod: &Value) -> Result<Arc<StoredObject>, Status> {
         let (namespace, name) = (&attributes.namespace, account_name(pod));
         let key = crate::server::key(namespace, name);
-        let lookups = if name == DEFAULT_ACCOUNT { LOOKUPS } else { 1 };
-        let pause = Duration::from_millis(PAUSE + self.env.random() % PAUSE);
-        for lookup in 0..lookups {
-            if lookup > 0 {
-                self.env.sleep(pause).await;
-            }
+        let mut pauses = PAUSES.iter().filter(|_| name == DEFAULT_ACCOUNT);
+        loop {
             if let Some(found) = self.storage.get("serviceaccounts", &key) {
                 return Ok(found);
             }
+            let Some(millis) = pauses.next() else { break };
+            self.env.sleep(Duration::from_millis(*millis)).await;
         }
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found");
         Err(forbidden(attributes, pod, why))
@@ -331,8 +328,9 @@ fn check_ephemeral(account: &Value, pod: &Value) -> Result<(), String> {
 fn check_environment(account: &Value, pod: &Value, field: &str, what: &str) -> Result<(), String> {
     let (name, mountable) = (object::name(account), names(account, "secrets"));
     for container in list(pod, &["spec", field]) {
-        let container_name = object_name(container);
-        for (secret, place) in secrets_of(container).filter(|(secret, _)| !mountable.contains(secret)) {
+        let refused = secrets_of(container).find(|(secret, _)| !mountable.contains(secret));
+        if let Some((secret, place)) = refused {
+            let container_name = get(container, &["name"]).as_str().unwrap_or("");
             return Err(format!(
                 "{what} {container_name} with {place} referencing secret.secretName=\"{secret}\" is not allowed because service account \
                  {name} does not reference that secret"
@@ -340,10 +338,6 @@ fn check_environment(account: &Value, pod: &Value, field: &str, what: &str) -> R
         }
     }
     Ok(())
-}
-
-fn object_name(container: &Value) -> &str {
-    get(container, &["name"]).as_str().unwrap_or("")
 }
 
 #[cfg(test)]

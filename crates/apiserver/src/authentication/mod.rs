@@ -212,4 +212,4 @@ fn bearer(header: &str) -> Bearer<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

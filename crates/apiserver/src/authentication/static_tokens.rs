@@ -154,8 +154,11 @@ fn unquote(quoted: &str) -> Result<(String, &str), &'static str> {
 mod tests {
     use super::*;
 
+    /// token, name, uid, groups
+    type Line<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);
+
     #[track_caller]
-    fn check(text: &str, want: Result<&[(&str, &str, &str, &[&str])], &str>) {
+    fn check(text: &str, want: Result<&[Line<'_>], &str>) {
         match (StaticTokens::parse(text), want) {
             (Ok(got), Ok(want)) => {
                 assert_eq!(got.users.len(), want.len(), "{text:?}");

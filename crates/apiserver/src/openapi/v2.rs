@@ -8,6 +8,8 @@
 use bytes::Bytes;
 use serde_json::json;
 
+use crate::server::negotiate;
+
 const TITLE: &str = "Kubernetes";
 const DESCRIPTION: &str =
     "This server describes its API in OpenAPI v3 at /openapi/v3; this document holds no definitions.";
@@ -35,6 +37,11 @@ pub fn document(accept: &str, version: &str) -> (&'static str, Bytes) {
         "securityDefinitions": {"BearerToken": token}, "security": [{"BearerToken": []}]
     });
     ("application/json", Bytes::from(document.to_string()))
+}
+
+/// Whether a client takes either form.
+pub(crate) fn is_accepted(headers: &http::HeaderMap) -> bool {
+    negotiate::accepts(headers, "application/json") || negotiate::accept(headers).contains(PROTOBUF_WANTED)
 }
 
 /// A field of bytes in a protobuf message.

@@ -46,6 +46,8 @@ mod yaml;
 mod recorded;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod token_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -271,19 +273,19 @@ impl ApiServer {
     ///
     /// # Errors
     /// The response to credentials that prove nothing.
-    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Authenticated, Response<Body>> {
+    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Authenticated, Box<Response<Body>>> {
         let authenticator = &self.inner.authenticator;
         authenticator
             .authenticate(identity, headers, authenticator.audiences())
             .map_err(|why| {
                 tracing::debug!(why, "credentials are refused");
                 let output = negotiate::output(headers, &Query::default(), false).unwrap_or(Output::JSON);
-                Responder {
+                let responder = Responder {
                     output,
                     query: &Query::default(),
                     now: self.inner.env.now(),
-                }
-                .fail(&Status::failure(401, "Unauthorized", "Unauthorized"))
+                };
+                Box::new(responder.fail(&Status::failure(401, "Unauthorized", "Unauthorized")))
             })
     }
 

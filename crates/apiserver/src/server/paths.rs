@@ -1,13 +1,14 @@
 //! Paths that are no resource: health, version, discovery, OpenAPI.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, LOCATION, VARY};
-use http::{HeaderMap, HeaderName, Method, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
 use super::Inner;
 use super::health;
-use super::negotiate::{self, Output};
+use super::negotiate::{self, Format, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
 use crate::authorization::Attributes;
@@ -64,6 +65,7 @@ impl Inner {
                 self.fail_as_asked(headers, query, &status)
             }
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
+            ["openapi", "v2"] if !openapi::v2::is_accepted(headers) => self.not_acceptable(query),
             ["openapi", "v2"] => {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
                 self.respond(query, Reply::new(200, Content::Text(type_, document)))
@@ -71,6 +73,15 @@ impl Inner {
             ["api" | "apis", ..] => self.discovery(trimmed, headers, query),
             _ => self.not_found_text(query),
         }
+    }
+
+    /// 406 without a word, as OpenAPI documents are refused.
+    fn not_acceptable(&self, query: &Query) -> Response<Body> {
+        let mut reply = Reply::new(406, Content::Text("application/json", Bytes::new()));
+        reply.headers = vec![(VARY, "Accept".to_owned())];
+        let mut response = self.respond(query, reply);
+        response.headers_mut().remove(CONTENT_TYPE);
+        response
     }
 
     pub(super) fn respond(&self, query: &Query, reply: Reply) -> Response<Body> {
@@ -150,13 +161,23 @@ impl Inner {
             let mut reply = if matches_etag(headers, &aggregated.etag) {
                 Reply::new(304, Content::Text(aggregated.content_type, Bytes::new()))
             } else {
-                Reply::new(
-                    200,
-                    Content::Text(aggregated.content_type, Bytes::from(answer.body.to_string())),
-                )
+                let encoded = if aggregated.content_type.starts_with(Format::Protobuf.content_type()) {
+                    protobuf::encode(&answer.body).map(Bytes::from)
+                } else {
+                    Ok(Bytes::from(answer.body.to_string()))
+                };
+                match encoded {
+                    Ok(text) => Reply::new(200, Content::Text(aggregated.content_type, text)),
+                    Err(error) => return self.fail(&Status::untyped(error.to_string())),
+                }
             };
             reply.headers = vec![(ETAG, aggregated.etag), (VARY, "Accept".to_owned())];
-            return self.respond(query, reply);
+            let mut response = self.respond(query, reply);
+            // Whoever has it asks with its ETag whether it is still good.
+            response
+                .headers_mut()
+                .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+            return response;
         }
         match negotiate::output(headers, query, false) {
             // A document is no object: a transformation that the client would take is not made.
@@ -184,10 +205,7 @@ impl Inner {
             return nothing;
         };
         if !path.is_empty() && !negotiate::accepts(headers, "application/json") {
-            // Upstream has the documents as protobuf, too, and refuses what it has not without a word.
-            let mut reply = Reply::new(406, Content::Text("application/json", Bytes::new()));
-            reply.headers = vec![(VARY, "Accept".to_owned())];
-            return self.respond(query, reply);
+            return self.not_acceptable(query);
         }
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {

@@ -68,7 +68,7 @@ pub struct SecretToken<'a> {
 }
 
 /// Where signed tokens come from; `None` when there is no key.
-pub(crate) type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
+pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
 
 /// What the built-in controllers have to be told.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ pub struct Settings {
     /// namespace is looked at. `None`: the ConfigMap is not made.
     pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
-    pub service_account_token: Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>,
+    pub service_account_token: TokenSource,
     /// The name of the simulated node.
     pub node: String,
     /// How long a pod on the simulated node takes from being bound to being Ready.

@@ -364,6 +364,7 @@ fn limits() {
 
 /// The type of one field of a message, at random: what a client may put there.
 fn any_value(message: &'static table::Message, depth: u32) -> BoxedStrategy<Value> {
+    use special::Special;
     use table::{Shape, Type};
 
     if message.whole().is_some() {
@@ -381,8 +382,12 @@ fn any_value(message: &'static table::Message, depth: u32) -> BoxedStrategy<Valu
             fields.push(pairs.boxed());
             continue;
         }
-        // A struct is always there, so that it comes back; what has no end is cut off behind a pointer or a list.
-        let always = matches!(field.type_, Type::Message(_)) && field.shape == Shape::One && !field.pointer;
+        // What Go always writes comes back as its zero, so it is always there; what has no end is cut off behind a pointer or a list.
+        let has_zero = matches!(
+            field.type_,
+            Type::Message(_) | Type::Special(Special::Quantity | Special::IntOrString | Special::Duration)
+        );
+        let always = has_zero && field.shape == Shape::One && !field.pointer;
         if depth == 0 && !always && matches!(field.type_, Type::Message(_) | Type::Special(_)) {
             continue;
         }
@@ -409,9 +414,12 @@ fn any_value(message: &'static table::Message, depth: u32) -> BoxedStrategy<Valu
                 .prop_map(|map| json!(map))
                 .boxed(),
         };
-        let share = if always { 1.0 } else { 0.4 };
-        let pairs = proptest::option::weighted(share, value)
-            .prop_map(move |value| value.map(|value| (name.clone(), value)).into_iter().collect());
+        let value = if always {
+            value.prop_map(Some).boxed()
+        } else {
+            proptest::option::weighted(0.4, value).boxed()
+        };
+        let pairs = value.prop_map(move |value| value.map(|value| (name.clone(), value)).into_iter().collect());
         fields.push(pairs.boxed());
     }
     fields
