@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::env::{BoxFuture, Env};
 use crate::object;
 use crate::registry::Resource;
+use crate::server::convert::Converter;
 use crate::server::respond::{full, prefix, table_of, write_object};
 use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
@@ -287,6 +288,10 @@ pub(crate) struct WatchStream {
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
     slot: Option<Slot>,
+    /// For kinds whose changes must be converted.
+    converter: Option<Converter>,
+    /// The change that is being converted.
+    converting: Option<BoxFuture<'static, Result<Arc<Change>, Status>>>,
 }
 
 impl WatchStream {
@@ -302,6 +307,8 @@ impl WatchStream {
             marked: 0,
             end: None,
             slot: None,
+            converter: None,
+            converting: None,
         }
     }
 
@@ -318,6 +325,8 @@ impl WatchStream {
             marked: 0,
             end: None,
             slot: None,
+            converter: None,
+            converting: None,
         }
     }
 
@@ -331,6 +340,12 @@ impl WatchStream {
     /// Sends a bookmark every `interval`.
     pub(crate) fn with_bookmarks(mut self, interval: Duration) -> WatchStream {
         self.bookmarks = Some((interval, self.encoder.env.sleep(interval)));
+        self
+    }
+
+    /// Shows changes in the version of the watch, one after the other.
+    pub(crate) fn with_conversion(mut self, converter: Converter) -> WatchStream {
+        self.converter = Some(converter);
         self
     }
 
@@ -416,8 +431,29 @@ impl Stream for WatchStream {
                 this.finish();
                 return Poll::Ready(None);
             }
+            if let Some(converting) = this.converting.as_mut() {
+                let converted = std::task::ready!(converting.as_mut().poll(cx));
+                this.converting = None;
+                match converted {
+                    Ok(change) => {
+                        if let Some(line) = this.seen(&change) {
+                            return Poll::Ready(Some(line));
+                        }
+                    }
+                    Err(status) => {
+                        this.finish();
+                        return Poll::Ready(Some(line("ERROR", &status.to_value())));
+                    }
+                }
+                continue;
+            }
             match changes.poll_next(cx) {
                 Poll::Ready(Delivery::Change(change)) => {
+                    if let Some(converter) = this.converter.clone() {
+                        let resource = this.encoder.resource.clone();
+                        this.converting = Some(Box::pin(async move { converter.show_change(&resource, change).await }));
+                        continue;
+                    }
                     if let Some(line) = this.seen(&change) {
                         return Poll::Ready(Some(line));
                     }

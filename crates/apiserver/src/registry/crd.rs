@@ -7,17 +7,19 @@
 //! Established stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kubewright_schema::SchemaRef;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cell, Column, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text,
-    Verbs,
+    Cell, Column, ConversionWebhook, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Several,
+    Strategy, Subresource, Text, Verbs,
 };
 use crate::env::rfc3339;
 use crate::kinds::check::{At, ensure, get};
+use crate::outbound::client::Client;
 use crate::table::NAME_DESCRIPTION;
 
 /// Name of the finalizer that keeps a deleted definition until its objects are gone.
@@ -99,6 +101,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
             crd_name: get(definition, &["metadata", "name"]).as_str().unwrap_or("").to_owned(),
             preserve_unknown,
             document: schema.value.clone(),
+            several: several(definition),
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
                 if given.is_empty() {
@@ -110,6 +113,31 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
         }),
         conversion: None,
     }
+}
+
+/// What it takes to tell versions of objects apart and to convert them.
+fn several(definition: &Value) -> Option<Several> {
+    let spec = At::root(definition).key("spec");
+    if spec.key("versions").len() < 2 {
+        return None;
+    }
+    let stored = At::root(definition).keys(&["status", "storedVersions"]);
+    let first = stored.items().next().map(|version| version.text().to_owned());
+    let conversion = spec.key("conversion");
+    let webhook = conversion.key("webhook");
+    Some(Several {
+        first: first.unwrap_or_default(),
+        webhook: (conversion.key("strategy").text() == "Webhook").then(|| {
+            Arc::new(ConversionWebhook {
+                client: Client::new(webhook.key("clientConfig").value),
+                review_versions: webhook
+                    .key("conversionReviewVersions")
+                    .items()
+                    .map(|version| version.text().to_owned())
+                    .collect(),
+            })
+        }),
+    })
 }
 
 /// Name of the schema in OpenAPI documents: the group reversed, then version and kind (`io.ex.v1.Foo`).

@@ -14,6 +14,7 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use crate::env::Env;
+use crate::outbound::client::Client;
 
 /// Text that is static for built-in kinds and owned for custom ones.
 pub type Text = Cow<'static, str>;
@@ -86,6 +87,26 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The schema as it is written in the definition, for OpenAPI documents.
     pub document: Value,
+    /// Present when the definition has several versions, served or not.
+    pub several: Option<Several>,
+}
+
+/// The versions of a custom kind that has several.
+#[derive(Clone, Debug)]
+pub struct Several {
+    /// The version of stored objects that do not say theirs: they are from the time when there was one version only.
+    pub first: String,
+    /// Who converts; `None` when all versions have the same fields (strategy `None`).
+    pub webhook: Option<std::sync::Arc<ConversionWebhook>>,
+}
+
+/// `spec.conversion.webhook` of a definition.
+#[derive(Debug)]
+pub struct ConversionWebhook {
+    /// Where it is; the error is why that cannot be told.
+    pub(crate) client: Result<Client, String>,
+    /// `conversionReviewVersions`.
+    pub(crate) review_versions: Vec<String>,
 }
 
 /// The verbs of a main resource.

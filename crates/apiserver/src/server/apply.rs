@@ -2,16 +2,17 @@
 //! like every write, so that conflicts are judged by what is really there.
 
 use http::HeaderMap;
-use kubewright_schema::apply::{self, ApplyError, Conflict, Manager, Operation};
+use kubewright_schema::apply::{self, ApplyError, Conflict, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
+use super::convert::is_converted;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
-use super::respond::Reply;
+use super::respond::{Reply, full};
 use super::update::check_version;
 use super::write::{Part, Writer};
 use super::{Call, decode, negotiate};
@@ -28,6 +29,31 @@ pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
 struct Configuration {
     value: Value,
     duplicates: Vec<String>,
+}
+
+/// How an apply looks in the other versions of its kind.
+enum Seen {
+    /// It is not known yet: what comes of the apply shows it.
+    Probing,
+    /// The same as in its own.
+    Same,
+    /// As these say, for the live object of this resourceVersion.
+    Apart(String, Views),
+}
+
+impl Seen {
+    fn views(&self) -> &Views {
+        static NONE: Views = Views::new();
+        match self {
+            Seen::Probing | Seen::Same => &NONE,
+            Seen::Apart(_, views) => views,
+        }
+    }
+
+    /// Whether it was made of another state of the live object.
+    fn is_stale(&self, live: &Value) -> bool {
+        matches!(self, Seen::Apart(version, _) if version != object::text(live, "resourceVersion"))
+    }
 }
 
 /// What an apply needs to know besides the live object.
@@ -190,7 +216,7 @@ impl Apply<'_> {
     }
 
     /// The object that comes of the live one (null: there is none), with its entries.
-    fn run(&self, live: &Value, warnings: &mut Vec<String>) -> Result<Value, Status> {
+    fn run(&self, live: &Value, seen: &Seen, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let version = self.resource.api_version();
         self.configuration.check(&version, &self.resource.kind)?;
         let mut managed = managed::decode(live);
@@ -204,15 +230,16 @@ impl Apply<'_> {
             &version,
             self.part.subresource(),
         );
-        let applied = apply::apply(
+        let applied = apply::apply_seen(
             &managed::object_type(self.resource),
             &bare,
             &self.restricted(),
             &mut managed,
             &manager,
             &version,
-            self.options.force,
+            self.options.force || matches!(seen, Seen::Probing),
             &self.now,
+            seen.views(),
         );
         let mut new = match applied.map_err(|error| self.configuration.refused(error))? {
             Some(mut new) => {
@@ -258,22 +285,46 @@ impl Call<'_> {
             }
         }
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
-        let written = writer
-            .update(&namespace, &name, part, |old, warnings| {
-                let mut new = apply.run(old, warnings)?;
-                self.fit_namespace(&mut new)?;
-                self.fit_name(&new)?;
-                check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
-                Ok(new)
-            })
-            .await;
-        self.warnings.append(&mut writer.warnings);
-        Ok(self.show(200, written?))
+        loop {
+            let seen = self.seen(&apply).await?;
+            let mut stale = false;
+            let written = writer
+                .update(&namespace, &name, part, |old, warnings| {
+                    stale = seen.is_stale(old);
+                    let mut new = apply.run(old, &seen, warnings)?;
+                    self.fit_namespace(&mut new)?;
+                    self.fit_name(&new)?;
+                    check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
+                    if stale {
+                        return Err(Status::modified(&resource, &name));
+                    }
+                    Ok(new)
+                })
+                .await;
+            // Somebody was faster than the conversions of this apply: they are made again.
+            if stale {
+                continue;
+            }
+            self.warnings.append(&mut writer.warnings);
+            return Ok(self.show(200, written?));
+        }
+    }
+
+    /// How the apply looks in the versions in which other managers wrote.
+    async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
+        if !is_converted(apply.resource) {
+            return Ok(Seen::Same);
+        }
+        let live = self.get_stored().await?;
+        let live = full(apply.resource, live.value());
+        let new = apply.run(&live, &Seen::Probing, &mut Vec::new())?;
+        let views = self.server.views(apply.resource, &live, &new).await?;
+        Ok(Seen::Apart(object::text(&live, "resourceVersion").to_owned(), views))
     }
 
     /// Creates the object out of nothing but the configuration.
     async fn apply_new(&self, apply: &Apply<'_>, writer: &mut Writer<'_>) -> Result<Reply, Status> {
-        let mut object = apply.run(&Value::Null, &mut writer.warnings)?;
+        let mut object = apply.run(&Value::Null, &Seen::Same, &mut writer.warnings)?;
         let uid = object::uid(&object);
         if !uid.is_empty() {
             let why =

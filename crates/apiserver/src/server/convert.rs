@@ -1,20 +1,173 @@
 //! From one version of a kind to another.
 //!
-//! Built-in kinds move through their stored form; versions of a custom kind have the same fields, so that only `apiVersion` changes.
+//! Built-in kinds move through their stored form. A custom kind with one version is stored without it; with several, each stored object
+//! says in its `apiVersion` which one it is of, because the storage version may change while old objects stay as they are. Its versions
+//! have the same fields (strategy `None`), or a webhook converts them.
+//!
+//! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
 
-use serde_json::Value;
+use std::sync::Arc;
 
+use kubewright_schema::apply::{View, Views};
+use kubewright_schema::structural;
+use serde_json::{Value, json};
+
+use super::conversion_review::{self, Conversion};
 use super::options::FieldValidation;
-use super::{Inner, decode};
-use crate::registry::{Resource, Snapshot};
+use super::{Inner, decode, managed, write};
+use crate::env::Env;
+use crate::outbound::Outbound;
+use crate::registry::{Custom, Resource, Several, Snapshot};
 use crate::server::respond::with_kind;
+use crate::server::write::to_stored;
 use crate::status::Status;
+use crate::storage::{Change, StoredObject};
+
+/// What it takes to convert, for those that outlive a request (watches).
+#[derive(Clone)]
+pub(crate) struct Converter {
+    env: Arc<dyn Env>,
+    outbound: Arc<dyn Outbound>,
+}
+
+/// The versions of a custom kind, if it has several.
+fn several(resource: &Resource) -> Option<&Several> {
+    resource
+        .custom
+        .as_ref()
+        .and_then(|custom: &Custom| custom.several.as_ref())
+}
+
+/// Whether objects must be looked at before they are shown.
+pub(crate) fn is_converted(resource: &Resource) -> bool {
+    several(resource).is_some()
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A stored object as it is, with its kind and its own version.
+pub(crate) fn as_stored(resource: &Resource, stored: &Value) -> Value {
+    let Some(several) = several(resource) else {
+        return super::respond::full(resource, stored);
+    };
+    let mut object = stored.clone();
+    if let Some(map) = object.as_object_mut() {
+        map.insert("kind".to_owned(), json!(resource.kind));
+        map.entry("apiVersion")
+            .or_insert_with(|| json!(format!("{}/{}", resource.group, several.first)));
+    }
+    object
+}
+
+impl Converter {
+    /// Full objects of a custom kind in the version `to`.
+    async fn convert(
+        &self,
+        resource: &Resource,
+        several: &Several,
+        mut objects: Vec<Value>,
+        to: &str,
+    ) -> Result<Vec<Value>, Status> {
+        let differ = |object: &&mut Value| text(object, "apiVersion") != to;
+        let Some(webhook) = &several.webhook else {
+            for object in &mut objects {
+                object["apiVersion"] = json!(to);
+            }
+            return Ok(objects);
+        };
+        let mut waiting: Vec<&mut Value> = objects.iter_mut().filter(differ).collect();
+        if waiting.is_empty() {
+            return Ok(objects);
+        }
+        let conversion = Conversion {
+            webhook,
+            kind: &resource.kind,
+            to,
+        };
+        let asked: Vec<Value> = waiting.iter().map(|object| (**object).clone()).collect();
+        let converted = conversion_review::ask(&conversion, self.env.as_ref(), self.outbound.as_ref(), asked)
+            .await
+            .map_err(Status::untyped)?;
+        for (slot, converted) in waiting.iter_mut().zip(converted) {
+            **slot = converted;
+        }
+        Ok(objects)
+    }
+
+    /// Stored objects as the version of `resource` shows them.
+    pub(crate) async fn show(
+        &self,
+        resource: &Resource,
+        items: Vec<Arc<StoredObject>>,
+    ) -> Result<Vec<Arc<StoredObject>>, Status> {
+        let Some(several) = several(resource) else {
+            return Ok(items);
+        };
+        let to = resource.api_version();
+        let mut foreign = Vec::with_capacity(items.len());
+        let mut objects = Vec::with_capacity(items.len());
+        for item in &items {
+            let mut object = as_stored(resource, item.value());
+            foreign.push(text(&object, "apiVersion") != to);
+            // Whoever converts sees what is stored, which has no version of its own.
+            crate::object::metadata_mut(&mut object).remove("resourceVersion");
+            objects.push(object);
+        }
+        let converted = self.convert(resource, several, objects, &to).await?;
+        let shown = converted.into_iter().zip(foreign).zip(&items);
+        Ok(shown
+            .map(|((mut object, foreign), item)| {
+                if foreign {
+                    structural::prune(&mut object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
+                    write::default(&mut object, resource);
+                }
+                if let Some(map) = object.as_object_mut() {
+                    map.remove("apiVersion");
+                    map.remove("kind");
+                }
+                Arc::new(StoredObject::new(item.revision(), object))
+            })
+            .collect())
+    }
+
+    /// A change as the version of `resource` shows it.
+    pub(crate) async fn show_change(&self, resource: &Resource, change: Arc<Change>) -> Result<Arc<Change>, Status> {
+        let mut items = vec![change.after.clone()];
+        items.extend(change.before.clone());
+        let mut shown = self.show(resource, items).await?.into_iter();
+        let Some(after) = shown.next() else {
+            return Ok(change);
+        };
+        Ok(Arc::new(Change::new(
+            change.key.clone(),
+            shown.next(),
+            after,
+            change.deleted,
+        )))
+    }
+}
 
 impl Inner {
+    pub(crate) fn converter(&self) -> Converter {
+        Converter {
+            env: self.env.clone(),
+            outbound: self.outbound.clone(),
+        }
+    }
+
     /// The object in another version of its kind.
     pub(crate) async fn convert(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
         if from.version == to.version && from.group == to.group {
             return Ok(object);
+        }
+        if let Some(several) = several(from) {
+            let converter = self.converter();
+            let mut converted = converter
+                .convert(from, several, vec![object], &to.api_version())
+                .await?;
+            return Ok(converted.pop().unwrap_or_default());
         }
         let stored = match from.conversion {
             Some(conversion) => (conversion.to_stored)(object),
@@ -25,6 +178,90 @@ impl Inner {
             None => stored,
         };
         Ok(with_kind(to, shown))
+    }
+
+    /// Stored objects as the version of `resource` shows them.
+    pub(crate) async fn show(
+        &self,
+        resource: &Resource,
+        items: Vec<Arc<StoredObject>>,
+    ) -> Result<Vec<Arc<StoredObject>>, Status> {
+        if is_converted(resource) {
+            self.converter().show(resource, items).await
+        } else {
+            Ok(items)
+        }
+    }
+
+    /// One stored object as the version of `resource` shows it.
+    pub(crate) async fn show_one(
+        &self,
+        resource: &Resource,
+        item: Arc<StoredObject>,
+    ) -> Result<Arc<StoredObject>, Status> {
+        if !is_converted(resource) {
+            return Ok(item);
+        }
+        let mut shown = self.converter().show(resource, vec![item.clone()]).await?;
+        Ok(shown.pop().unwrap_or(item))
+    }
+
+    /// A full object, in whatever version, as the version of `resource` shows it.
+    pub(crate) async fn show_full(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
+        let Some(several) = several(resource) else {
+            return Ok(object);
+        };
+        let mut shown = self
+            .converter()
+            .convert(resource, several, vec![object], &resource.api_version())
+            .await?;
+        Ok(shown.pop().unwrap_or_default())
+    }
+
+    /// A write as the versions see it in which managers of the object wrote; nothing where all versions have the same fields.
+    pub(crate) async fn views(&self, resource: &Resource, old: &Value, new: &Value) -> Result<Views, Status> {
+        let mut views = Views::new();
+        if several(resource).is_none_or(|several| several.webhook.is_none()) {
+            return Ok(views);
+        }
+        let own = resource.api_version();
+        let kinds = self.registry.snapshot();
+        for owned in managed::decode(old).entries.into_values() {
+            if owned.api_version == own || views.contains_key(&owned.api_version) {
+                continue;
+            }
+            let (group, version) = owned.api_version.split_once('/').unwrap_or(("", &owned.api_version));
+            let row = kinds.lookup(group, version, &resource.plural);
+            let view = match row.filter(|row| row.store == resource.store) {
+                None => None,
+                Some(row) => Some(View {
+                    kind: managed::object_type(&row),
+                    live: self.seen_as(resource, old, &row).await?,
+                    new: self.seen_as(resource, new, &row).await?,
+                }),
+            };
+            views.insert(owned.api_version, view);
+        }
+        Ok(views)
+    }
+
+    /// The fields of an object in another version.
+    async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
+        let mut object = with_kind(resource, object.clone());
+        crate::object::metadata_mut(&mut object).remove("managedFields");
+        self.convert(object, resource, to).await
+    }
+
+    /// What storage is to hold of an object.
+    pub(crate) async fn stored_form(&self, resource: &Resource, mut object: Value) -> Result<Value, Status> {
+        let Some(several) = several(resource) else {
+            return Ok(to_stored(resource, object));
+        };
+        crate::object::metadata_mut(&mut object).remove("resourceVersion");
+        let object = with_kind(resource, object);
+        let to = format!("{}/{}", resource.group, resource.storage_version);
+        let mut converted = self.converter().convert(resource, several, vec![object], &to).await?;
+        Ok(to_stored(resource, converted.pop().unwrap_or_default()))
     }
 }
 

@@ -97,6 +97,7 @@ impl Inner {
             changed,
             present,
             &now,
+            &kubewright_schema::apply::Views::new(),
         );
     }
 

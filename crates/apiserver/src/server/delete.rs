@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kubewright_schema::decode as schema_decode;
 use serde_json::{Value, json};
 
+use super::convert::as_stored;
 use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, List, Reply, full};
@@ -73,7 +74,7 @@ impl Call<'_> {
         let options = self.delete_options()?;
         let selection = self.selection()?;
         let limit = self.query.number("limit")?;
-        let listed = self.present(&selection)?;
+        let listed = self.present(&selection).await?;
         let mut items: Vec<Arc<StoredObject>> = listed.1;
         if let Some(limit) = limit.filter(|limit| *limit > 0) {
             items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -157,10 +158,11 @@ impl Writer<'_> {
                 // The system's own namespaces are protected before anything is looked up.
                 return Err(Status::not_found(&resource, name));
             };
-            let old = full(&resource, present.value());
+            let shown = self.server.show_one(&resource, present.clone()).await?;
+            let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
             self.admit_delete(namespace, name, &old, admit).await?;
-            match self.delete_once(&key, &present, old, options) {
+            match self.delete_once(&key, &present, as_stored(&resource, present.value()), options) {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(_) => return Err(Status::not_found(&resource, name)),
                 Ok((deleted, after)) => {
@@ -169,10 +171,20 @@ impl Writer<'_> {
                         After::Write(stored) => self.server.after_write(&resource, &stored),
                         After::Delete(gone) => self.server.after_delete(&resource, &gone),
                     }
-                    return Ok(deleted);
+                    return self.shown(deleted).await;
                 }
             }
         }
+    }
+
+    /// What became of an object, in the version of the request.
+    async fn shown(&self, deleted: Deleted) -> Result<Deleted, Status> {
+        let (server, resource) = (self.server, &self.resource);
+        Ok(match deleted {
+            Deleted::Gone(object) => Deleted::Gone(server.show_full(resource, object).await?),
+            Deleted::WouldWait(object) => Deleted::WouldWait(server.show_full(resource, object).await?),
+            Deleted::Waits(stored) => Deleted::Waits(server.show_one(resource, stored).await?),
+        })
     }
 
     async fn admit_delete(&mut self, namespace: &str, name: &str, old: &Value, admit: Admit) -> Result<(), Status> {
@@ -198,7 +210,7 @@ impl Writer<'_> {
         let resource = self.resource.clone();
         let key = super::write::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
-            let old = full(&resource, present.value());
+            let old = as_stored(&resource, present.value());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());
             if !matches!(result, Err(StorageError::Conflict { .. })) {
                 return;
@@ -255,7 +267,7 @@ impl Writer<'_> {
             present.clone()
         };
         let gone = self.server.storage.delete(&resource.store, key, last.revision())?;
-        Ok((Deleted::Gone(full(&resource, gone.value())), After::Delete(gone)))
+        Ok((Deleted::Gone(as_stored(&resource, gone.value())), After::Delete(gone)))
     }
 
     fn store_mark(

@@ -188,6 +188,7 @@ pub(crate) fn track_update(
     new: &mut Value,
     old: &Value,
     now: &str,
+    views: &apply::Views,
 ) {
     let present = entries(old);
     let name = match tracking {
@@ -214,7 +215,8 @@ pub(crate) fn track_update(
     let manager = Manager::new(name, Operation::Update, &version, subresource);
     object::metadata_mut(new).remove(KEY);
     let kept = exchange(new, beside);
-    let changed = apply::update(&object_type(resource), old, new, &mut managed, &manager, &version, now);
+    let kind = object_type(resource);
+    let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
     if changed || replaced {
         set(new, &managed);

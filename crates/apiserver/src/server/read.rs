@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::convert::is_converted;
 use super::negotiate::Transform;
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, List, Reply};
@@ -104,10 +105,12 @@ impl Call<'_> {
                 .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {version:?}: {why}")))?;
             self.server.wait_for(version).await?;
         }
-        self.server
+        let stored = self
+            .server
             .storage
             .get(&self.resource.store, &self.key())
-            .ok_or_else(|| Status::not_found(&self.resource, self.name()))
+            .ok_or_else(|| Status::not_found(&self.resource, self.name()))?;
+        self.server.show_one(&self.resource, stored).await
     }
 
     /// What the selectors of the query choose.
@@ -134,7 +137,7 @@ impl Call<'_> {
     }
 
     /// What the selection chooses now.
-    pub(crate) fn present(&self, selection: &Selection) -> Result<(u64, Vec<Arc<StoredObject>>), Status> {
+    pub(crate) async fn present(&self, selection: &Selection) -> Result<(u64, Vec<Arc<StoredObject>>), Status> {
         let request = ListRequest {
             prefix: self.prefix(),
             ..ListRequest::default()
@@ -144,13 +147,10 @@ impl Call<'_> {
             .storage
             .list(&self.resource.store, &request)
             .map_err(|error| Status::untyped(error.to_string()))?;
-        let items = listed
-            .items
-            .into_iter()
-            .map(|(_, item)| item)
-            .filter(|item| selection.matches(item.value()))
-            .collect();
-        Ok((listed.revision, items))
+        let items = listed.items.into_iter().map(|(_, item)| item).collect();
+        let items = self.server.show(&self.resource, items).await?;
+        let chosen = items.into_iter().filter(|item| selection.matches(item.value()));
+        Ok((listed.revision, chosen.collect()))
     }
 
     pub(crate) async fn list(&mut self) -> Result<Reply, Status> {
@@ -177,9 +177,11 @@ impl Call<'_> {
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
         };
-        let mut matching = listed
-            .items
+        let (keys, items): (Vec<_>, Vec<_>) = listed.items.into_iter().unzip();
+        let items = self.server.show(&self.resource, items).await?;
+        let mut matching = keys
             .into_iter()
+            .zip(items)
             .filter(|(_, item)| selection.matches(item.value()));
         let page: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
         let remaining = matching.count();
@@ -264,10 +266,10 @@ impl Call<'_> {
         let mut stream = if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
             let end = bookmarks && (initial_events == Some(true) || version.is_empty());
-            let initial = listed
-                .items
+            let items = listed.items.into_iter().map(|(_, item)| item).collect();
+            let items = self.server.show(&self.resource, items).await?;
+            let initial = items
                 .into_iter()
-                .map(|(_, item)| item)
                 .filter(|item| selection.matches(item.value()))
                 .collect();
             WatchStream::new(encoder, selection, changes).with_initial(initial, end.then_some(listed.revision))
@@ -292,6 +294,9 @@ impl Call<'_> {
                 }
             }
         };
+        if is_converted(&self.resource) {
+            stream = stream.with_conversion(self.server.converter());
+        }
         if bookmarks {
             stream = stream.with_bookmarks(self.server.config.bookmark_interval);
         }

@@ -114,9 +114,11 @@ pub(crate) fn prefix(resource: &Resource) -> String {
 /// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
     let converted;
+    // What was stored while its kind had several versions says its own.
+    let versioned = stored.value().get("apiVersion").is_some();
     let encoded: &[u8] = match resource.conversion {
-        None => stored.encoded(),
-        Some(_) => {
+        None if !versioned => stored.encoded(),
+        _ => {
             converted = bare(resource, stored.value()).to_string();
             converted.as_bytes()
         }
@@ -313,10 +315,10 @@ pub(crate) fn table_of<'a>(
 
 /// A stored object in the served version, without `apiVersion` and `kind`.
 fn bare(resource: &Resource, stored: &Value) -> Value {
-    let Some(conversion) = resource.conversion else {
-        return stored.clone();
+    let mut object = match resource.conversion {
+        Some(conversion) => (conversion.from_stored)(stored.clone()),
+        None => stored.clone(),
     };
-    let mut object = (conversion.from_stored)(stored.clone());
     if let Some(map) = object.as_object_mut() {
         map.remove("apiVersion");
         map.remove("kind");

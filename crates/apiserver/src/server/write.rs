@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::claims::Claim;
+use super::convert::{as_stored, is_converted};
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
@@ -120,7 +122,10 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
         object = (conversion.to_stored)(object);
     }
     if let Some(map) = object.as_object_mut() {
-        map.remove("apiVersion");
+        // Objects of a kind with several versions say of which one they are.
+        if !is_converted(resource) {
+            map.remove("apiVersion");
+        }
         map.remove("kind");
     }
     object
@@ -222,7 +227,7 @@ impl<'a> Writer<'a> {
                     "resourceVersion should not be set on objects to be created",
                 ));
             }
-            match self.insert(object) {
+            match self.insert(object).await {
                 // A generated name that is taken is no fault of the client.
                 Err(status) if generated && status.code == 409 && attempt < 7 => {}
                 result => return result,
@@ -247,7 +252,7 @@ impl<'a> Writer<'a> {
         self.default(object);
     }
 
-    fn insert(&self, object: Value) -> Result<Written, Status> {
+    async fn insert(&self, object: Value) -> Result<Written, Status> {
         let resource = &self.resource;
         let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
         let key = key(&namespace, &name);
@@ -259,20 +264,17 @@ impl<'a> Writer<'a> {
                 .is_some_and(|present| object::is_terminating(present.value()));
             Status::already_exists(resource, &name, terminating)
         };
+        let form = self.server.stored_form(resource, object).await?;
         if self.dry_run {
             return match self.server.storage.get(&resource.store, &key) {
                 Some(_) => Err(taken()),
-                None => Ok(Written::Shown(full(resource, &to_stored(resource, object)))),
+                None => Ok(Written::Shown(self.as_shown(form).await?)),
             };
         }
-        match self
-            .server
-            .storage
-            .create(&resource.store, &key, to_stored(resource, object))
-        {
+        match self.server.storage.create(&resource.store, &key, form) {
             Ok(stored) => {
                 self.server.after_write(resource, &stored);
-                Ok(Written::Stored(stored))
+                Ok(Written::Stored(self.server.show_one(resource, stored).await?))
             }
             Err(_) => Err(taken()),
         }
@@ -295,16 +297,28 @@ impl<'a> Writer<'a> {
                 return Err(Status::not_found(&resource, name));
             };
             self.warnings.clear();
-            let old = full(&resource, present.value());
+            let shown = self.server.show_one(&resource, present.clone()).await?;
+            let old = full(&resource, shown.value());
             let mut warnings = Vec::new();
             let new = next(&old, &mut warnings)?;
             self.warnings.append(&mut warnings);
             let (new, _claim) = self.prepare_update(new, &old, name, part).await?;
-            if let Some(written) = self.replace(&key, name, &present, &old, new)? {
-                return Ok(written);
+            let stored = self.server.stored_form(&resource, new).await?;
+            match self.replace(&key, name, &present, &old, stored)? {
+                None => {}
+                Some(Written::Stored(stored)) => {
+                    return Ok(Written::Stored(self.server.show_one(&resource, stored).await?));
+                }
+                Some(Written::Shown(stored)) => return Ok(Written::Shown(self.as_shown(stored).await?)),
             }
         }
         Err(Status::modified(&resource, name))
+    }
+
+    /// What was to be stored, in the version of the request.
+    async fn as_shown(&self, stored: Value) -> Result<Value, Status> {
+        let object = as_stored(&self.resource, &stored);
+        self.server.show_full(&self.resource, object).await
     }
 
     /// Everything between what the client wants and what is stored.
@@ -325,7 +339,21 @@ impl<'a> Writer<'a> {
             self.default(&mut new);
         }
         let now = crate::env::rfc3339(self.server.env.now());
-        managed::track_update(&resource, &self.tracking, part, claimed, beside, &mut new, old, &now);
+        let views = match &self.tracking {
+            Tracking::Update(_) => self.server.views(&resource, old, &new).await?,
+            Tracking::Untouched | Tracking::Given => Views::new(),
+        };
+        managed::track_update(
+            &resource,
+            &self.tracking,
+            part,
+            claimed,
+            beside,
+            &mut new,
+            old,
+            &now,
+            &views,
+        );
         let session = self.session();
         let admitted = self.admit_update(&session, &mut new, old, name, part).await;
         self.warnings.extend(session.take_warnings());
@@ -369,22 +397,21 @@ impl<'a> Writer<'a> {
         Ok((new, claim))
     }
 
-    /// The compare-and-swap; `None` when somebody else was faster.
+    /// The compare-and-swap of a stored form; shown is what is not stored, in that form. `None` when somebody else was faster.
     fn replace(
         &self,
         key: &str,
         name: &str,
         present: &StoredObject,
         old: &Value,
-        new: Value,
+        stored: Value,
     ) -> Result<Option<Written>, Status> {
         let (resource, storage) = (&self.resource, &self.server.storage);
-        let stored = to_stored(resource, new);
         let shown = |mut value: Value| {
             // The answer to a write that stores nothing shows the version that is there.
             object::metadata_mut(&mut value)
                 .insert("resourceVersion".to_owned(), present.revision().to_string().into());
-            Written::Shown(full(resource, &value))
+            Written::Shown(value)
         };
         if self.dry_run {
             return Ok(Some(shown(stored)));

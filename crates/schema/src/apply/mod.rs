@@ -24,4 +24,7 @@ pub use configuration::merge_configuration;
 pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
-pub use updater::{ApplyError, Conflict, apply, conflict_message, scale_managers, scale_to_parent, update};
+pub use updater::{
+    ApplyError, Conflict, View, Views, apply, apply_seen, conflict_message, scale_managers, scale_to_parent, update,
+    update_seen,
+};

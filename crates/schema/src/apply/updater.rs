@@ -48,6 +48,34 @@ pub struct Conflict {
     pub field: String,
 }
 
+/// A write as it looks in another version of its kind.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// How fields are looked at in that version.
+    pub kind: ObjectType,
+    /// The object before, converted.
+    pub live: Value,
+    /// The object after, converted.
+    pub new: Value,
+}
+
+/// A write as the versions see it in which its managers wrote, by `apiVersion`. None is a version that is not served any more: who wrote
+/// in it owns nothing. A version that is not here has the fields of the write's own.
+pub type Views = BTreeMap<String, Option<View>>;
+
+/// What changed and what went, by the version in which it is looked at.
+type Changes = BTreeMap<String, Diff>;
+
+fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
+    let gone = |version: &String| matches!(views.get(version), Some(None));
+    managed.entries.retain(|_, owned| !gone(&owned.api_version));
+    let seen = views.iter().filter_map(|(version, view)| {
+        let view = view.as_ref()?;
+        Some((version.clone(), diff(&view.live, &view.new, view.kind.shape())))
+    });
+    seen.collect()
+}
+
 /// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
@@ -114,6 +142,21 @@ pub fn update(
     version: &str,
     now: &str,
 ) -> bool {
+    update_seen(kind, live, new, managed, manager, version, now, &Views::new())
+}
+
+/// [`update`] for a kind whose versions differ in their fields: what a manager loses is judged in the version in which it wrote.
+#[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
+pub fn update_seen(
+    kind: &ObjectType,
+    live: &Value,
+    new: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    now: &str,
+    views: &Views,
+) -> bool {
     if managed.entries.is_empty() && !live.is_null() {
         return false;
     }
@@ -121,12 +164,14 @@ pub fn update(
     managed
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let others = changes(views, managed);
     let dropped = managed.entries.len() != known;
-    let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now));
+    let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now), &others);
     cap(managed) || changed || dropped
 }
 
 /// The same without the rule for objects that are not tracked.
+#[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 fn follow(
     shape: Shape<'_>,
     live: &Value,
@@ -135,6 +180,7 @@ fn follow(
     manager: &Manager,
     version: &str,
     now: Option<&str>,
+    others: &Changes,
 ) -> bool {
     let empty = Value::Object(serde_json::Map::new());
     let live = if live.is_null() { &empty } else { live };
@@ -151,8 +197,14 @@ fn follow(
         return false;
     }
     managed.entries.retain(|_, owned| {
-        owned.fields.subtract(&added);
-        owned.fields.subtract(&removed);
+        if let Some(seen) = others.get(&owned.api_version) {
+            for lost in [&seen.added, &seen.modified, &seen.removed] {
+                owned.fields.subtract(lost);
+            }
+        } else {
+            owned.fields.subtract(&added);
+            owned.fields.subtract(&removed);
+        }
         !owned.fields.is_empty()
     });
     if !added.is_empty() {
@@ -247,6 +299,26 @@ pub fn apply(
     force: bool,
     now: &str,
 ) -> Result<Option<Value>, ApplyError> {
+    apply_seen(kind, live, config, managed, manager, version, force, now, &Views::new())
+}
+
+/// [`apply`] for a kind whose versions differ in their fields. What comes of it does not depend on `views`, only who owns what and who is
+/// in the way: so an apply without them, by force, shows what they must be made of.
+///
+/// # Errors
+/// As [`apply`].
+#[expect(clippy::too_many_arguments, reason = "an apply is that many things, each once")]
+pub fn apply_seen(
+    kind: &ObjectType,
+    live: &Value,
+    config: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    force: bool,
+    now: &str,
+    views: &Views,
+) -> Result<Option<Value>, ApplyError> {
     let shape = kind.shape();
     let errors = check::check(config, shape);
     if !errors.is_empty() {
@@ -261,11 +333,21 @@ pub fn apply(
             subresource: manager.subresource.clone(),
             ..before
         };
-        follow(shape, &Value::Null, live, managed, &before, version, Some(now));
+        follow(
+            shape,
+            &Value::Null,
+            live,
+            managed,
+            &before,
+            version,
+            Some(now),
+            &Changes::new(),
+        );
     }
     managed
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let others = changes(views, managed);
     let mut new = merge::merge(live, config, shape);
     let last = managed.entries.get(manager).cloned();
     let owned = Owned {
@@ -282,7 +364,7 @@ pub fn apply(
         owned.fields.subtract(&UNOWNED);
     }
     let difference = diff(live, &new, shape);
-    give_way(&difference, managed, manager, force)?;
+    give_way(&difference, managed, manager, force, &others)?;
     if difference.is_empty() && !creates {
         return Ok(None);
     }
@@ -293,11 +375,18 @@ pub fn apply(
 }
 
 /// Takes what changes away from the other managers, or says who is in the way.
-fn give_way(difference: &Diff, managed: &mut ManagedFields, manager: &Manager, force: bool) -> Result<(), ApplyError> {
-    let mut changed = difference.modified.clone();
-    changed.extend(&difference.added);
+fn give_way(
+    difference: &Diff,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    force: bool,
+    others: &Changes,
+) -> Result<(), ApplyError> {
     let mut conflicts = Vec::new();
     for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
+        let difference = others.get(&owned.api_version).unwrap_or(difference);
+        let mut changed = difference.modified.clone();
+        changed.extend(&difference.added);
         let lost = owned.fields.intersection(&changed);
         if !force {
             conflicts.extend(lost.paths().into_iter().map(|field| Conflict {

@@ -16,7 +16,7 @@ pub(super) struct Expression {
 }
 
 impl Expression {
-    fn new(compiler: &Compiler, source: &str, returns: Returns) -> Expression {
+    pub(super) fn new(compiler: &Compiler, source: &str, returns: Returns) -> Expression {
         Expression {
             source: source.to_owned(),
             program: compiler.compile(source, returns),

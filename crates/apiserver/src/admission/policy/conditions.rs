@@ -1,4 +1,4 @@
-//! `matchConditions` of a policy: whether a request that its rules choose is meant after all.
+//! `matchConditions` of a policy or a webhook: whether a request that its rules choose is meant after all.
 
 use kubewright_schema::cel::eval::MATCH_CONDITIONS_BUDGET;
 use kubewright_schema::cel::value::Value as Cel;
@@ -7,7 +7,10 @@ use serde_json::Value;
 use super::super::{Attributes, Session};
 use super::activation::{Inputs, Scope};
 use super::authorizer;
-use super::compiled::Policy;
+use super::compiled::{Expression, Policy};
+use super::expression::{Compiler, Returns};
+use crate::admission::matching::Matched;
+use crate::kinds::check::get;
 
 /// Whether the conditions are met.
 pub(super) enum Met {
@@ -23,11 +26,66 @@ pub(super) fn conditions(policy: &Policy, inputs: &Inputs, session: &Session<'_>
         return Met::Yes;
     }
     let inputs = seen(inputs);
-    let failed = |why: String| if policy.fails { Met::Failed(why) } else { Met::No };
     let scope = Scope::new(&inputs, &policy.variables, authorizer::bind(session, attributes));
+    ask(&policy.conditions, policy.fails, &scope)
+}
+
+/// `matchConditions` of a webhook, compiled.
+#[derive(Debug)]
+pub(in crate::admission) struct Conditions(Vec<Expression>);
+
+impl Conditions {
+    /// Of an entry of `webhooks`, as it is stored.
+    pub(in crate::admission) fn of_webhook(webhook: &Value) -> Conditions {
+        let compiler = Compiler::stateless(false);
+        let conditions = get(webhook, &["matchConditions"]).as_array().into_iter().flatten();
+        let compiled = conditions.map(|condition| {
+            let source = get(condition, &["expression"]).as_str().unwrap_or("");
+            Expression::new(&compiler, source, Returns::Bool)
+        });
+        Conditions(compiled.collect())
+    }
+
+    /// Whether there are none.
+    pub(in crate::admission) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a webhook is asked; `fails`: whether what cannot be told is an error. Objects in the version that the webhook sees, null
+    /// where there is none. The error is upstream's text.
+    pub(in crate::admission) fn hold(
+        &self,
+        fails: bool,
+        session: &Session<'_>,
+        attributes: &Attributes,
+        matched: &Matched,
+        object: &Value,
+        old: &Value,
+    ) -> Result<bool, String> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        let inputs = Inputs {
+            object: object.clone(),
+            old: old.clone(),
+            params: Value::Null,
+            request: super::activation::request(attributes, matched),
+            namespace: Value::Null,
+        };
+        let scope = Scope::new(&inputs, &[], authorizer::bind(session, attributes));
+        match ask(&self.0, fails, &scope) {
+            Met::Yes => Ok(true),
+            Met::No => Ok(false),
+            Met::Failed(why) => Err(why),
+        }
+    }
+}
+
+fn ask<'a>(conditions: &'a [Expression], fails: bool, scope: &Scope<'a>) -> Met {
+    let failed = |why: String| if fails { Met::Failed(why) } else { Met::No };
     let mut budget = MATCH_CONDITIONS_BUDGET;
-    let mut results = Vec::with_capacity(policy.conditions.len());
-    for condition in &policy.conditions {
+    let mut results = Vec::with_capacity(conditions.len());
+    for condition in conditions {
         match scope.run(condition, &mut budget) {
             Ok(result) => results.push(result),
             Err(spent) => return failed(spent.to_string()),

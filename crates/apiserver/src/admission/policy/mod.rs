@@ -14,7 +14,7 @@ mod access;
 mod activation;
 mod authorizer;
 mod compiled;
-mod conditions;
+pub(super) mod conditions;
 mod expression;
 mod mutating;
 mod params;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::admission::matching::Criteria;
+use crate::admission::policy::conditions::Conditions;
 use crate::kinds::check::get;
 use crate::object;
 use crate::outbound::client::Client;
@@ -31,14 +32,7 @@ pub(super) struct Webhook {
     pub(super) reinvocable: bool,
     /// `admissionReviewVersions`.
     pub(super) review_versions: Vec<String>,
-    pub(super) conditions: Vec<Condition>,
-}
-
-/// One of `matchConditions`.
-#[derive(Clone, Debug)]
-pub(super) struct Condition {
-    /// The CEL expression.
-    pub(super) expression: String,
+    pub(super) conditions: Conditions,
 }
 
 impl Webhook {
@@ -59,11 +53,7 @@ impl Webhook {
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
                 .collect(),
-            conditions: items("matchConditions")
-                .map(|condition| Condition {
-                    expression: get(condition, &["expression"]).as_str().unwrap_or("").to_owned(),
-                })
-                .collect(),
+            conditions: Conditions::of_webhook(webhook),
         }
     }
 }

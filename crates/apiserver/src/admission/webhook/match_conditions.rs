@@ -7,27 +7,19 @@ use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
 use crate::status::Status;
 
-/// Whether all conditions of a webhook hold for a request.
+/// Whether all conditions of a webhook hold for a request; objects in the version that the webhook sees.
 ///
 /// # Errors
 /// 403 when one cannot be evaluated, none is false, and the webhook's `failurePolicy` is `Fail`.
 pub(super) fn evaluate(
     hook: &Webhook,
-    _session: &Session<'_>,
+    session: &Session<'_>,
     attributes: &Attributes,
-    _seen: &Matched,
-    _object: &Value,
-    _old: &Value,
+    seen: &Matched,
+    object: &Value,
+    old: &Value,
 ) -> Result<bool, Status> {
-    if hook.conditions.is_empty() {
-        return Ok(true);
-    }
-    if hook.ignores_failure {
-        return Ok(false);
-    }
-    let why = format!(
-        "expression '{}' resulted in error: this server does not evaluate match conditions",
-        hook.conditions.first().map_or("", |condition| &condition.expression)
-    );
-    Err(Status::forbidden(&attributes.resource, &attributes.name, &why))
+    hook.conditions
+        .hold(!hook.ignores_failure, session, attributes, seen, object, old)
+        .map_err(|why| Status::forbidden(&attributes.resource, &attributes.name, &why))
 }
