@@ -52,7 +52,7 @@ pub(crate) use subresource::name_of as subresource_name;
 pub(crate) use write::default;
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
-use crate::admission::{Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ValidatingWebhooks};
+use crate::admission::{Admission, Classes, MutatingWebhooks, NamespaceLifecycle, TaintNodes, ValidatingWebhooks};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -184,6 +184,7 @@ impl ApiServer {
             outbound,
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
+                Box::new(TaintNodes),
                 Box::new(Classes::new(storage.clone())),
                 Box::new(ParameterAccess),
                 Box::new(MutatingPolicies::default()),
