@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation};
+use super::{Admission, Attributes, Operation, Session};
 use crate::env::BoxFuture;
 use crate::kinds::check::ensure;
 use crate::status::Status;
@@ -19,6 +19,7 @@ pub struct TaintNodes;
 impl Admission for TaintNodes {
     fn mutate<'a>(
         &'a self,
+        _session: &'a Session<'a>,
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,

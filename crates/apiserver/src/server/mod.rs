@@ -15,6 +15,7 @@ mod claims;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
+mod custom;
 mod decode;
 mod definitions;
 mod delete;

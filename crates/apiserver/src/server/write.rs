@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted};
+use super::custom;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
@@ -160,11 +160,11 @@ impl<'a> Writer<'a> {
         default(object, &self.resource);
     }
 
-    fn schema_errors(&self, object: &Value) -> Vec<FieldError> {
-        if self.resource.custom.is_none() {
-            return Vec::new();
-        }
-        structural::validate(object, &self.resource.schema, &FieldPath::root())
+    /// Holds a custom resource against its definition.
+    fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
+        let (errors, warnings) = custom::validate(&self.resource, object, old, part);
+        self.warnings.extend(warnings);
+        errors
     }
 
     /// The group of the kind in messages: that of the stored form, where one kind is served in two groups.
@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
                 .server
                 .allocate(&resource, &mut object, None, &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_create)(&object));
-            errors.extend(self.schema_errors(&object));
+            errors.extend(self.check_custom(&object, None, Part::Main));
             self.refuse(object::name(&object), &errors)?;
             if attempt == 0 {
                 self.warnings.extend(object::finalizer_warnings(&object, None));
@@ -386,7 +386,7 @@ impl<'a> Writer<'a> {
                 .allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
-        errors.extend(self.schema_errors(&new));
+        errors.extend(self.check_custom(&new, Some(old), part));
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));

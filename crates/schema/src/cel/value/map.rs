@@ -176,6 +176,11 @@ impl<'a> Map<'a> {
         self.len() == 0
     }
 
+    /// Whether a schema declares its fields or values.
+    pub(in crate::cel) fn is_declared(&self) -> bool {
+        matches!(self.0, Entries::Json(_, Some(_)))
+    }
+
     /// The value of a key, if there is one.
     ///
     /// # Errors
