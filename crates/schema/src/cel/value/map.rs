@@ -157,6 +157,11 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// Whether an expression made the map, instead of finding it in an object.
+    pub fn is_made(&self) -> bool {
+        matches!(self.0, Entries::Owned(_))
+    }
+
     /// How many entries there are; for an object of JSON the unknown fields count.
     pub fn len(&self) -> usize {
         match &self.0 {
