@@ -37,6 +37,8 @@ mod yaml;
 mod recorded;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod webhook_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
