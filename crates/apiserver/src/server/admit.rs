@@ -62,17 +62,14 @@ impl<'a> Writer<'a> {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let before = managed::entries(object).cloned();
         loop {
             for plugin in &self.server.admission {
                 plugin.mutate(session, attributes, object, old).await?;
             }
             if !session.next_round() {
-                break;
+                return Ok(());
             }
         }
-        managed::check_admitted(object, before, session);
-        Ok(())
     }
 
     /// Lets the plugins refuse an object.

@@ -47,8 +47,8 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Takes out what a conversion left and the version does not have. Defaults are not filled in: they belong to requests.
-fn prune(object: &mut Value, resource: &Resource) {
+/// Takes out of a custom resource what a conversion or a plugin left and its version does not have. Defaults are not filled in: they belong to requests.
+pub(crate) fn prune(object: &mut Value, resource: &Resource) {
     structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
 }
 
@@ -167,9 +167,8 @@ impl Inner {
             return Ok(object);
         }
         if several(from).is_some() {
-            let mut converted = self.convert_raw(object, from, to).await?;
-            prune(&mut converted, to);
-            return Ok(converted);
+            // Admission sees what the version does not have; storing drops it.
+            return self.convert_raw(object, from, to).await;
         }
         let stored = match from.conversion {
             Some(conversion) => (conversion.to_stored)(object),
@@ -294,6 +293,10 @@ impl Inner {
 /// What Go's decoder says about an object that does not fit.
 pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
+    if resource.custom.is_some() {
+        // Custom resources have no type to be decoded into: later plugins see all of it, and validation judges.
+        return decode::check_metadata(object, resource);
+    }
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
     Ok(())

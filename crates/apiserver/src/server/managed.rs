@@ -102,13 +102,14 @@ pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Puts the entries back that were there before admission, should a plugin have left some that cannot be read.
-pub(crate) fn check_admitted(object: &mut Value, before: Option<Value>, session: &Session<'_>) {
-    if entries(object) == before.as_ref() {
+/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be read.
+pub(crate) fn check_admitted(object: &mut Value, before: &Value, session: &Session<'_>) {
+    let before = entries(before);
+    if entries(object) == before {
         return;
     }
     if let Err(why) = ManagedFields::decode(entries(object)) {
-        put(object, before);
+        put(object, before.cloned());
         session.warn(format!(
             ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
              controller; please fix your requests: {why}"

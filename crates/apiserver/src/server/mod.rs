@@ -48,6 +48,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub use authorize::{Attributes, Authorizer, MastersOnly};
 pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
