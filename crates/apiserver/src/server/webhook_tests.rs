@@ -549,7 +549,7 @@ fn versions_are_converted() {
     // The storage version changes: old objects stay as they are, new ones are of the new version.
     let names = |version: &str| {
         let list = world.must(200, &format!("GET {}", path(version, "")), &Value::Null);
-        let items = list["items"].as_array().expect("items").iter().map(|item| shown(item));
+        let items = list["items"].as_array().expect("items").iter().map(shown);
         items.collect::<Vec<_>>()
     };
     let definition = world.must(200, &format!("GET {DEFINITIONS}/hosts.ex.io"), &Value::Null);
