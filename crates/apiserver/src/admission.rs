@@ -4,13 +4,15 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`Classes`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and
-//! policies choose requests by, in `policy` the admission policies. Not here: quota.
+//! Here: [`NamespaceLifecycle`], [`Classes`], [`TaintNodes`], [`Signers`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in
+//! `matching` what configurations and policies choose requests by, in `policy` the admission policies. Not here: quota.
 
 mod classes;
 pub mod matching;
+mod nodes;
 pub mod policy;
 mod session;
+mod signers;
 mod webhook;
 
 use std::sync::Arc;
@@ -26,7 +28,9 @@ use crate::storage::Storage;
 use crate::user::UserInfo;
 
 pub use classes::Classes;
+pub use nodes::TaintNodes;
 pub use session::Session;
+pub use signers::Signers;
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What is being done to an object.
@@ -121,7 +125,7 @@ pub struct NamespaceLifecycle {
 
 /// Namespaces that may not be deleted.
 const IMMORTAL: [&str; 2] = ["default", "kube-system"];
-/// Kinds that are answered and never stored, so that a namespace on its way out does not matter to them.
+/// Kinds that are answered and never stored: they must not tell who may not see it whether a namespace exists.
 const ACCESS_REVIEWS: &str = "authorization.k8s.io";
 
 impl NamespaceLifecycle {
@@ -140,7 +144,8 @@ impl NamespaceLifecycle {
                 "this namespace may not be deleted",
             ));
         }
-        if namespaces || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
+        let unstored = resource.group == ACCESS_REVIEWS;
+        if namespaces || unstored || attributes.namespace.is_empty() || attributes.operation != Operation::Create {
             return Ok(());
         }
         let Some(namespace) = self.storage.get("namespaces", &attributes.namespace) else {
@@ -148,7 +153,7 @@ impl NamespaceLifecycle {
         };
         let terminating = object::is_terminating(namespace.value())
             || namespace.value().pointer("/status/phase").and_then(Value::as_str) == Some("Terminating");
-        if !terminating || resource.group == ACCESS_REVIEWS {
+        if !terminating {
             return Ok(());
         }
         let name = &attributes.namespace;

@@ -487,6 +487,8 @@ mod tests {
             "apiregistration.k8s.io",
             "apps",
             "events.k8s.io",
+            "authentication.k8s.io",
+            "authorization.k8s.io",
             "autoscaling",
             "batch",
             "certificates.k8s.io",

@@ -12,6 +12,7 @@
 //! Not here: TLS and HTTP framing (the cluster's listener), controllers, durable storage.
 
 pub mod admission;
+pub mod authorization;
 mod body;
 pub mod discovery;
 pub mod env;

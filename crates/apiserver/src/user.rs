@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kubewright_schema::names;
+
 /// The group whose members may do everything, whatever the rules say.
 pub const SYSTEM_MASTERS: &str = "system:masters";
 /// The name of a request without credentials.
@@ -10,6 +12,32 @@ pub const SYSTEM_ANONYMOUS: &str = "system:anonymous";
 pub const SYSTEM_AUTHENTICATED: &str = "system:authenticated";
 /// The group of everybody without credentials.
 pub const SYSTEM_UNAUTHENTICATED: &str = "system:unauthenticated";
+
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+
+/// The user name of a ServiceAccount: `system:serviceaccount:NAMESPACE:NAME`.
+pub fn service_account_name(namespace: &str, name: &str) -> String {
+    format!("{SERVICE_ACCOUNT}{namespace}:{name}")
+}
+
+/// Namespace and name of the ServiceAccount that a user name stands for; none for the name of anybody else.
+///
+/// ```
+/// use kubewright_apiserver::user::split_service_account;
+/// assert_eq!(split_service_account("system:serviceaccount:shop:robot"), Some(("shop", "robot")));
+/// assert_eq!(split_service_account("system:serviceaccount:shop"), None);
+/// ```
+pub fn split_service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    let valid = names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();
+    valid.then_some((namespace, name))
+}
+
+/// The groups of every ServiceAccount of a namespace, without `system:authenticated`.
+pub fn service_account_groups(namespace: &str) -> Vec<String> {
+    vec![SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")]
+}
 
 /// An authenticated user (`user.Info` of apiserver, `UserInfo` in an AdmissionReview).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -46,6 +47,34 @@ where
     soon(&format!("{} {name}", K::kind(&())), waiting)
         .await
         .expect("it can be watched")
+}
+
+/// `view` gathers the rules of the roles that say so, also of one that comes later, and loses them again.
+#[tokio::test]
+async fn cluster_roles_gather_rules() {
+    check(async |client| {
+        let roles: Api<ClusterRole> = Api::all(client.clone());
+        let has = |role: Option<&ClusterRole>, group: &str| {
+            let rules = role.into_iter().flat_map(|role| role.rules.iter().flatten());
+            rules
+                .into_iter()
+                .any(|rule| rule.api_groups.iter().flatten().any(|of| of == group))
+        };
+        until(&roles, "view", |view| has(view, "apps")).await;
+        let more = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": "more", "labels": { "rbac.authorization.k8s.io/aggregate-to-view": "true" } },
+            "rules": [{ "apiGroups": ["ex.io"], "resources": ["foos"], "verbs": ["get"] }],
+        });
+        create(&roles, more).await;
+        until(&roles, "admin", |admin| has(admin, "ex.io")).await;
+        roles
+            .delete("more", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&roles, "admin", |admin| !has(admin, "ex.io") && has(admin, "apps")).await;
+    })
+    .await;
 }
 
 async fn merge<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, patch: Value) {

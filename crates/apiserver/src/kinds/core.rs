@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
+use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, each, ensure, fill, fill_text, get, keep};
@@ -75,7 +76,9 @@ fn namespace(new: &Value) -> Vec<FieldError> {
 
 fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    let phase = At::root(new).keys(&["status", "phase"]);
+    // Upstream names the Go field here.
+    let at = FieldPath::root().key("status").key("Phase");
+    let phase = At::root(new).keys(&["status", "phase"]).moved(at);
     let terminating = !get(new, &["metadata", "deletionTimestamp"]).is_null();
     if terminating && phase.text() != "Terminating" {
         errors.invalid_value(
@@ -83,8 +86,12 @@ fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
             phase.text(),
             "may only be 'Terminating' if `deletionTimestamp` is not empty",
         );
-    } else if !terminating && phase.text() == "Terminating" {
-        errors.invalid(&phase, "may only be 'Active' if `deletionTimestamp` is empty");
+    } else if !terminating && phase.text() != "Active" {
+        errors.invalid_value(
+            &phase,
+            phase.text(),
+            "may only be 'Active' if `deletionTimestamp` is empty",
+        );
     }
     errors.into_vec()
 }

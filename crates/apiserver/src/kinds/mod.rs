@@ -23,6 +23,7 @@ pub(crate) mod policy;
 pub(crate) mod rbac;
 #[cfg(test)]
 pub(crate) mod recorded;
+mod service_warnings;
 pub(crate) mod services;
 pub(crate) mod storage;
 pub(crate) mod system;

@@ -1,13 +1,12 @@
 //! Nodes.
 //!
-//! Not here: the admission plugin TaintNodesByCondition, which taints a new node until a node lifecycle controller, which the cluster does
-//! not have, takes the taint away.
+//! Not here: the taint of a new node, which is admission's.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, keep};
+use super::check::{At, Errors, absent, child, ensure, fill, keep, text};
 use super::pods::{defaults, resources};
 use crate::registry::{PLAIN, Strategy};
 
@@ -29,7 +28,12 @@ pub(crate) const NODE: Strategy = Strategy {
 /// What Go writes even when it is empty: the kubelet's port and the facts about the machine.
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
-    ensure(object, "spec");
+    if let Some(spec) = ensure(object, "spec") {
+        let first = text(spec, "podCIDR").to_owned();
+        if absent(spec, "podCIDRs") && !first.is_empty() {
+            spec.insert("podCIDRs".to_owned(), json!([first]));
+        }
+    }
     let Some(status) = ensure(object, "status") else { return };
     if let Some(endpoint) = ensure(status, "daemonEndpoints").and_then(|endpoints| ensure(endpoints, "kubeletEndpoint"))
     {

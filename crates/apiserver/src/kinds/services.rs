@@ -33,6 +33,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
     validate_create: service,
     validate_update: update,
     validate_status: |_, _| Vec::new(),
+    warnings: super::service_warnings::warnings,
     allocate: Some(allocate),
     ..PLAIN
 };

@@ -102,6 +102,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
             preserve_unknown,
             document: schema.value.clone(),
             several: several(definition),
+            compiled_rules: Arc::default(),
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
                 if given.is_empty() {

@@ -7,8 +7,10 @@
 //! and so do both groups of Event.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use kubewright_schema::SchemaRef;
+use kubewright_schema::cel::rules::Validator;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
@@ -89,6 +91,15 @@ pub struct Custom {
     pub document: Value,
     /// Present when the definition has several versions, served or not.
     pub several: Option<Several>,
+    /// The rules of the schema, compiled on first use.
+    pub(crate) compiled_rules: Arc<OnceLock<Option<Validator>>>,
+}
+
+impl Custom {
+    /// The compiled `x-kubernetes-validations` of this version, whose schema is given; none when it has none.
+    pub fn rules(&self, schema: &SchemaRef) -> Option<&Validator> {
+        self.compiled_rules.get_or_init(|| Validator::new(schema)).as_ref()
+    }
 }
 
 /// The versions of a custom kind that has several.

@@ -271,6 +271,7 @@ impl Call<'_> {
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
+            may_only_update: true,
             options: options.to_value(),
             ..self.writer(options.dry_run)
         };

@@ -1,157 +1,75 @@
-//! Who may do what.
-//!
-//! [`Authorizer`] is what a server asks before every request. [`MastersOnly`] is used until RBAC rules are evaluated: members of
-//! `system:masters` may do everything, others may look at health, version and (with credentials) discovery, as the bootstrap policy
-//! of upstream allows them.
+//! What a request asks the authorizer, and for whom: `RequestInfo` of apiserver, and impersonation.
 
-use crate::status::{Details, Status};
-use crate::user::{SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, UserInfo};
+use std::borrow::Cow;
 
-/// What a request wants (`authorizer.Attributes`).
-#[derive(Clone, Debug, Default)]
-pub struct Attributes {
-    /// `get`, `list`, `create`, …; for paths that are no resource the method in small letters.
-    pub verb: String,
-    /// API group of the resource.
-    pub group: String,
-    /// Plural name of the resource; empty for a path that is no resource.
-    pub resource: String,
-    /// Subresource, or empty.
-    pub subresource: String,
-    /// Namespace, or empty for all or none.
-    pub namespace: String,
-    /// Name of the object, or empty.
-    pub name: String,
-    /// The path.
-    pub path: String,
-}
+use http::HeaderMap;
+use kubewright_schema::fields::FieldSelector;
+use kubewright_schema::labels::Selector;
+use kubewright_schema::names;
 
-/// Decides about requests.
-pub trait Authorizer: Send + Sync + 'static {
-    /// Whether `user` may do it; `Err` holds a reason to show, which may be empty.
-    ///
-    /// # Errors
-    /// The reason of the refusal.
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), String>;
-}
+use super::Inner;
+use super::query::Query;
+use super::route::{ResourcePath, Verb};
+use crate::authorization::{Attributes, impersonation, refused};
+use crate::status::Status;
+use crate::user::UserInfo;
 
-/// Everything for `system:masters`, next to nothing for others.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MastersOnly;
-
-impl Authorizer for MastersOnly {
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
-        if user.in_group(SYSTEM_MASTERS) {
-            return Ok(());
-        }
-        let path = attributes.path.trim_end_matches('/');
-        let below = |root: &str| path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
-        let public = ["/healthz", "/livez", "/readyz", "/version"].contains(&path);
-        let discovery = user.in_group(SYSTEM_AUTHENTICATED) && (below("/api") || below("/apis") || below("/openapi"));
-        if attributes.resource.is_empty() && attributes.verb == "get" && (public || discovery) {
-            return Ok(());
-        }
-        Err(String::new())
+/// What a request on a resource asks. No verb stands for a method that resources never take.
+pub(super) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query: &Query) -> Attributes {
+    let mut attributes = Attributes {
+        verb: verb.map_or("", Verb::as_str).to_owned(),
+        group: path.group.clone(),
+        version: path.version.clone(),
+        resource: path.plural.clone(),
+        subresource: path.subresource.clone().unwrap_or_default(),
+        namespace: path.namespace.clone().unwrap_or_default(),
+        name: path.name.clone().unwrap_or_default(),
+        ..Attributes::default()
+    };
+    if !matches!(verb, Some(Verb::List | Verb::Watch | Verb::DeleteCollection)) {
+        return attributes;
     }
-}
-
-/// The 403 of a refusal.
-pub(crate) fn refused(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {
-    let tail = if reason.is_empty() {
-        String::new()
-    } else {
-        format!(": {reason}")
-    };
-    let name = &user.name;
-    if attributes.resource.is_empty() {
-        let message = format!(
-            "forbidden: User \"{name}\" cannot {} path \"{}\"{tail}",
-            attributes.verb, attributes.path
-        );
-        return Status::failure(403, "Forbidden", message).with_empty_details();
+    // Selectors that cannot be read narrow nothing; the verb will refuse them.
+    if let Ok(selector) = FieldSelector::parse(query.get("fieldSelector")) {
+        // Whoever may list one object by its name may ask for a list of that one.
+        let one = selector.exact("metadata.name").unwrap_or("");
+        if attributes.name.is_empty()
+            && verb != Some(Verb::DeleteCollection)
+            && names::path_segment_name(one).is_empty()
+        {
+            one.clone_into(&mut attributes.name);
+        }
+        attributes.field_selector = selector.requirements().to_vec();
     }
-    let resource = match attributes.subresource.as_str() {
-        "" => attributes.resource.clone(),
-        subresource => format!("{}/{subresource}", attributes.resource),
-    };
-    let group = &attributes.group;
-    let qualified = if group.is_empty() {
-        attributes.resource.clone()
-    } else {
-        format!("{}.{group}", attributes.resource)
-    };
-    let object = if attributes.name.is_empty() {
-        qualified
-    } else {
-        format!("{qualified} \"{}\"", attributes.name)
-    };
-    let scope = if attributes.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", attributes.namespace)
-    };
-    let verb = &attributes.verb;
-    let message = format!(
-        "{object} is forbidden: User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}{tail}"
-    );
-    Status::failure(403, "Forbidden", message).with_details(Details {
-        name: attributes.name.clone(),
-        group: group.clone(),
-        kind: attributes.resource.clone(),
-        ..Details::default()
-    })
+    if let Ok(selector) = Selector::parse(query.get("labelSelector")) {
+        attributes.label_selector = selector.requirements().to_vec();
+    }
+    attributes
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_may_what() {
-        #[track_caller]
-        fn check(user: &UserInfo, path: &str, resource: &str, allowed: bool) {
-            let attributes = Attributes {
-                verb: "get".to_owned(),
-                path: path.to_owned(),
-                resource: resource.to_owned(),
-                ..Attributes::default()
-            };
-            assert_eq!(
-                MastersOnly.authorize(user, &attributes).is_ok(),
-                allowed,
-                "{} {path}",
-                user.name
-            );
-        }
-        let (admin, anonymous, jane) = (
-            UserInfo::admin(),
-            UserInfo::anonymous(),
-            UserInfo::authenticated("jane", []),
-        );
-        check(&admin, "/api/v1/pods", "pods", true);
-        for user in [&anonymous, &jane] {
-            check(user, "/healthz", "", true);
-            check(user, "/version", "", true);
-            check(user, "/api/v1/pods", "pods", false);
-            check(user, "/metrics", "", false);
-        }
-        check(&anonymous, "/apis", "", false);
-        check(&jane, "/apis/apps", "", true);
-        check(&jane, "/apisx", "", false);
+impl Inner {
+    /// Whether the user may; the error is the 403.
+    pub(crate) fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
+        self.authorizer
+            .authorize(user, attributes)
+            .map_err(|reason| refused(user, attributes, &reason))
     }
 
-    #[test]
-    fn a_refusal_says_who_and_what() {
-        let attributes = Attributes {
-            verb: "list".to_owned(),
-            resource: "pods".to_owned(),
-            namespace: "default".to_owned(),
-            ..Attributes::default()
+    /// The user for whom a request is answered: the one who asks, or the one that he impersonates; whoever it is may do it.
+    pub(super) fn admit<'a>(
+        &self,
+        user: &'a UserInfo,
+        headers: &HeaderMap,
+        attributes: &Attributes,
+    ) -> Result<Cow<'a, UserInfo>, Status> {
+        let user = match impersonation::requested(headers)? {
+            None => Cow::Borrowed(user),
+            Some(wanted) => {
+                let authorizer = &*self.authorizer;
+                Cow::Owned(self.impersonation.become_user(authorizer, user, &wanted, attributes)?)
+            }
         };
-        let status = refused(&UserInfo::anonymous(), &attributes, "");
-        assert_eq!(
-            status.message,
-            "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\""
-        );
+        self.authorize(&user, attributes)?;
+        Ok(user)
     }
 }

@@ -1,15 +1,21 @@
-//! What every cluster has from its first moment on: the system's namespaces and priority classes, and the Service of the API
-//! server itself.
+//! What every cluster has from its first moment on: the system's namespaces and priority classes, the Service of the API
+//! server itself, and the roles and bindings of RBAC.
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::Inner;
 use super::managed::Tracking;
-use super::write::Writer;
+use super::respond::full;
+use super::write::{Part, Writer, key, to_stored};
+use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::kinds::{policy, services};
+use crate::object;
+use crate::registry::Resource;
 use crate::user::UserInfo;
 
+/// The field manager of what the server itself writes.
+const MANAGER: &str = "kube-apiserver";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
@@ -32,6 +38,72 @@ pub(super) fn fill(server: &Inner) {
                 "value": value, "description": description}),
         );
     }
+    for object in rbac::objects() {
+        reconcile(server, object);
+    }
+}
+
+/// Stores a role or binding of every cluster. They are many and known to be right (a test creates them as anybody would), so that a
+/// start does not go through all that a create is.
+fn store(server: &Inner, resource: &Resource, mut object: Value) {
+    let now = crate::env::rfc3339(server.env.now());
+    let entry = json!([{"manager": MANAGER, "operation": "Update", "apiVersion": resource.api_version(), "time": now,
+        "fieldsType": "FieldsV1", "fieldsV1": rbac::owned_fields(&object)}]);
+    object::fill_system_fields(&mut object, server.env.as_ref());
+    object::metadata_mut(&mut object).insert("managedFields".to_owned(), entry);
+    (resource.strategy.default)(&mut object);
+    let at = key(object::namespace(&object), object::name(&object));
+    if let Err(error) = server.storage.create(&resource.store, &at, to_stored(resource, object)) {
+        tracing::error!(store = %resource.store, key = at, %error, "an object that every cluster has could not be created");
+    }
+}
+
+/// Creates a role or binding, or adds to the stored one what it misses.
+fn reconcile(server: &Inner, expected: Value) {
+    let plural = rbac::plural(expected.get("kind").and_then(Value::as_str).unwrap_or(""));
+    let Some(resource) = server.registry.lookup(crate::authorization::GROUP, "v1", &plural) else {
+        return tracing::error!(plural, "the resource table has no such kind, so its rules are missing");
+    };
+    let (namespace, name) = (
+        object::namespace(&expected).to_owned(),
+        object::name(&expected).to_owned(),
+    );
+    let Some(present) = server.storage.get(&resource.store, &key(&namespace, &name)) else {
+        return store(server, &resource, expected);
+    };
+    let user = UserInfo::admin();
+    let mut writer = Writer {
+        server,
+        resource: resource.clone(),
+        user: &user,
+        dry_run: false,
+        tracking: Tracking::Update(MANAGER.to_owned()),
+        options: serde_json::json!({}),
+        warnings: Vec::new(),
+        may_only_update: false,
+    };
+    match rbac::reconcile(&expected, &full(&resource, present.value())) {
+        Step::Keep => {}
+        Step::Recreate => {
+            writer.delete_now(&namespace, &name);
+            store(server, &resource, expected);
+        }
+        Step::Update(_) => {
+            let next = |old: &Value, _: &mut Vec<String>| {
+                Ok(match rbac::reconcile(&expected, old) {
+                    Step::Update(next) => next,
+                    Step::Keep | Step::Recreate => old.clone(),
+                })
+            };
+            match writer.update(&namespace, &name, Part::Main, next).now_or_never() {
+                Some(Ok(_)) => {}
+                Some(Err(status)) => {
+                    tracing::error!(plural, name, %status, "a stored role or binding could not be brought up to date");
+                }
+                None => tracing::error!(plural, name, "an update of what every cluster has waits for something"),
+            }
+        }
+    }
 }
 
 fn create(server: &Inner, group: &str, plural: &str, object: Value) {
@@ -48,9 +120,10 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         resource,
         user: &user,
         dry_run: false,
-        tracking: Tracking::Update("kube-apiserver".to_owned()),
+        tracking: Tracking::Update(MANAGER.to_owned()),
         options: serde_json::json!({}),
         warnings: Vec::new(),
+        may_only_update: false,
     };
     // Nothing waits here: no webhook exists yet.
     match writer.create(object).now_or_never() {

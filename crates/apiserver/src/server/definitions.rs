@@ -148,6 +148,7 @@ impl Inner {
                 tracking: Tracking::Untouched,
                 options: serde_json::json!({}),
                 warnings: Vec::new(),
+                may_only_update: false,
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }

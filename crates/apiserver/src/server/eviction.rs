@@ -99,6 +99,7 @@ impl Call<'_> {
             tracking: Tracking::Untouched,
             options: json!({}),
             warnings: Vec::new(),
+            may_only_update: false,
         };
         writer
             .update(namespace, &budget, Part::Raw, |old, _| {

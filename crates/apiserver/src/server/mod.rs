@@ -15,6 +15,7 @@ mod claims;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
+mod custom;
 mod decode;
 mod definitions;
 mod delete;
@@ -27,6 +28,7 @@ mod paths;
 pub(crate) mod query;
 mod read;
 pub(crate) mod respond;
+mod review;
 mod route;
 mod subresource;
 mod update;
@@ -46,7 +48,7 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub use authorize::{Attributes, Authorizer, MastersOnly};
+pub use crate::authorization::{Attributes, Authorizer};
 pub(crate) use convert::{complete_strictly, decode_patched};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
@@ -55,7 +57,10 @@ pub(crate) use subresource::name_of as subresource_name;
 pub(crate) use write::default;
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
-use crate::admission::{Admission, Classes, MutatingWebhooks, NamespaceLifecycle, ValidatingWebhooks};
+use crate::admission::{
+    Admission, Classes, MutatingWebhooks, NamespaceLifecycle, Signers, TaintNodes, ValidatingWebhooks,
+};
+use crate::authorization::{self, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Verbs};
 use crate::status::Status;
@@ -105,18 +110,19 @@ pub struct Parts {
     pub config: Config,
     /// Where objects live.
     pub storage: Arc<dyn Storage>,
-    /// Who may do what.
-    pub authorizer: Arc<dyn Authorizer>,
+    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
+    /// ([`authorization::standard`]).
+    pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
 }
 
 impl Parts {
-    /// Empty storage in memory, everything for administrators, no way to call webhooks.
+    /// Empty storage in memory, RBAC, no way to call webhooks.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::new(config.history, config.watch_buffer)),
-            authorizer: Arc::new(MastersOnly),
+            authorizer: None,
             outbound: Arc::new(NoOutbound),
             env,
             config,
@@ -138,6 +144,9 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// The stored roles and bindings, for the authorizer and for the checks of what is granted.
+    pub(crate) policy: Arc<Policy>,
+    impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
@@ -165,7 +174,7 @@ pub(crate) struct Call<'a> {
 
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
-    /// and `kube-node-lease`, the service `default/kubernetes`, and the two priority classes of the system.
+    /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
     pub fn new(env: Arc<dyn Env>, config: Config) -> ApiServer {
         ApiServer::with(Parts::new(env, config))
     }
@@ -179,18 +188,24 @@ impl ApiServer {
             authorizer,
             outbound,
         } = parts;
+        let policy = Arc::new(Policy::new(storage.clone()));
+        let authorizer = authorizer.unwrap_or_else(|| authorization::standard(policy.clone()));
         let inner = Inner {
+            authorizer: authorizer.clone(),
+            policy,
+            impersonation: Impersonation::default(),
             env,
             config,
             registry: Registry::new(),
-            authorizer,
             outbound,
             admission: vec![
                 Box::new(NamespaceLifecycle::new(storage.clone())),
+                Box::new(TaintNodes),
                 Box::new(Classes::new(storage.clone())),
                 Box::new(ParameterAccess),
                 Box::new(MutatingPolicies::default()),
                 Box::new(MutatingWebhooks::default()),
+                Box::new(Signers::new(authorizer)),
                 Box::new(ValidatingPolicies::default()),
                 Box::new(ValidatingWebhooks::default()),
             ],
@@ -250,6 +265,20 @@ impl Inner {
         .fail(status)
     }
 
+    /// A failure in the form that the client asks for, as far as there is one.
+    fn fail_as_asked(&self, headers: &HeaderMap, query: &Query, status: &Status) -> Response<Body> {
+        let asked = negotiate::output(headers, query, false).unwrap_or(Output::JSON);
+        Responder {
+            output: Output {
+                transform: negotiate::Transform::None,
+                ..asked
+            },
+            query,
+            now: self.env.now(),
+        }
+        .fail(status)
+    }
+
     async fn answer(
         &self,
         method: &Method,
@@ -266,47 +295,29 @@ impl Inner {
             Err(status) => return self.fail(&status),
         };
         match route::parse(uri.path()) {
-            Path::Resource(path) => {
-                self.answer_resource(method, uri, path, headers, &query, body, user)
-                    .await
-            }
+            Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
             Path::Discovery | Path::Other => self.answer_path(method, uri, headers, &query, user),
         }
     }
 
-    /// Whether the user may; the error is the 403.
-    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), Status> {
-        self.authorizer
-            .authorize(user, attributes)
-            .map_err(|reason| authorize::refused(user, attributes, &reason))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, taken apart once")]
     async fn answer_resource(
         &self,
         method: &Method,
-        uri: &http::Uri,
         path: ResourcePath,
         headers: &HeaderMap,
         query: &Query,
         body: &Bytes,
         user: &UserInfo,
     ) -> Response<Body> {
-        let Some(verb) = Verb::of(method, &path, query.flag("watch")) else {
+        let verb = Verb::of(method, &path, query.flag("watch"));
+        let attributes = authorize::resource_attributes(&path, verb, query);
+        let user = match self.admit(user, headers, &attributes) {
+            Ok(user) => user,
+            Err(status) => return self.fail_as_asked(headers, query, &status),
+        };
+        let Some(verb) = verb else {
             return self.fail(&Status::method_not_allowed());
         };
-        let attributes = Attributes {
-            verb: verb.as_str().to_owned(),
-            group: path.group.clone(),
-            resource: path.plural.clone(),
-            subresource: path.subresource.clone().unwrap_or_default(),
-            namespace: path.namespace.clone().unwrap_or_default(),
-            name: path.name.clone().unwrap_or_default(),
-            path: uri.path().to_owned(),
-        };
-        if let Err(status) = self.authorize(user, &attributes) {
-            return self.fail(&status);
-        }
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
@@ -314,7 +325,7 @@ impl Inner {
             Err(Missing::Resource) => return self.fail(&Status::no_such_path()),
         };
         let streams = path.name.is_none();
-        let output = match negotiate::output(headers, query, streams) {
+        let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
             Err(status) => return self.fail(&status),
         };
@@ -331,7 +342,7 @@ impl Inner {
             query,
             headers,
             body,
-            user,
+            user: &user,
             output,
             warnings: Vec::new(),
         };
@@ -398,8 +409,14 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
-        if verbs == Verbs::CreateOnly && verb != Verb::Create {
-            return Err(Status::method_not_allowed());
+        if verbs == Verbs::CreateOnly {
+            return match (verb, self.path.name.is_some()) {
+                (_, true) => Err(Status::no_such_path()),
+                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
+                (Verb::Create, false) if !everywhere => self.create().await,
+                (_, false) if everywhere => Err(Status::no_such_path()),
+                _ => Err(Status::method_not_allowed()),
+            };
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

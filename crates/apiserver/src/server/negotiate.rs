@@ -162,6 +162,12 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
     })
 }
 
+/// 406 for a form that this kind does not have.
+pub(crate) fn not_transformed() -> Status {
+    let message = format!("only the following media types are accepted: {ACCEPTED}");
+    Status::failure(406, "NotAcceptable", message)
+}
+
 /// The `Accept` header, several ones joined.
 pub(crate) fn accept(headers: &HeaderMap) -> String {
     let values: Vec<&str> = headers

@@ -8,6 +8,7 @@ use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::FieldError;
 use kubewright_schema::patch;
 use kubewright_schema::patch::json::JsonPatchError;
+use kubewright_schema::structural;
 use serde_json::Value;
 
 use super::options::{FieldValidation, WriteOptions};
@@ -157,6 +158,10 @@ impl Patch {
         how: FieldValidation,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
+        if self.kind == PatchType::Strategic {
+            structural::convert_check(new, &resource.schema)
+                .map_err(|why| refused_patch(structural::go_text(&self.document), &why))?;
+        }
         let document = new.clone();
         let refuse = |why: String| undecodable(&document, &why);
         if !new.is_object() {
@@ -197,7 +202,11 @@ fn undecodable(document: &Value, why: &str) -> Status {
         text.truncate(end);
         text.push_str("...");
     }
-    let error = FieldError::invalid("patch", Value::String(text), why);
+    refused_patch(text, why)
+}
+
+fn refused_patch(shown: String, why: &str) -> Status {
+    let error = FieldError::invalid("patch", Value::String(shown), why);
     let message = format!(" \"\" is invalid: {error}");
     Status::failure(422, "Invalid", message).with_details(Details {
         causes: vec![Cause::from(&error)],

@@ -5,10 +5,11 @@ use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName, Method, Response};
 use serde_json::{Value, json};
 
+use super::Inner;
 use super::negotiate::{self, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
-use super::{Attributes, Inner};
+use crate::authorization::Attributes;
 use crate::status::Status;
 use crate::{Body, UserInfo, discovery, openapi};
 
@@ -27,18 +28,13 @@ impl Inner {
         user: &UserInfo,
     ) -> Response<Body> {
         let path = decode(uri.path(), false);
-        let verb = if *method == Method::HEAD {
-            "get".to_owned()
-        } else {
-            method.as_str().to_ascii_lowercase()
-        };
         let attributes = Attributes {
-            verb,
+            verb: method.as_str().to_ascii_lowercase(),
             path: path.clone(),
             ..Attributes::default()
         };
-        if let Err(status) = self.authorize(user, &attributes) {
-            return self.fail(&status);
+        if let Err(status) = self.admit(user, headers, &attributes) {
+            return self.fail_as_asked(headers, query, &status);
         }
         let reading = *method == Method::GET || *method == Method::HEAD;
         let trimmed = path.trim_end_matches('/');

@@ -64,8 +64,7 @@ fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePa
     }
     // Below a namespace, unless it is the namespace itself or one of its subresources.
     let of_namespace = rest.len() == 2 || (rest.len() == 3 && matches!(rest[2].as_str(), "status" | "finalize"));
-    let core = path.group.is_empty();
-    if rest[0] == "namespaces" && rest.len() > 1 && !(core && of_namespace) {
+    if rest[0] == "namespaces" && rest.len() > 1 && !of_namespace {
         path.namespace = Some(rest[1].clone());
         rest.drain(..2);
     }
@@ -74,7 +73,7 @@ fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePa
     path.name = parts.next();
     path.subresource = parts.next();
     path.too_deep = parts.next().is_some();
-    if core && path.plural == "namespaces" && path.namespace.is_none() {
+    if path.plural == "namespaces" && path.namespace.is_none() {
         path.namespace.clone_from(&path.name);
     }
     path
@@ -175,6 +174,10 @@ mod tests {
             ],
         );
         check("/api/v1/watch/namespaces/a/pods/p", ["", "v1", "a", "pods", "p", "-"]);
+        check(
+            "/apis/apps/v1/namespaces/a",
+            ["apps", "v1", "a", "namespaces", "a", "-"],
+        );
         check("/api/v1//configmaps", ["", "v1", "-", "", "configmaps", "-"]);
     }
 

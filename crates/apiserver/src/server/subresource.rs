@@ -53,7 +53,7 @@ impl Call<'_> {
                 let stored = self.get_stored().await?;
                 Ok(Reply::new(
                     200,
-                    Content::Plain(scale_of(&full(&self.resource, stored.value()), &paths)?),
+                    shown(scale_of(&full(&self.resource, stored.value()), &paths)?),
                 ))
             }
             (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
@@ -137,7 +137,7 @@ impl Call<'_> {
             Written::Stored(stored) => full(&resource, stored.value()),
             Written::Shown(object) => object,
         };
-        Ok(Reply::new(200, Content::Plain(scale_of(&object, paths)?)))
+        Ok(Reply::new(200, shown(scale_of(&object, paths)?)))
     }
 
     /// POST of a Binding: says on which node a pod runs.
@@ -235,6 +235,11 @@ pub(crate) fn set_path(object: &mut Value, path: &str, value: Value) {
         at = &mut at[key];
     }
     *at = value;
+}
+
+/// A Scale as its client wants to see it: itself, its metadata, or a Table.
+fn shown(scale: Value) -> Content {
+    Content::Object(crate::table::scale::resource(), scale)
 }
 
 /// The `autoscaling/v1` Scale of an object.

@@ -28,6 +28,7 @@ impl Call<'_> {
             && part == Part::Main
             && self.server.storage.get(&resource.store, &self.key()).is_none()
         {
+            writer.may_only_update = true;
             let written = writer.create(object).await;
             self.warnings.append(&mut writer.warnings);
             return Ok(self.show(201, written?));

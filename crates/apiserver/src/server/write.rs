@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
+use super::custom;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
 use super::{Call, Inner};
 use crate::admission::{self, Operation, Session};
+use crate::authorization::{self, escalation};
 use crate::kinds::pods;
 use crate::object;
 use crate::registry::{GenerationRule, Resource, StrategyContext};
@@ -90,6 +91,8 @@ pub(crate) struct Writer<'a> {
     /// The options of the request as admission sees them, without `kind` and `apiVersion`.
     pub(crate) options: Value,
     pub(crate) warnings: Vec<String>,
+    /// Whether a create comes from a request that names the object (PUT, apply), and so may update it only.
+    pub(crate) may_only_update: bool,
 }
 
 impl<'a> Call<'a> {
@@ -103,6 +106,7 @@ impl<'a> Call<'a> {
             tracking: Tracking::Untouched,
             options: json!({}),
             warnings: Vec::new(),
+            may_only_update: false,
         }
     }
 
@@ -160,11 +164,11 @@ impl<'a> Writer<'a> {
         default(object, &self.resource);
     }
 
-    fn schema_errors(&self, object: &Value) -> Vec<FieldError> {
-        if self.resource.custom.is_none() {
-            return Vec::new();
-        }
-        structural::validate(object, &self.resource.schema, &FieldPath::root())
+    /// Holds a custom resource against its definition.
+    fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
+        let (errors, warnings) = custom::validate(&self.resource, object, old, part);
+        self.warnings.extend(warnings);
+        errors
     }
 
     /// The group of the kind in messages: that of the stored form, where one kind is served in two groups.
@@ -197,6 +201,12 @@ impl<'a> Writer<'a> {
         admitted?;
         Self::keep_namespace(&resource, &mut object, &namespace)?;
         self.warnings.extend(object::dedup_owners(&mut object));
+        let path_name = if self.may_only_update {
+            object::name(&object)
+        } else {
+            ""
+        };
+        self.check_grant(&namespace, path_name, &object, None)?;
         let template = object;
         for attempt in 0.. {
             let mut object = template.clone();
@@ -208,8 +218,9 @@ impl<'a> Writer<'a> {
                 .server
                 .allocate(&resource, &mut object, None, &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_create)(&object));
-            errors.extend(self.schema_errors(&object));
+            errors.extend(self.check_custom(&object, None, Part::Main));
             self.refuse(object::name(&object), &errors)?;
+            self.ask_to_create(&object)?;
             if attempt == 0 {
                 self.warnings.extend(object::finalizer_warnings(&object, None));
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
@@ -235,6 +246,40 @@ impl<'a> Writer<'a> {
             }
         }
         Err(Status::untyped("no name could be generated"))
+    }
+
+    /// Roles and bindings: nobody grants what he does not have.
+    fn check_grant(&self, namespace: &str, path_name: &str, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+        if !escalation::concerns(&self.resource) {
+            return Ok(());
+        }
+        let grant = escalation::Grant {
+            policy: &self.server.policy,
+            authorizer: &*self.server.authorizer,
+            user: self.user,
+            resource: &self.resource,
+            namespace,
+            path_name,
+        };
+        grant.check(new, old)
+    }
+
+    /// Whoever may update is asked once more before that creates something.
+    fn ask_to_create(&self, object: &Value) -> Result<(), Status> {
+        if !self.may_only_update {
+            return Ok(());
+        }
+        let resource = &self.resource;
+        let attributes = authorization::Attributes {
+            verb: "create".to_owned(),
+            group: resource.group.to_string(),
+            version: resource.version.to_string(),
+            resource: resource.plural.to_string(),
+            namespace: object::namespace(object).to_owned(),
+            name: object::name(object).to_owned(),
+            ..authorization::Attributes::default()
+        };
+        self.server.authorize(self.user, &attributes)
     }
 
     fn prepare_create(&self, object: &mut Value) {
@@ -371,6 +416,9 @@ impl<'a> Writer<'a> {
         let owners = managed::entries(&new).cloned();
         restrict(&resource, &mut new, old, part);
         managed::put(&mut new, owners);
+        if part == Part::Main {
+            self.check_grant(object::namespace(old), name, &new, Some(old))?;
+        }
         let mut claim = Claim::default();
         let mut errors = Vec::new();
         let metadata = object::validate_update(&new, old);
@@ -394,7 +442,7 @@ impl<'a> Writer<'a> {
                 .allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
-        errors.extend(self.schema_errors(&new));
+        errors.extend(self.check_custom(&new, Some(old), part));
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));

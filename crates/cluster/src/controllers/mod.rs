@@ -13,10 +13,12 @@
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
+//! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`.
 
 mod claim;
+mod clusterrole_aggregation;
 mod deployment;
 mod garbage_collector;
 mod meta;
@@ -45,6 +47,7 @@ pub const NAMES: &[&str] = &[
     "scheduler",
     "node",
     "volume-protection",
+    "clusterrole-aggregation",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -125,6 +128,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .runnable("node", move |client, stop| node::register(name, client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
+        "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }
 }

@@ -13,6 +13,7 @@
 //! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
 //! CEL rules. Values come with their depth bounded by the decoder: the functions recurse.
 
+mod convert;
 pub(crate) mod correlate;
 mod crd_rules;
 mod default;
@@ -22,6 +23,7 @@ mod prune;
 mod types;
 mod validate;
 
+pub use convert::{convert_check, go_text};
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub(crate) use formats::is_valid as has_format;

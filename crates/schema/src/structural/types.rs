@@ -104,7 +104,7 @@ impl Reader {
             return Ok(());
         }
         if let Some(special) = special(schema) {
-            return self.special(value, special);
+            return special_text(value, special);
         }
         let type_ = || named.map_or_else(|| go_type(schema), str::to_owned);
         match (schema.type_, value) {
@@ -156,37 +156,38 @@ impl Reader {
             Err(self.wrong_word(&format!("number {number}"), &go_type(schema)))
         }
     }
+}
 
-    fn special(&self, value: &Value, special: Special) -> Result<(), String> {
-        let plain = |type_: &str| {
-            Err(format!(
-                "json: cannot unmarshal {} into Go value of type {type_}",
-                go_kind(value)
-            ))
-        };
-        match (special, value) {
-            (Special::Free, _) => Ok(()),
-            (Special::Time, Value::String(text)) => time(text, false),
-            (Special::MicroTime, Value::String(text)) => time(text, true),
-            (Special::Time | Special::MicroTime, _) => plain("string"),
-            (Special::Quantity, Value::String(text)) => quantity(text.trim()),
-            (Special::Quantity, other) => quantity(&other.to_string()),
-            (Special::IntOrString, Value::String(_)) => Ok(()),
-            (Special::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
-                Some(Ok(_)) => Ok(()),
-                _ => Err(format!(
-                    "json: cannot unmarshal number {number} into Go value of type int32"
-                )),
-            },
-            (Special::IntOrString, _) => plain("int32"),
-            (Special::SchemaOr(_), Value::Object(_)) => type_check(value, &json_schema_props(), "JSONSchemaProps"),
-            (Special::SchemaOr("JSONSchemaPropsOrBool"), Value::Bool(_)) => Ok(()),
-            (Special::SchemaOr("JSONSchemaPropsOrBool"), _) => Err("boolean or JSON schema expected".into()),
-            (Special::SchemaOr("JSONSchemaPropsOrArray"), Value::Array(list)) => list
-                .iter()
-                .try_for_each(|item| type_check(item, &json_schema_props(), "JSONSchemaProps")),
-            (Special::SchemaOr(_), _) => Ok(()),
-        }
+/// What the readers of types that read themselves say.
+pub(super) fn special_text(value: &Value, special: Special) -> Result<(), String> {
+    let plain = |type_: &str| {
+        Err(format!(
+            "json: cannot unmarshal {} into Go value of type {type_}",
+            go_kind(value)
+        ))
+    };
+    match (special, value) {
+        (Special::Free, _) => Ok(()),
+        (Special::Time, Value::String(text)) => time(text, false),
+        (Special::MicroTime, Value::String(text)) => time(text, true),
+        (Special::Time | Special::MicroTime, _) => plain("string"),
+        (Special::Quantity, Value::String(text)) => quantity(text.trim()),
+        (Special::Quantity, other) => quantity(&other.to_string()),
+        (Special::IntOrString, Value::String(_)) => Ok(()),
+        (Special::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
+            Some(Ok(_)) => Ok(()),
+            _ => Err(format!(
+                "json: cannot unmarshal number {number} into Go value of type int32"
+            )),
+        },
+        (Special::IntOrString, _) => plain("int32"),
+        (Special::SchemaOr(_), Value::Object(_)) => type_check(value, &json_schema_props(), "JSONSchemaProps"),
+        (Special::SchemaOr("JSONSchemaPropsOrBool"), Value::Bool(_)) => Ok(()),
+        (Special::SchemaOr("JSONSchemaPropsOrBool"), _) => Err("boolean or JSON schema expected".into()),
+        (Special::SchemaOr("JSONSchemaPropsOrArray"), Value::Array(list)) => list
+            .iter()
+            .try_for_each(|item| type_check(item, &json_schema_props(), "JSONSchemaProps")),
+        (Special::SchemaOr(_), _) => Ok(()),
     }
 }
 
@@ -195,7 +196,7 @@ fn quantity(text: &str) -> Result<(), String> {
 }
 
 /// Go tells the offset of the first byte that does not fit.
-fn base64_check(text: &str) -> Result<(), String> {
+pub(super) fn base64_check(text: &str) -> Result<(), String> {
     // The decoder skips line ends.
     let clean: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     if base64::engine::general_purpose::STANDARD.decode(&clean).is_ok() {

@@ -8,7 +8,7 @@ use kubewright_schema::cel::value::Value as Cel;
 use super::super::{Attributes, Session};
 use super::activation::Authorizers;
 use crate::server::Attributes as Access;
-use crate::user::UserInfo;
+use crate::user::{UserInfo, service_account_groups, service_account_name};
 
 struct Asked<'a> {
     session: &'a Session<'a>,
@@ -23,6 +23,7 @@ impl Authorizer for Asked<'_> {
             ..Access::default()
         };
         if let Some(check) = &question.resource {
+            "*".clone_into(&mut access.version);
             access.group.clone_from(&check.group);
             access.resource.clone_from(&check.resource);
             access.subresource.clone_from(&check.subresource);
@@ -34,24 +35,20 @@ impl Authorizer for Asked<'_> {
             .as_ref()
             .map(|(namespace, name)| service_account(namespace, name));
         let user = account.as_ref().unwrap_or(self.user);
-        match self.session.authorizer().authorize(user, &access) {
-            Ok(()) => Decision {
-                allowed: true,
-                ..Decision::default()
-            },
-            Err(reason) => Decision {
-                reason,
-                ..Decision::default()
-            },
+        let decision = self.session.authorizer().decide(user, &access);
+        Decision {
+            allowed: decision.is_allowed(),
+            reason: decision.reason,
+            error: None,
         }
     }
 }
 
 fn service_account(namespace: &str, name: &str) -> UserInfo {
-    let within = format!("system:serviceaccounts:{namespace}");
+    let groups = service_account_groups(namespace);
     UserInfo::authenticated(
-        &format!("system:serviceaccount:{namespace}:{name}"),
-        ["system:serviceaccounts", within.as_str()],
+        &service_account_name(namespace, name),
+        groups.iter().map(String::as_str),
     )
 }
 

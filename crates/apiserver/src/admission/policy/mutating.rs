@@ -6,6 +6,7 @@
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
 use kubewright_schema::cel::eval::RUNTIME_BUDGET;
+use kubewright_schema::cel::names::unescape;
 use kubewright_schema::cel::value::Value as Cel;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
 use serde_json::{Map, Value};
@@ -327,7 +328,32 @@ fn configuration<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Va
         ));
     }
     check_names(&found)?;
-    found.to_json().map_err(|error| error.to_string())
+    native(&found)
+}
+
+/// A configuration as JSON. A map that the expression writes into a list is no object there, as upstream: objects in lists must be
+/// constructed with their type.
+fn native(value: &Cel<'_>) -> Result<Value, String> {
+    match value {
+        Cel::Object(object) => {
+            let fields = object.fields.iter();
+            let fields = fields.map(|(name, below)| {
+                let name = unescape(name).unwrap_or_else(|| name.to_string());
+                Ok((name, native(below)?))
+            });
+            fields
+                .collect::<Result<Map<String, Value>, String>>()
+                .map(Value::Object)
+        }
+        Cel::List(list) => {
+            let items = list.iter().map(|item| match item.map_err(|error| error.to_string())? {
+                Cel::Map(map) if map.is_made() => Ok(Value::from(Cel::Map(map).to_string())),
+                item => native(&item),
+            });
+            items.collect()
+        }
+        other => other.to_json().map_err(|error| error.to_string()),
+    }
 }
 
 fn patches<'a>(scope: &Scope<'a>, expression: &'a Expression) -> Result<Value, String> {

@@ -345,10 +345,8 @@ pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     spec(&mut errors, &at);
     if super::qos_class(new) != super::qos_class(old) {
         errors.invalid_value(
-            &At::root(new)
-                .keys(&["status", "qosClass"])
-                .moved(At::root(new).key("metadata").path),
-            super::qos_class(new),
+            &at,
+            At::root(new).keys(&["status", "qosClass"]).text(),
             "Pod QOS Class may not change as a result of resizing",
         );
     }

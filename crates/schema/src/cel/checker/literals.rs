@@ -4,7 +4,7 @@
 use super::super::Issue;
 use super::super::ast::{Entry, Expr, ExprKind};
 use super::super::eval::{Bindings, PER_CALL_LIMIT, evaluate_expr};
-use super::super::library::regex;
+use super::super::library::{formatting, regex};
 use super::super::types::Type;
 
 /// Reports them. The tree must be checked, and have these types.
@@ -21,7 +21,24 @@ pub(super) fn validate(expr: &Expr, types: &[Type]) -> Vec<Issue> {
     mixed.walk(expr);
     issues.append(&mut mixed.lists);
     issues.append(&mut mixed.maps);
+    expr.walk(&mut |expr| format_call(expr, types, &mut issues));
     issues
+}
+
+/// `'%d'.format([x])` with both literals: the types must fit the clauses.
+fn format_call(expr: &Expr, types: &[Type], issues: &mut Vec<Issue>) {
+    let ExprKind::Call(call) = &expr.kind else { return };
+    let (Some(target), [args]) = (&call.target, call.args.as_slice()) else {
+        return;
+    };
+    let (Some(text), ExprKind::List { elements, .. }, "format") = (target.as_str(), &args.kind, &*call.function) else {
+        return;
+    };
+    let type_of = |expr: &Expr| types.get(expr.id as usize).cloned().unwrap_or(Type::Dyn);
+    if let Err((arg, message)) = formatting::check(text, elements, &type_of) {
+        let offset = arg.map_or(expr.offset, |arg| arg.offset);
+        issues.push(Issue { offset, message });
+    }
 }
 
 fn argument(expr: &Expr, function: &str, issues: &mut Vec<Issue>) {

@@ -409,7 +409,11 @@ impl Checker<'_> {
                         );
                     }
                 }
-                None => self.issue(entry.offset, format!("undefined field '{field}'")),
+                // Only a JSONPatch knows its fields, and of others it says that they have no type.
+                None => self.issue(
+                    entry.offset,
+                    format!("expected type of field '{field}' is '' but provided type is '{value}'"),
+                ),
             }
         }
         constructed.map_or(Type::Error, |owner| Type::opaque(&owner.name))

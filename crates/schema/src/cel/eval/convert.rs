@@ -76,17 +76,52 @@ fn to_double<'a>(value: &Value<'a>) -> Converted<'a> {
 
 /// `strconv.ParseFloat`: a number that is too large is none.
 fn parse_double(text: &str) -> Option<f64> {
-    let plain = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let named = ["inf", "infinity", "nan"]
-        .iter()
-        .any(|name| plain.eq_ignore_ascii_case(name));
-    if !named && !plain.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+    let (negative, plain) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let number = match plain.to_ascii_lowercase().as_str() {
+        "nan" if plain.len() == text.len() => return Some(f64::NAN),
+        "inf" | "infinity" => f64::INFINITY,
+        lower => {
+            let digits = without_separators(lower)?;
+            let number = match digits.strip_prefix("0x") {
+                Some(digits) => hexadecimal(digits)?,
+                None if digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') => digits.parse().ok()?,
+                None => return None,
+            };
+            Some(number).filter(|number: &f64| number.is_finite())?
+        }
+    };
+    Some(if negative { -number } else { number })
+}
+
+/// Underscores may stand between digits.
+fn without_separators(text: &str) -> Option<String> {
+    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_hexdigit);
+    text.match_indices('_')
+        .all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)))
+        .then(|| text.replace('_', ""))
+}
+
+/// `1.8p3` behind `0x`; the exponent is needed.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once('p')?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut number = 0.0;
+    let mut power: i32 = exponent.parse().ok()?;
+    if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    if plain.eq_ignore_ascii_case("nan") && plain.len() != text.len() {
-        return None;
+    for digit in whole.chars() {
+        number = number * 16.0 + f64::from(digit.to_digit(16)?);
     }
-    text.parse::<f64>().ok().filter(|value| named || value.is_finite())
+    for digit in fraction.chars() {
+        number = number * 16.0 + f64::from(digit.to_digit(16)?);
+        power = power.checked_sub(4)?;
+    }
+    Some(number * 2_f64.powi(power))
 }
 
 fn to_duration<'a>(value: &Value<'a>) -> Converted<'a> {

@@ -71,8 +71,9 @@ impl<'a> Interpreter<'a, '_> {
                 _ => Err(operators::unsupported("size", value)),
             };
         }
-        if let (false, "matches", [value, _]) = (matches!(values, [Value::String(_), _]), function, values) {
-            return Err(operators::unsupported("matches", value));
+        let texts = || values.iter().all(|value| matches!(value, Value::String(_)));
+        if matches!(function, "matches" | "contains" | "startsWith" | "endsWith") && !texts() {
+            return Err(Error::no_overload());
         }
         // Without the checker's overloads, as for a tree that was built by hand, every overload of the name is tried.
         let declared;
@@ -83,7 +84,13 @@ impl<'a> Interpreter<'a, '_> {
             &call.overloads
         };
         let Some(overload) = candidates.iter().find(|overload| fits(overload, values)) else {
-            return Err(mismatch(function, values));
+            return Err(match function {
+                "sort" | "@sortByAssociatedKeys" => operators::unsupported(function, &values[0]),
+                "flatten" => Error::new(format!("no such overload: {}.flatten()", values[0].type_name())),
+                // With an expression that was compiled before, the function itself looks at its argument.
+                "find" | "findAll" if is_constant_text(call.args.first()) => Error::no_overload(),
+                _ => mismatch(function, values),
+            });
         };
         if let ([value], Some(result)) = (values, values.first().and_then(|value| convert::apply(function, value))) {
             debug_assert_eq!(value.type_name(), values[0].type_name());
@@ -91,6 +98,10 @@ impl<'a> Interpreter<'a, '_> {
         }
         library::call(overload.id, values).unwrap_or_else(|| Err(mismatch(function, values)))
     }
+}
+
+fn is_constant_text(arg: Option<&Expr>) -> bool {
+    arg.is_some_and(|arg| arg.as_str().is_some())
 }
 
 fn insert(values: Vec<Value<'_>>) -> Result<Value<'_>, Error> {
@@ -115,10 +126,13 @@ fn mismatch(function: &str, values: &[Value<'_>]) -> Error {
 }
 
 fn fits(overload: &Overload, values: &[Value<'_>]) -> bool {
-    // `flatten` takes lists of anything.
-    let unguarded = overload.function == "flatten";
-    overload.args.len() == values.len()
-        && (unguarded || overload.args.iter().zip(values).all(|(ty, value)| takes(ty, value)))
+    // These look at the elements themselves.
+    let unguarded = matches!(overload.function, "flatten" | "sort" | "@sortByAssociatedKeys");
+    let takes = |(ty, value): (&Type, &Value<'_>)| match value {
+        Value::List(_) if unguarded => matches!(ty, Type::List(_)),
+        value => takes(ty, value),
+    };
+    overload.args.len() == values.len() && overload.args.iter().zip(values).all(takes)
 }
 
 /// Whether a parameter takes a value. Of lists and maps the first element tells.

@@ -140,11 +140,29 @@ fn entries<'a>(range: &Value<'a>, two: bool) -> Result<Range<'a>, Error> {
                 .collect(),
         ),
         Value::Map(map) => Range::List(map.keys().iter().map(|key| Ok(key.to_value())).collect()),
+        other if two => {
+            let message = format!("unsupported comprehension range type: {}", go_type(other));
+            return Err(Error::new(message));
+        }
         other => {
-            return Err(Error::new(format!(
-                "got '{}', expected iterable type",
-                other.type_name()
-            )));
+            return Err(Error::new(format!("got '{}', expected iterable type", go_type(other))));
         }
     })
+}
+
+/// The type of a value as Go prints it.
+fn go_type(value: &Value<'_>) -> String {
+    match value {
+        Value::Null => "types.Null".into(),
+        Value::Bool(_) => "types.Bool".into(),
+        Value::Int(_) => "types.Int".into(),
+        Value::Uint(_) => "types.Uint".into(),
+        Value::Double(_) => "types.Double".into(),
+        Value::String(_) => "types.String".into(),
+        Value::Bytes(_) => "types.Bytes".into(),
+        Value::Duration(_) => "types.Duration".into(),
+        Value::Timestamp(_) => "types.Timestamp".into(),
+        Value::Optional(_) => "*types.Optional".into(),
+        other => other.type_name().to_owned(),
+    }
 }

@@ -36,6 +36,8 @@ mod dispatch;
 mod error;
 mod fold;
 mod operators;
+#[cfg(test)]
+mod tests;
 
 use super::Program;
 use super::ast::{Call, Entry, Expr, ExprKind, Literal, op};
@@ -130,9 +132,14 @@ pub fn instantiate(program: &Program) -> Result<(), Error> {
             } else {
                 call.args.get(1)
             };
-            if let Some(pattern) = pattern.and_then(Expr::as_str) {
-                failed = super::library::regex::compile(pattern).err().map(Error::new);
-            }
+            let Some(pattern) = pattern.filter(|pattern| cost::is_constant(pattern)) else {
+                return;
+            };
+            failed = match evaluate_expr(pattern, &none, PER_CALL_LIMIT).result {
+                Ok(Value::String(pattern)) => super::library::regex::compile(&pattern).err().map(Error::new),
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
         }
     });
     failed.map_or(Ok(()), Err)
@@ -196,6 +203,7 @@ impl<'a> Interpreter<'a, '_> {
         match &*call.function {
             op::AND | op::OR => self.logical(call),
             op::CONDITIONAL | op::INDEX | op::OPT_INDEX | op::OPT_SELECT => self.attribute(expr),
+            "or" | "orValue" if call.target.is_some() => self.alternative(call),
             op::NOT_STRICTLY_FALSE => self.not_strictly_false(call),
             _ => self.function(expr, call),
         }
@@ -215,6 +223,18 @@ impl<'a> Interpreter<'a, '_> {
             }
         }
         failed.map_or(Ok(Value::Bool(!decides)), Err)
+    }
+
+    /// `a.or(b)` and `a.orValue(b)`: the second is only computed when the first is none. Free, and without a check of types.
+    fn alternative(&mut self, call: &'a Call) -> Result<Value<'a>, Error> {
+        let (Some(target), [other]) = (&call.target, call.args.as_slice()) else {
+            return Err(Error::no_overload());
+        };
+        match self.eval(target)? {
+            Value::Optional(None) => self.eval(other),
+            Value::Optional(Some(value)) if &*call.function == "orValue" => Ok((*value).clone()),
+            value => Ok(value),
+        }
     }
 
     fn not_strictly_false(&mut self, call: &'a Call) -> Result<Value<'a>, Error> {

@@ -37,8 +37,11 @@ pub fn equal<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(b).ok_or_else(Error::no_overload)?,
         (Value::Opaque(_), _) => return Err(Error::no_overload()),
+        // What has a schema refuses to be compared with another type.
+        (Value::List(list), _) if list.is_declared() => return Err(Error::no_overload()),
+        (Value::Map(map), _) if map.is_declared() => return Err(Error::no_overload()),
         _ => match (number(left), number(right)) {
-            (Some(a), Some(b)) => a.compare(b) == Some(Ordering::Equal),
+            (Some(a), Some(b)) => a.approximate_order(b) == Some(Ordering::Equal),
             _ => false,
         },
     })
@@ -59,7 +62,7 @@ fn number(value: &Value<'_>) -> Option<Number> {
 /// `no such overload` for values without an order, `NaN values cannot be ordered`.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
     if let (Some(a), Some(b)) = (number(left), number(right)) {
-        return a.compare(b).ok_or_else(|| Error::new("NaN values cannot be ordered"));
+        return a.approximate_order(b).ok_or_else(|| Error::new("NaN values cannot be ordered"));
     }
     match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
@@ -120,6 +123,8 @@ pub(super) fn apply<'a>(function: &str, args: &[Value<'a>]) -> Option<Result<Val
 pub(super) fn unsupported(function: &str, operand: &Value<'_>) -> Error {
     match operand {
         Value::String(_) | Value::Duration(_) | Value::Timestamp(_) => Error::no_overload(),
+        // A truth can be negated, with another operator.
+        Value::Bool(_) if function == op::NEGATE => Error::no_overload(),
         _ => Error::new(format!("no such overload: {function}")),
     }
 }

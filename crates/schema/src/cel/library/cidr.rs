@@ -27,7 +27,10 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         ("cidr_prefix_length", [Value::Opaque(Opaque::Cidr(cidr))]) => Ok(Value::Int(i64::from(cidr.bits))),
         ("cidr_masked", [Value::Opaque(Opaque::Cidr(cidr))]) => Ok(Value::Opaque(Opaque::Cidr(cidr.masked()))),
         ("cidr_contains_ip_string", [Value::Opaque(Opaque::Cidr(cidr)), Value::String(text)]) => {
-            ip::parse(text).map(|address| Value::Bool(cidr.contains(address)))
+            // What is wrong with the text is not said here.
+            ip::parse(text)
+                .map(|address| Value::Bool(cidr.contains(address)))
+                .map_err(|_| Error::no_overload())
         }
         ("cidr_contains_ip_ip", [Value::Opaque(Opaque::Cidr(cidr)), Value::Opaque(Opaque::Ip(address))]) => {
             Ok(Value::Bool(cidr.contains(*address)))

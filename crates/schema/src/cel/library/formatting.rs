@@ -1,7 +1,9 @@
 //! `'%s has %d'.format([name, count])`.
 
 use super::super::eval;
+use crate::cel::ast::{Expr, ExprKind};
 use crate::cel::eval::Error;
+use crate::cel::types::Type;
 use crate::cel::value::{Key, List, Value};
 use crate::error::quote;
 
@@ -14,30 +16,65 @@ const MOST_DIGITS: usize = 1_000_000;
 pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Error> {
     let mut text = String::with_capacity(format.len());
     let (mut rest, mut next) = (format, 0);
-    while let Some(at) = rest.find('%') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('%') {
-            text.push('%');
-            rest = after;
-            continue;
-        }
-        let arg = args
-            .get(next)
-            .ok_or_else(|| Error::new(format!("index {next} out of range")))??;
-        if rest.is_empty() {
-            return Err(Error::new("unexpected end of string"));
-        }
-        let (clause, after) =
-            Clause::parse(rest).map_err(|error| Error::new(format!("could not parse formatting clause: {error}")))?;
-        let written = clause
-            .write(&arg)
-            .map_err(|error| Error::new(format!("error during formatting: {error}")))?;
+    while let Some((plain, after)) = up_to_clause(rest) {
+        text.push_str(&plain.replace("%%", "%"));
+        let arg = args.get(next).ok_or_else(|| Error::new(out_of_range(next)))??;
+        let (clause, after) = Clause::after_percent(after).map_err(Error::new)?;
+        let written = clause.write(&arg).map_err(|error| Error::new(during(&error)))?;
         text.push_str(&written);
         (rest, next) = (after, next + 1);
     }
-    text.push_str(rest);
+    text.push_str(&rest.replace("%%", "%"));
     Ok(Value::string(text))
+}
+
+fn out_of_range(index: usize) -> String {
+    format!("index {index} out of range")
+}
+
+fn during(error: &str) -> String {
+    format!("error during formatting: {error}")
+}
+
+/// What stands before the next clause, and what stands behind its `%`.
+fn up_to_clause(format: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    loop {
+        let at = from + format[from..].find('%')?;
+        if !format[at + 1..].starts_with('%') {
+            return Some((&format[..at], &format[at + 1..]));
+        }
+        from = at + 2;
+    }
+}
+
+/// Checks a call of `format` with literals before it is ever made: whether the types of the arguments fit the clauses.
+///
+/// # Errors
+/// What is wrong, and with which argument if with one.
+pub(in crate::cel) fn check<'e>(
+    format: &str,
+    args: &'e [Expr],
+    type_of: &dyn Fn(&Expr) -> Type,
+) -> Result<(), (Option<&'e Expr>, String)> {
+    let (mut rest, mut next) = (format, 0);
+    while let Some((_, after)) = up_to_clause(rest) {
+        if after.is_empty() {
+            return Err((None, "unexpected end of string".into()));
+        }
+        let arg = args.get(next).ok_or_else(|| (None, out_of_range(next)))?;
+        let (clause, after) = Clause::after_percent(after).map_err(|error| (None, error))?;
+        clause
+            .check(arg, type_of)
+            .map_err(|(arg, error)| (Some(arg), during(&error)))?;
+        (rest, next) = (after, next + 1);
+    }
+    if args.len() > next {
+        let count = args.len();
+        let message = format!("too many arguments supplied to string.format (expected {next}, got {count})");
+        return Err((None, message));
+    }
+    Ok(())
 }
 
 /// What stands behind a `%`.
@@ -46,30 +83,24 @@ struct Clause {
     precision: usize,
 }
 
+/// `%s`
+const TEXT: Clause = Clause {
+    verb: 's',
+    precision: PRECISION,
+};
+
 impl Clause {
+    fn after_percent(text: &str) -> Result<(Self, &str), String> {
+        if text.is_empty() {
+            return Err("unexpected end of string".into());
+        }
+        Self::parse(text).map_err(|error| format!("could not parse formatting clause: {error}"))
+    }
+
     fn parse(text: &str) -> Result<(Self, &str), String> {
         let (precision, text) = match text.strip_prefix('.') {
             None => (PRECISION, text),
-            Some(text) => {
-                let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-                let (digits, rest) = text.split_at(digits);
-                if rest.is_empty() {
-                    return Err("error while parsing precision: could not find end of precision specifier".into());
-                }
-                let precision = digits.parse().map_err(|_| {
-                    let why = if digits.is_empty() {
-                        "invalid syntax"
-                    } else {
-                        "value out of range"
-                    };
-                    format!(
-                        "error while parsing precision: error while converting precision to integer: strconv.Atoi: \
-                         parsing {}: {why}",
-                        quote(digits)
-                    )
-                })?;
-                (precision, rest)
-            }
+            Some(text) => precision(text)?,
         };
         let mut chars = text.chars();
         match chars.next() {
@@ -79,29 +110,65 @@ impl Clause {
         }
     }
 
+    /// Whether an argument of this type can be written.
+    fn check<'e>(&self, arg: &'e Expr, type_of: &dyn Fn(&Expr) -> Type) -> Result<(), (&'e Expr, String)> {
+        let ty = type_of(arg);
+        let fits = ty.is_dyn_or_error()
+            || match self.verb {
+                's' => return check_text(arg, type_of),
+                'd' | 'o' => matches!(ty, Type::Int | Type::Uint),
+                'f' | 'e' => matches!(ty, Type::Double | Type::String),
+                'b' => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+                _ => matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes),
+            };
+        if fits {
+            Ok(())
+        } else {
+            Err((arg, self.refuse(ty.name())))
+        }
+    }
+
+    fn refuse(&self, given: &str) -> String {
+        let wanted = match self.verb {
+            'd' => "decimal clause can only be used on integers",
+            'o' => "octal clause can only be used on integers",
+            'b' => "only integers and bools can be formatted as binary",
+            'f' => "fixed-point clause can only be used on doubles",
+            'e' => "scientific clause can only be used on doubles",
+            's' => {
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
+                 timestamps"
+            }
+            _ => "only integers, byte buffers, and strings can be formatted as hex",
+        };
+        format!("{wanted}, was given {given}")
+    }
+
     fn write(&self, value: &Value<'_>) -> Result<String, String> {
-        let given = value.type_name();
         match (self.verb, value) {
             ('s', value) => as_text(value),
+            ('f' | 'e', value) => self.number(value),
+            ('x', value) => self.hex(value),
+            ('X', value) => self.hex(value).map(|hex| hex.to_uppercase()),
             ('d', Value::Int(value)) => Ok(value.to_string()),
             ('d', Value::Uint(value)) => Ok(value.to_string()),
-            ('d', _) => Err(format!(
-                "decimal clause can only be used on integers, was given {given}"
-            )),
             ('b', Value::Int(value)) => Ok(signed(*value, |value| format!("{value:b}"))),
             ('b', Value::Uint(value)) => Ok(format!("{value:b}")),
             ('b', Value::Bool(value)) => Ok(u8::from(*value).to_string()),
-            ('b', _) => Err(format!(
-                "only integers and bools can be formatted as binary, was given {given}"
-            )),
             ('o', Value::Int(value)) => Ok(signed(*value, |value| format!("{value:o}"))),
             ('o', Value::Uint(value)) => Ok(format!("{value:o}")),
-            ('o', _) => Err(format!("octal clause can only be used on integers, was given {given}")),
-            ('f' | 'e', value) => self.number(value),
-            _ => {
-                let hex = hex(value)?;
-                Ok(if self.verb == 'X' { hex.to_uppercase() } else { hex })
-            }
+            (_, value) => Err(self.refuse(value.type_name())),
+        }
+    }
+
+    fn hex(&self, value: &Value<'_>) -> Result<String, String> {
+        let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        match value {
+            Value::Int(value) => Ok(signed(*value, |value| format!("{value:x}"))),
+            Value::Uint(value) => Ok(format!("{value:x}")),
+            Value::String(text) => Ok(of_bytes(text.as_bytes())),
+            Value::Bytes(bytes) => Ok(of_bytes(bytes)),
+            other => Err(self.refuse(other.type_name())),
         }
     }
 
@@ -113,38 +180,43 @@ impl Clause {
                 "NaN" => f64::NAN,
                 "Infinity" => f64::INFINITY,
                 "-Infinity" => f64::NEG_INFINITY,
-                _ => return Err(self.only_doubles("string")),
+                _ => return Err(self.refuse("string")),
             },
-            other => return Err(self.only_doubles(other.type_name())),
+            other => return Err(self.refuse(other.type_name())),
         };
-        if !number.is_finite() {
-            return Ok(match number {
-                number if number.is_nan() => "NaN".into(),
-                number if number > 0.0 => "∞".into(),
-                _ => "-∞".into(),
-            });
-        }
         let precision = self.precision.min(MOST_DIGITS);
         if self.verb == 'f' {
-            return Ok(grouped(&padded(number, precision)));
+            return Ok(not_finite(number).map_or_else(|| grouped(&padded(number, precision)), str::to_owned));
         }
-        let digits = precision.min(1100);
-        let written = format!("{number:.digits$e}");
-        let (mantissa, exponent) = written.split_once('e').expect("the format writes an exponent");
-        let exponent: i32 = exponent.parse().expect("the format writes a number");
-        let sign = if exponent < 0 { '-' } else { '+' };
-        // The printer of the American locale that Kubernetes asks for.
-        Ok(format!(
-            "{mantissa}{}\u{202f}×\u{202f}10{}",
-            "0".repeat(precision - digits),
-            superscript(sign, exponent.unsigned_abs())
-        ))
+        let text = match not_finite(number) {
+            Some(text) => text.to_owned(),
+            None => {
+                let written = format!("{number:.PRECISION$e}");
+                let (mantissa, exponent) = written.split_once('e').expect("the format writes an exponent");
+                let exponent: i32 = exponent.parse().expect("the format writes a number");
+                format!("{mantissa}×10{}", superscript(exponent))
+            }
+        };
+        // The precision of `%e` sets the width of the number, and not its digits, in Kubernetes.
+        Ok(format!("{}{text}", " ".repeat(precision.saturating_sub(text.chars().count()))))
     }
+}
 
-    fn only_doubles(&self, given: &str) -> String {
-        let name = if self.verb == 'f' { "fixed-point" } else { "scientific" };
-        format!("{name} clause can only be used on doubles, was given {given}")
+/// The digits behind a point, with what follows them.
+fn precision(text: &str) -> Result<(usize, &str), String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = text.split_at(digits);
+    if rest.is_empty() {
+        return Err("error while parsing precision: could not find end of precision specifier".into());
     }
+    let precision = digits.parse().map_err(|_| {
+        let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+        format!(
+            "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
+            quote(digits)
+        )
+    })?;
+    Ok((precision, rest))
 }
 
 /// A double has at most some 1100 digits behind the point: further ones are zeros.
@@ -170,13 +242,23 @@ fn grouped(number: &str) -> String {
     text + fraction
 }
 
-fn superscript(sign: char, exponent: u32) -> String {
-    let digits = format!("{exponent:02}");
-    let mut text = String::from(if sign == '-' { "⁻" } else { "" });
-    for digit in digits.bytes() {
-        text.push(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(digit - b'0')]);
+fn superscript(exponent: i32) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digits = format!("{:02}", exponent.abs());
+    let sign = if exponent < 0 { "⁻" } else { "" };
+    let digits = digits.bytes().map(|digit| DIGITS[usize::from(digit - b'0')]);
+    sign.chars().chain(digits).collect()
+}
+
+/// How the American locale that Kubernetes asks for prints what is no number.
+fn not_finite(number: f64) -> Option<&'static str> {
+    if number.is_nan() {
+        Some("NaN")
+    } else if number.is_infinite() {
+        Some(if number > 0.0 { "∞" } else { "-∞" })
+    } else {
+        None
     }
-    text
 }
 
 fn signed(value: i64, write: impl Fn(u64) -> String) -> String {
@@ -184,17 +266,19 @@ fn signed(value: i64, write: impl Fn(u64) -> String) -> String {
     sign.to_owned() + &write(value.unsigned_abs())
 }
 
-fn hex(value: &Value<'_>) -> Result<String, String> {
-    let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    match value {
-        Value::Int(value) => Ok(signed(*value, |value| format!("{value:x}"))),
-        Value::Uint(value) => Ok(format!("{value:x}")),
-        Value::String(text) => Ok(of_bytes(text.as_bytes())),
-        Value::Bytes(bytes) => Ok(of_bytes(bytes)),
-        other => Err(format!(
-            "only integers, byte buffers, and strings can be formatted as hex, was given {}",
-            other.type_name()
-        )),
+/// Whether everything in an argument can be written as text.
+fn check_text<'e>(arg: &'e Expr, type_of: &dyn Fn(&Expr) -> Type) -> Result<(), (&'e Expr, String)> {
+    let ty = type_of(arg);
+    if matches!(ty, Type::Optional(_) | Type::Object(_) | Type::Opaque(_)) {
+        return Err((arg, TEXT.refuse(ty.name())));
+    }
+    match &arg.kind {
+        ExprKind::List { elements, .. } => elements.iter().try_for_each(|element| check_text(element, type_of)),
+        ExprKind::Map(entries) => entries.iter().try_for_each(|entry| {
+            check_text(&entry.key, type_of)?;
+            check_text(&entry.value, type_of)
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -222,14 +306,13 @@ fn as_text(value: &Value<'_>) -> Result<String, String> {
             let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}:{value}")).collect();
             Ok(format!("{{{}}}", pairs.join(", ")))
         }
-        Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => Err(format!(
-            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
-             timestamps, was given {}",
-            value.type_name()
-        )),
+        Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => Err(TEXT.refuse(value.type_name())),
         other => match eval::to_string(other) {
             Some(Ok(Value::String(text))) => Ok(text.to_string()),
-            Some(Err(error)) => Err(error.to_string()),
+            Some(Err(error)) => Err(format!(
+                "could not convert argument {} to string",
+                quote(&error.to_string())
+            )),
             _ => Err(format!(
                 "could not convert argument {} to string",
                 quote(&other.to_string())
@@ -244,7 +327,9 @@ fn literal(value: &Value<'_>) -> Result<String, String> {
         Value::String(text) => quote(text),
         Value::Bytes(bytes) => format!("b{}", quote(&String::from_utf8_lossy(bytes))),
         Value::Double(number) if number.is_nan() => "\"NaN\"".into(),
-        Value::Double(number) if number.is_infinite() => (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into(),
+        Value::Double(number) if number.is_infinite() => {
+            (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into()
+        }
         Value::Double(number) => format!("{number:.PRECISION$}"),
         Value::Timestamp(time) => format!("timestamp({})", quote(&time.to_string())),
         Value::Duration(duration) => format!("duration({})", quote(&duration.to_string())),

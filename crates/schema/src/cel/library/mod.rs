@@ -7,7 +7,7 @@
 pub mod authorizer;
 mod cidr;
 mod formats;
-mod formatting;
+pub(super) mod formatting;
 mod ip;
 mod lists;
 pub(super) mod objects;

@@ -78,25 +78,24 @@ fn of_two<'a>(overload: &str, left: &Quantity, right: &Quantity, integral: bool)
     }))
 }
 
-/// Kubernetes keeps an amount as an integer if its text is short; what it keeps as a decimal has no integer value.
+/// Kubernetes keeps an amount as an integer if its text is short and has no fraction once its suffix is counted in; what it
+/// keeps otherwise has no integer value, even if it is whole (`1000m`).
 fn is_integral(text: &str) -> bool {
     let text = text.trim_start_matches(['+', '-']);
     let number = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, suffix) = text.split_at(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = whole.trim_start_matches('0').len();
-    match suffix {
-        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => {
-            let bits = match suffix {
-                "Ki" => 10,
-                "Mi" => 20,
-                "Gi" => 30,
-                "Ti" => 40,
-                "Pi" => 50,
-                _ => 60,
-            };
-            fraction.is_empty() && digits + bits * 3 / 10 < 15
-        }
-        _ => digits + fraction.len() <= 18,
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    if let Some(power) = binary.iter().position(|known| *known == suffix) {
+        return fraction.is_empty() && digits + (power + 1) * 3 < 15;
     }
+    let decimal = ["", "k", "M", "G", "T", "P", "E"];
+    let power = match decimal.iter().position(|known| *known == suffix) {
+        Some(power) => power * 3,
+        None => suffix.trim_start_matches(['e', 'E']).parse().unwrap_or(0),
+    };
+    // Neither a suffix of fractions nor a negative exponent counts as one of the known.
+    let known = suffix.is_empty() || decimal.contains(&suffix) || suffix[1..].parse::<usize>().is_ok();
+    known && fraction.len() <= power && digits + fraction.len() <= 18
 }

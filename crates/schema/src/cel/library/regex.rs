@@ -52,12 +52,21 @@ pub(in crate::cel) fn compile(pattern: &str) -> Result<Regex, String> {
     if let Some(regex) = kept.get(pattern) {
         return Ok(regex.clone());
     }
-    let regex = Regex::new(&translate(pattern)).map_err(|_| format!("error parsing regexp: {}", complaint(pattern)))?;
+    let regex = Regex::new(&translate(pattern)).map_err(|_| refused(&complaint(pattern)))?;
+    // What Go refuses although the crate takes it.
+    let complaint = complaint(pattern);
+    if complaint.starts_with("invalid nested repetition") || complaint.starts_with("invalid repeat count") {
+        return Err(refused(&complaint));
+    }
     if kept.len() >= KEPT {
         kept.clear();
     }
     kept.insert(pattern.to_owned(), regex.clone());
     Ok(regex)
+}
+
+fn refused(complaint: &str) -> String {
+    format!("error parsing regexp: {complaint}")
 }
 
 /// Go's expression in the words of the `regex` crate.

@@ -49,8 +49,8 @@ pub struct Validator {
 pub struct Outcome {
     /// Why the resource is refused; empty when it is not.
     pub errors: Vec<FieldError>,
-    /// What would be wrong if it were new: shown to the client.
-    pub warnings: Vec<String>,
+    /// What is wrong with parts that did not change: a warning to the client.
+    pub ratcheted: Vec<FieldError>,
 }
 
 /// The rules of one schema and of those below it.
@@ -86,7 +86,14 @@ impl Validator {
             is_update: old.is_some(),
         };
         run.node(&self.root, &FieldPath::root(), object, old, ratchet);
-        run.outcome
+        let mut outcome = run.outcome;
+        // The resource itself has no name.
+        for error in outcome.errors.iter_mut().chain(&mut outcome.ratcheted) {
+            if error.field.is_empty() {
+                "<nil>".clone_into(&mut error.field);
+            }
+        }
+        outcome
     }
 }
 
@@ -402,7 +409,7 @@ impl Run {
             }
         };
         if !compiled.uses_old_self && ratchet.is_unchanged() {
-            self.outcome.warnings.push(error.to_string());
+            self.outcome.ratcheted.push(error);
         } else {
             self.outcome.errors.push(error);
         }

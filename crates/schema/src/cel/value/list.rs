@@ -72,6 +72,11 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
+    /// Whether a schema declares its items.
+    pub(in crate::cel) fn is_declared(&self) -> bool {
+        matches!(self.elements, Elements::Json(_, Some(_)))
+    }
+
     /// The item at an index from 0; none past the end.
     pub fn get(&self, index: usize) -> Option<Result<Value<'a>, Error>> {
         match &self.elements {

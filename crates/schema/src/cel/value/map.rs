@@ -157,6 +157,11 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// Whether an expression made the map, instead of finding it in an object.
+    pub fn is_made(&self) -> bool {
+        matches!(self.0, Entries::Owned(_))
+    }
+
     /// How many entries there are; for an object of JSON the unknown fields count.
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -169,6 +174,11 @@ impl<'a> Map<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a schema declares its fields or values.
+    pub(in crate::cel) fn is_declared(&self) -> bool {
+        matches!(self.0, Entries::Json(_, Some(_)))
     }
 
     /// The value of a key, if there is one.

@@ -12,7 +12,17 @@ pub(in crate::cel) enum Number {
 }
 
 impl Number {
-    /// The order by mathematical value; none when one is not a number.
+    /// The order as operators see it: an integer that is compared with a double becomes one.
+    #[allow(clippy::cast_precision_loss, reason = "as cel-go compares")]
+    pub(in crate::cel) fn approximate_order(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Whole(a), Self::Double(b)) => (a as f64).partial_cmp(&b),
+            (Self::Double(a), Self::Whole(b)) => a.partial_cmp(&(b as f64)),
+            (a, b) => a.compare(b),
+        }
+    }
+
+    /// The order by mathematical value, which tells keys of maps apart; none when one is not a number.
     pub(in crate::cel) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => Some(a.cmp(&b)),

@@ -1,0 +1,202 @@
+//! The roles and bindings that every cluster has (`data/rbac.json`), and how those that are stored are brought up to date.
+//!
+//! A start creates what is missing. Of what is there it adds missing rules, subjects, labels and annotations, unless the annotation
+//! `rbac.authorization.kubernetes.io/autoupdate` says `false`; it takes nothing away.
+
+use serde_json::{Map, Value, json};
+
+use super::{GROUP, Rule, covers};
+use crate::object;
+
+const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// The plural name of a kind of RBAC.
+pub(crate) fn plural(kind: &str) -> String {
+    format!("{}s", kind.to_lowercase())
+}
+
+/// All of them, with `apiVersion` and `kind`; roles before the bindings that refer to them.
+pub fn objects() -> Vec<Value> {
+    let objects: Vec<Value> = serde_json::from_str(include_str!("../../data/rbac.json"))
+        .expect("the committed policy is well formed: a test reads it");
+    objects.into_iter().map(complete).collect()
+}
+
+/// Puts in what all of them have.
+fn complete(mut object: Value) -> Value {
+    object["apiVersion"] = json!(format!("{GROUP}/v1"));
+    let metadata = object::metadata_mut(&mut object);
+    metadata.insert("annotations".to_owned(), json!({ AUTOUPDATE: "true" }));
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    labels["kubernetes.io/bootstrapping"] = json!("rbac-defaults");
+    object
+}
+
+/// Which fields of an object are the server's in `managedFields`. The same as for any create, but that the shape of these few kinds is
+/// known: a start must not wait for what is general.
+pub(crate) fn owned_fields(object: &Value) -> Value {
+    let owned = |fields: Vec<String>| -> Value {
+        let entries = fields.into_iter().map(|field| (field, json!({})));
+        Value::Object(entries.collect())
+    };
+    let entries = |field: &str| {
+        let map = object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
+        let keys = map.into_iter().flatten().map(|(key, _)| format!("f:{key}"));
+        owned(keys.chain([".".to_owned()]).collect())
+    };
+    let mut fields = Map::new();
+    let metadata = json!({ "f:annotations": entries("annotations"), "f:labels": entries("labels") });
+    fields.insert("f:metadata".to_owned(), metadata);
+    for field in ["rules", "roleRef", "subjects"] {
+        if object.get(field).is_some_and(|value| !value.is_null()) {
+            fields.insert(format!("f:{field}"), json!({}));
+        }
+    }
+    if object.get("aggregationRule").is_some() {
+        let selectors = owned(vec![".".to_owned(), "f:clusterRoleSelectors".to_owned()]);
+        fields.insert("f:aggregationRule".to_owned(), selectors);
+    }
+    Value::Object(fields)
+}
+
+/// What is to be done with a stored object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing.
+    Keep,
+    /// To be replaced by this.
+    Update(Value),
+    /// To be deleted and created anew: the role of a binding cannot be changed.
+    Recreate,
+}
+
+/// Compares a stored object with the one that every cluster has.
+pub(crate) fn reconcile(expected: &Value, present: &Value) -> Step {
+    let annotation = present
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(AUTOUPDATE));
+    if annotation.and_then(Value::as_str) == Some("false") {
+        return Step::Keep;
+    }
+    if expected.get("roleRef") != present.get("roleRef") {
+        return Step::Recreate;
+    }
+    let mut next = present.clone();
+    for field in ["labels", "annotations"] {
+        add_entries(&mut next, expected, field);
+    }
+    let missing = covers(&Rule::all_of(present), &Rule::all_of(expected));
+    append(&mut next, "rules", missing.iter().map(Rule::to_value).collect());
+    let absent = absent_from(present.get("subjects"), expected.get("subjects"));
+    append(&mut next, "subjects", absent);
+    if let Some(wanted) = expected.get("aggregationRule") {
+        let pointer = "/aggregationRule/clusterRoleSelectors";
+        let absent = absent_from(present.pointer(pointer), wanted.get("clusterRoleSelectors"));
+        if !absent.is_empty() {
+            if !next["aggregationRule"].is_object() {
+                next["aggregationRule"] = json!({});
+            }
+            append(&mut next["aggregationRule"], "clusterRoleSelectors", absent);
+        }
+    }
+    if next == *present {
+        Step::Keep
+    } else {
+        Step::Update(next)
+    }
+}
+
+/// Adds the labels or annotations that are missing or differ.
+fn add_entries(next: &mut Value, expected: &Value, field: &str) {
+    let empty = Map::new();
+    let wanted = expected.get("metadata").and_then(|metadata| metadata.get(field));
+    let wanted = wanted.and_then(Value::as_object).unwrap_or(&empty);
+    let entries = object::metadata_mut(next).entry(field).or_insert_with(|| json!({}));
+    if let Some(entries) = entries.as_object_mut() {
+        for (key, value) in wanted {
+            // What somebody set there is his; what carries the update is ours.
+            entries.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+fn absent_from(present: Option<&Value>, wanted: Option<&Value>) -> Vec<Value> {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let present = list(present);
+    list(wanted)
+        .into_iter()
+        .filter(|entry| !present.contains(entry))
+        .collect()
+}
+
+fn append(object: &mut Value, field: &str, entries: Vec<Value>) {
+    if entries.is_empty() {
+        return;
+    }
+    match object.get_mut(field).and_then(Value::as_array_mut) {
+        Some(list) => list.extend(entries),
+        None => object[field] = Value::Array(entries),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_brought_up_to_date() {
+        #[track_caller]
+        fn check(expected: &Value, present: &Value, want: &Step) {
+            assert_eq!(reconcile(expected, present), *want);
+        }
+        let rule = |verbs: &[&str]| json!({"apiGroups": [""], "resources": ["pods"], "verbs": verbs});
+        let role = |rules: Value| complete(json!({"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": rules}));
+        let full = role(json!([rule(&["get", "list"])]));
+        check(&full, &full, &Step::Keep);
+        check(
+            &full,
+            &role(json!([rule(&["get"]), rule(&["delete"])])),
+            &Step::Update(role(json!([
+                rule(&["get"]),
+                rule(&["delete"]),
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+            ]))),
+        );
+        let mut frozen = role(json!([]));
+        frozen["metadata"]["annotations"][AUTOUPDATE] = json!("false");
+        check(&full, &frozen, &Step::Keep);
+        let binding = |role: &str, subjects: Value| {
+            complete(
+                json!({"kind": "ClusterRoleBinding", "metadata": {"name": "b"}, "roleRef": {"name": role}, "subjects": subjects}),
+            )
+        };
+        let both = binding(
+            "r",
+            json!([{"kind": "Group", "name": "g"}, {"kind": "User", "name": "u"}]),
+        );
+        check(
+            &both,
+            &binding("r", json!([{"kind": "User", "name": "u"}])),
+            &Step::Update(binding(
+                "r",
+                json!([{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g"}]),
+            )),
+        );
+        check(&both, &binding("s", json!([])), &Step::Recreate);
+    }
+
+    #[test]
+    fn the_policy_is_whole() {
+        let objects = objects();
+        assert_eq!(objects.len(), 133);
+        let role = |binding: &Value| {
+            let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+            objects
+                .iter()
+                .any(|role| role["kind"] == *kind && role["metadata"]["name"] == *name)
+        };
+        for object in &objects {
+            assert!(object["roleRef"].is_null() || role(object), "{object}");
+        }
+    }
+}

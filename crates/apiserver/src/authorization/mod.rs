@@ -1,0 +1,262 @@
+//! Who may do what: the question, those who answer it, and what follows from a refusal.
+//!
+//! Before every request the server asks an [`Authorizer`]. The usual one is [`standard`], a [`Union`] of [`PrivilegedGroups`] (members of
+//! `system:masters` may do everything, whatever the rules say) and [`Rbac`] (the stored Roles, ClusterRoles and their bindings). All of
+//! RBAC looks at one [`Policy`], which follows the four stores.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rule.rs` | a rule: which requests it allows, which rules it covers |
+//! | `policy.rs` | the stored roles and bindings, indexed by subject |
+//! | `rbac.rs` | the authorizer |
+//! | `escalation.rs` | nobody grants what he does not have |
+//! | `impersonation.rs` | asking as somebody else |
+//! | `bootstrap.rs` | the roles and bindings of every cluster |
+//! | `refusal.rs` | the 403 |
+//!
+//! Invariants: what nobody allows is refused; nothing here changes anything; an answer follows from what is stored when the question is
+//! asked.
+//!
+//! Not here: who somebody is (authentication, in the shell), and where the server asks (see `server`).
+
+pub mod bootstrap;
+pub(crate) mod escalation;
+pub(crate) mod impersonation;
+mod policy;
+mod rbac;
+mod refusal;
+mod rule;
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use kubewright_schema::{fields, labels};
+
+pub use policy::{Policy, ResolveError};
+pub use rbac::Rbac;
+pub(crate) use refusal::refused;
+pub use rule::{Rule, covers};
+
+use crate::user::{SYSTEM_MASTERS, UserInfo};
+
+/// The API group of roles and bindings.
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What a request wants (`authorizer.Attributes`).
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    /// `get`, `list`, `create`, …; for paths that are no resource the method in small letters. Empty for a method that resources never
+    /// take.
+    pub verb: String,
+    /// API group of the resource.
+    pub group: String,
+    /// API version of the resource.
+    pub version: String,
+    /// Plural name of the resource; empty for a path that is no resource.
+    pub resource: String,
+    /// Subresource, or empty.
+    pub subresource: String,
+    /// Namespace, or empty for all or none.
+    pub namespace: String,
+    /// Name of the object, or empty.
+    pub name: String,
+    /// The path, if it is no resource's; else empty.
+    pub path: String,
+    /// What a list, watch or deletecollection asks for by its field selector. An authorizer may allow a part of what it would not allow
+    /// as a whole; RBAC does not look at it.
+    pub field_selector: Vec<fields::Requirement>,
+    /// The same for labels.
+    pub label_selector: Vec<labels::Requirement>,
+}
+
+impl Attributes {
+    /// Whether it is about a resource, not about a path.
+    pub fn is_resource(&self) -> bool {
+        !self.resource.is_empty() || self.path.is_empty()
+    }
+
+    /// `pods` or `pods/status`.
+    pub fn combined_resource(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.resource.clone(),
+            subresource => format!("{}/{subresource}", self.resource),
+        }
+    }
+}
+
+/// What an authorizer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Allow,
+    /// No, whatever others say.
+    Deny,
+    /// Others may know. If nobody does, it is refused.
+    NoOpinion,
+}
+
+/// An answer and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, in words to show; may be empty.
+    pub reason: String,
+}
+
+impl Decision {
+    /// Yes, because of `reason`.
+    pub fn allow(reason: impl Into<String>) -> Decision {
+        Decision {
+            verdict: Verdict::Allow,
+            reason: reason.into(),
+        }
+    }
+
+    /// No opinion, because of `reason`.
+    pub fn no_opinion(reason: impl Into<String>) -> Decision {
+        Decision {
+            verdict: Verdict::NoOpinion,
+            reason: reason.into(),
+        }
+    }
+
+    /// Whether it is a yes.
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == Verdict::Allow
+    }
+}
+
+/// The rules that a user is known to be allowed by (`SubjectRulesReviewStatus`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownRules {
+    /// The rules, in the order in which they were found.
+    pub rules: Vec<Rule>,
+    /// Whether there may be more.
+    pub incomplete: bool,
+    /// What could not be looked up, in words; empty when all could.
+    pub error: String,
+}
+
+/// Decides about requests.
+pub trait Authorizer: Send + Sync + 'static {
+    /// Whether `user` may do it, and why.
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision;
+
+    /// What `user` is allowed in `namespace`, as far as it can be listed.
+    fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {
+        let _ = (user, namespace);
+        KnownRules::default()
+    }
+
+    /// Whether `user` may do it, in short.
+    ///
+    /// # Errors
+    /// The reason of the refusal, which may be empty.
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
+        let decision = self.decide(user, attributes);
+        if decision.is_allowed() {
+            Ok(())
+        } else {
+            Err(decision.reason)
+        }
+    }
+}
+
+/// Everything for members of certain groups; no opinion about others.
+#[derive(Clone, Debug)]
+pub struct PrivilegedGroups(Vec<String>);
+
+impl PrivilegedGroups {
+    /// The group `system:masters`.
+    pub fn masters() -> PrivilegedGroups {
+        PrivilegedGroups(vec![SYSTEM_MASTERS.to_owned()])
+    }
+
+    /// The groups given.
+    pub fn of(groups: impl IntoIterator<Item = String>) -> PrivilegedGroups {
+        PrivilegedGroups(groups.into_iter().collect())
+    }
+}
+
+impl Authorizer for PrivilegedGroups {
+    fn decide(&self, user: &UserInfo, _attributes: &Attributes) -> Decision {
+        if self.0.iter().any(|group| user.in_group(group)) {
+            Decision::allow("")
+        } else {
+            Decision::no_opinion("")
+        }
+    }
+}
+
+/// Asks one authorizer after the other until one has an opinion.
+pub struct Union(Vec<Arc<dyn Authorizer>>);
+
+impl Union {
+    /// Of these, in this order.
+    pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Union {
+        Union(authorizers.into_iter().collect())
+    }
+}
+
+impl Authorizer for Union {
+    fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        let mut reasons = Vec::new();
+        for authorizer in &self.0 {
+            let decision = authorizer.decide(user, attributes);
+            if decision.verdict != Verdict::NoOpinion {
+                return decision;
+            }
+            if !decision.reason.is_empty() {
+                reasons.push(decision.reason);
+            }
+        }
+        Decision::no_opinion(reasons.join("\n"))
+    }
+
+    fn rules_for(&self, user: &UserInfo, namespace: &str) -> KnownRules {
+        let mut all = KnownRules::default();
+        let mut errors = Vec::new();
+        for authorizer in &self.0 {
+            let known = authorizer.rules_for(user, namespace);
+            all.rules.extend(known.rules);
+            all.incomplete |= known.incomplete;
+            if !known.error.is_empty() {
+                errors.push(known.error);
+            }
+        }
+        all.error = aggregate(errors);
+        all
+    }
+}
+
+/// The authorizer of a cluster: `system:masters`, then RBAC.
+pub fn standard(policy: Arc<Policy>) -> Arc<dyn Authorizer> {
+    let masters: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups::masters());
+    Arc::new(Union::new([masters, Arc::new(Rbac::new(policy))]))
+}
+
+/// Several errors in one text: one stands alone, more in brackets, equal ones once (`errors.NewAggregate`).
+pub(crate) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        if !texts.contains(&error) {
+            texts.push(error);
+        }
+    }
+    match texts.len() {
+        0 => String::new(),
+        1 => texts.remove(0),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+/// Texts as Go prints a list of strings with `%q`: `["a" "b"]`.
+pub(crate) fn quoted(list: &[String]) -> String {
+    let texts: Vec<String> = list.iter().map(|text| kubewright_schema::error::quote(text)).collect();
+    format!("[{}]", texts.join(" "))
+}

@@ -1,0 +1,158 @@
+//! What Kubernetes says when a patched built-in object does not fit its Go type.
+//!
+//! A strategic merge patch is applied to a tree of plain values, which is then read into the Go type by reflection
+//! (`DefaultUnstructuredConverter`), not by a JSON decoder: its words are others than those of [`super::type_check`].
+//!
+//! Not here: unknown fields, which [`super::prune`] finds.
+
+use serde_json::Value;
+
+use super::types::{base64_check, special_text};
+use super::{Special, special};
+use crate::schema::{SchemaRef, Type};
+
+/// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is told.
+///
+/// # Errors
+/// The converter's text, such as `unrecognized type: int32` for a text where a number belongs.
+///
+/// ```
+/// use kubewright_schema::{catalog, structural::convert_check};
+/// use serde_json::json;
+///
+/// let schema = catalog::for_kind("apps", "v1", "Deployment").unwrap();
+/// assert_eq!(convert_check(&json!({"spec": {"replicas": "many"}}), &schema), Err("unrecognized type: int32".to_owned()));
+/// assert_eq!(convert_check(&json!({"spec": {"replicas": 3}}), &schema), Ok(()));
+/// ```
+pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
+    if value.is_null() {
+        return Ok(());
+    }
+    if let Some(special) = special(schema) {
+        return match special {
+            Special::Free => Ok(()),
+            // Types with a reader of their own are given the JSON.
+            _ => special_text(value, special),
+        };
+    }
+    match (schema.type_, value) {
+        (None, _) => Ok(()),
+        (Some(Type::Object), Value::Object(map)) => map.iter().try_for_each(|(key, value)| {
+            let property = schema.properties.get(key).or(schema.additional_properties.as_ref());
+            property.map_or(Ok(()), |property| convert_check(value, property))
+        }),
+        (Some(Type::Object), other) => {
+            let what = if schema.additional_properties.is_some() {
+                "map from"
+            } else {
+                "struct from:"
+            };
+            Err(format!("cannot restore {what} {}", kind_of(other)))
+        }
+        (Some(Type::Array), Value::Array(list)) => {
+            let Some(items) = &schema.items else { return Ok(()) };
+            list.iter().try_for_each(|item| convert_check(item, items))
+        }
+        (Some(Type::Array), other) => Err(format!("cannot restore slice from {}", kind_of(other))),
+        (Some(Type::String), Value::String(text)) if schema.format.as_deref() == Some("byte") => base64_check(text),
+        (Some(Type::String), Value::String(_)) | (Some(Type::Boolean), Value::Bool(_)) => Ok(()),
+        (Some(Type::String), other) if schema.format.as_deref() == Some("byte") => {
+            Err(format!("cannot restore slice from {}", kind_of(other)))
+        }
+        (Some(Type::Number), Value::Number(_)) => Ok(()),
+        (Some(Type::Integer), Value::Number(number)) if number.as_f64().is_some_and(|n| n.fract() == 0.0) => Ok(()),
+        // Go converts these pairs in principle, and Kubernetes refuses what would change the value.
+        (Some(Type::String), Value::Number(number)) if !number.is_f64() => {
+            Err("cannot convert int64 to string".to_owned())
+        }
+        (Some(Type::Integer), Value::Number(_)) => Err(format!(
+            "cannot convert float64 to {}",
+            schema.format.as_deref().unwrap_or("int64")
+        )),
+        (Some(Type::String), _) => Err("unrecognized type: string".to_owned()),
+        (Some(Type::Boolean), _) => Err("unrecognized type: bool".to_owned()),
+        (Some(Type::Number), _) => Err("unrecognized type: float64".to_owned()),
+        (Some(Type::Integer), _) => Err(format!(
+            "unrecognized type: {}",
+            schema.format.as_deref().unwrap_or("int64")
+        )),
+    }
+}
+
+/// The Go kind of a value out of JSON.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
+
+/// A value as Go's `%+v` prints it out of a tree of plain values: `map[a:1 b:[x y]]`.
+///
+/// ```
+/// use kubewright_schema::structural::go_text;
+/// assert_eq!(go_text(&serde_json::json!({"b": [1, "x", null], "a": true})), "map[a:true b:[1 x <nil>]]");
+/// ```
+pub fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(bool) => bool.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().map(go_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let entries: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", go_text(value)))
+                .collect();
+            format!("map[{}]", entries.join(" "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalog;
+
+    #[test]
+    fn what_does_not_fit_is_told_in_the_converters_words() {
+        #[track_caller]
+        fn check(spec: Value, wanted: &str) {
+            let schema = catalog::for_kind("apps", "v1", "Deployment").expect("a built-in kind");
+            let told = convert_check(&json!({ "spec": spec }), &schema)
+                .err()
+                .unwrap_or_default();
+            assert_eq!(told, wanted);
+        }
+        check(json!({"replicas": 2, "paused": true, "strategy": null}), "");
+        check(json!({"replicas": "many"}), "unrecognized type: int32");
+        check(json!({"paused": "yes"}), "unrecognized type: bool");
+        check(json!({"strategy": "Recreate"}), "cannot restore struct from: string");
+        check(json!({"strategy": {"type": 1}}), "cannot convert int64 to string");
+        check(json!({"strategy": {"type": true}}), "unrecognized type: string");
+        check(json!({"replicas": 1.5}), "cannot convert float64 to int32");
+        check(
+            json!({"selector": {"matchLabels": []}}),
+            "cannot restore map from slice",
+        );
+        check(
+            json!({"template": {"spec": {"containers": {}}}}),
+            "cannot restore slice from map",
+        );
+        check(
+            json!({"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "lots"}}}]}}}),
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        );
+    }
+}
