@@ -56,7 +56,7 @@ impl StoredObject {
         self.revision
     }
 
-    /// The object, without `kind` and (but for custom kinds with several versions) `apiVersion`.
+    /// The object, without `apiVersion` and `kind`.
     pub fn value(&self) -> &Value {
         &self.value
     }
