@@ -48,6 +48,8 @@ mod recorded;
 mod tests;
 #[cfg(test)]
 mod token_tests;
+#[cfg(test)]
+mod webhook_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -56,6 +58,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
