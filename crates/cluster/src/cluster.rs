@@ -179,6 +179,8 @@ impl ClusterBuilder {
             data.journal
         });
         let api = ApiServer::with(parts);
+        // What every cluster has from its beginning is safe before anybody looks at it.
+        api.settled().await.map_err(Error::NotKept)?;
         let front = Front {
             api,
             stop,
