@@ -9,7 +9,7 @@
 //! - nothing here reads a clock, draws entropy, opens a socket or a file, or starts a thread: see [`Env`];
 //! - no request, whatever it holds, makes [`ApiServer::handle`] panic.
 //!
-//! Not here: TLS and HTTP framing (the cluster's listener), controllers, durable storage.
+//! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (a shell gives storage a [`storage::journal::Journal`]).
 
 pub mod admission;
 pub mod authentication;

@@ -224,6 +224,8 @@ impl ClusterBuilder {
         });
         parts.outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
         let api = ApiServer::with(parts);
+        // What every cluster has from its beginning is safe before anybody looks at it.
+        api.settled().await.map_err(Error::NotKept)?;
         let front = Front {
             api,
             stop,

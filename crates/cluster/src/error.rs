@@ -40,6 +40,9 @@ pub enum Error {
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// The disk of the data folder refuses what every cluster begins with.
+    #[error("the cluster cannot keep anything: {}", .0.message)]
+    NotKept(kubewright_apiserver::Status),
     /// The cluster is stopped: it answers no more and cannot be started again. Start another one.
     #[error("the cluster is stopped; start another one with Cluster::start()")]
     Stopped,

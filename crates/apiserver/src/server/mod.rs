@@ -319,6 +319,14 @@ impl ApiServer {
         self.inner.storage.close_watches();
     }
 
+    /// Waits until everything that is stored survives the process; at once when storage keeps nothing beyond it.
+    ///
+    /// # Errors
+    /// The 500 that writes get when it cannot be kept.
+    pub async fn settled(&self) -> Result<(), Status> {
+        self.inner.settle(self.inner.storage.revision()).await
+    }
+
     /// The version of the latest write.
     pub fn resource_version(&self) -> u64 {
         self.inner.storage.revision()

@@ -37,7 +37,7 @@ pub struct Bounds {
     pub history_bytes: usize,
     /// Changes that may wait for one watcher. Default 4096.
     pub buffer: usize,
-    /// Bytes of changes that may wait for one watcher. Default 64 MiB.
+    /// Bytes of changes that may wait for one watcher. Default 16 MiB.
     pub buffer_bytes: usize,
 }
 
@@ -47,7 +47,7 @@ impl Default for Bounds {
             history: 4096,
             history_bytes: 64 * 1024 * 1024,
             buffer: 4096,
-            buffer_bytes: 64 * 1024 * 1024,
+            buffer_bytes: 16 * 1024 * 1024,
         }
     }
 }
@@ -261,8 +261,8 @@ impl Shared {
         } else {
             place.objects.insert(key.clone(), entry.clone())
         };
-        let opened = before.as_ref().map(|before| before.open().0);
-        let change = Arc::new(Change::new(key, opened, after.clone(), deleted));
+        let was = before.as_ref().map(|before| before.fresh());
+        let change = Arc::new(Change::new(key, was, entry.fresh(), deleted));
         let added = place.history.push(&change, before, entry);
         state.history_bytes += added;
         state.compact(&name, &self.bounds);
@@ -306,7 +306,7 @@ impl Shared {
             }
             Outcome::Failed(why) => {
                 let why: Arc<str> = why.into();
-                state.take_back();
+                state.take_back(&mut wake);
                 state.broken = Some(why.clone());
                 let last = state.given;
                 wake.extend(self.progress.lose(last, why));
@@ -378,8 +378,8 @@ impl State {
         }
     }
 
-    /// Undoes everything that is pending.
-    fn take_back(&mut self) {
+    /// Undoes everything that is pending, and ends the watches that began with some of it.
+    fn take_back(&mut self, wake: &mut Vec<Waker>) {
         while let Some(Record { store, change }) = self.pending.pop_back() {
             let objects = &mut self.store(&store).objects;
             match &change.before {
@@ -390,6 +390,11 @@ impl State {
         self.revision = self.published;
         for store in self.stores.values_mut() {
             self.history_bytes -= store.history.take_back(self.published);
+            for subscriber in store.subscribers.iter().filter_map(Weak::upgrade) {
+                if subscriber.after() > self.published {
+                    subscriber.cut_off(wake);
+                }
+            }
         }
     }
 }

@@ -201,14 +201,19 @@ impl Entry {
         self.encoded.len()
     }
 
+    /// The object by itself, for a queue: what waits there must not hold what others read.
+    pub(super) fn fresh(&self) -> Arc<StoredObject> {
+        let encoded = OnceLock::from(self.encoded.clone());
+        Arc::new(StoredObject::of(self.revision, encoded, OnceLock::new()))
+    }
+
     /// The object: the one that others hold, or a new one. The flag says that it is new.
     pub(super) fn open(&self) -> (Arc<StoredObject>, bool) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(object) = open.upgrade() {
             return (object, false);
         }
-        let object = StoredObject::of(self.revision, OnceLock::from(self.encoded.clone()), OnceLock::new());
-        let object = Arc::new(object);
+        let object = self.fresh();
         *open = Arc::downgrade(&object);
         (object, true)
     }

@@ -72,13 +72,20 @@ impl Subscriber {
         let full = queue.bytes + change.size() > self.limit_bytes && !queue.changes.is_empty();
         if queue.changes.len() >= self.limit || full {
             // Whatever is left would end in a gap, so nothing of it is worth keeping.
-            queue.changes = VecDeque::new();
-            queue.bytes = 0;
-            queue.overrun = true;
-        } else {
-            queue.bytes += change.size();
-            queue.changes.push_back(change.clone());
+            drop(queue);
+            return self.cut_off(wake);
         }
+        queue.bytes += change.size();
+        queue.changes.push_back(change.clone());
+        wake.extend(queue.waker.take());
+    }
+
+    /// Ends the watch: what it began with is no longer so.
+    pub(super) fn cut_off(&self, wake: &mut Vec<Waker>) {
+        let mut queue = self.queue();
+        queue.changes = VecDeque::new();
+        queue.bytes = 0;
+        queue.overrun = true;
         wake.extend(queue.waker.take());
     }
 

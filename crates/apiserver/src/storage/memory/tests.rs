@@ -202,12 +202,18 @@ fn what_a_failing_journal_did_not_keep_is_taken_back() {
     storage.delete("s", "gone", 3).expect("it is there");
     storage.create("s", "new", object(1)).expect("new is new");
     let mut waits = storage.settle(5).expect("5 is not safe");
+    let (listed, mut misled) = storage.list_and_watch("s", "");
+    assert_eq!(listed.revision, 6);
     journal.say(Outcome::Failed("No space left on device".to_owned()));
 
     let unavailable = StorageError::Unavailable("No space left on device".to_owned());
     assert_eq!(
         std::pin::Pin::new(&mut waits).poll(&mut context),
         Poll::Ready(Err(unavailable.clone()))
+    );
+    assert!(
+        matches!(misled.poll_next(&mut context), Poll::Ready(Delivery::Overrun)),
+        "it began with what is no more"
     );
     assert_eq!(storage.revision(), 3);
     assert_eq!(storage.trouble().as_deref(), Some("No space left on device"));

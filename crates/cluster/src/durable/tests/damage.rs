@@ -44,9 +44,8 @@ fn hit(bytes: &mut [u8], text: &str) {
 fn check(what: &str, damage: impl FnOnce(&Path), says: &[&str], saved: Option<(u64, u64)>) {
     let (folder, revision) = folder();
     damage(folder.path());
-    let error = match super::super::open(folder.path()) {
-        Ok(_) => panic!("{what}: the damage is not noticed"),
-        Err(error) => error,
+    let Err(error) = super::super::open(folder.path()) else {
+        panic!("{what}: the damage is not noticed")
     };
     let text = error.to_string();
     for part in says {
@@ -117,8 +116,8 @@ fn damage_is_said_and_repaired() {
         "several objects",
         |path| {
             change(path, |bytes| {
-                (20..30).for_each(|number| hit(bytes, &format!("latest-{number}")))
-            })
+                (20..30).for_each(|number| hit(bytes, &format!("latest-{number}")));
+            });
         },
         &["n/object-20", "objects can be saved", rescue],
         Some((OBJECTS - 10, OBJECTS - 10)),
