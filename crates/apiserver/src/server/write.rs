@@ -400,9 +400,7 @@ impl Writer<'_> {
         // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
         errors.extend(metadata.iter().cloned());
         errors.extend(metadata);
-        if resource.custom.is_none() {
-            errors.extend(object::unqualified_finalizers(&new));
-        }
+        errors.extend(object::unqualified_finalizers(&new, &resource));
         if part == Part::Status {
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
