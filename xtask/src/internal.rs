@@ -23,19 +23,59 @@ const HEADER: &str = "\
 /// Package, API group (`-` for none), module, folder in the module.
 const PACKAGES: &[(&str, &str, &str, &str)] = &[
     ("meta", "-", "apimachinery", "pkg/apis/meta/v1"),
-    ("admissionregistration", "admissionregistration.k8s.io", "kubernetes", "pkg/apis/admissionregistration"),
-    ("apiextensions", "apiextensions.k8s.io", "apiextensions-apiserver", "pkg/apis/apiextensions"),
-    ("apiregistration", "apiregistration.k8s.io", "kube-aggregator", "pkg/apis/apiregistration"),
+    (
+        "admissionregistration",
+        "admissionregistration.k8s.io",
+        "kubernetes",
+        "pkg/apis/admissionregistration",
+    ),
+    (
+        "apiextensions",
+        "apiextensions.k8s.io",
+        "apiextensions-apiserver",
+        "pkg/apis/apiextensions",
+    ),
+    (
+        "apiregistration",
+        "apiregistration.k8s.io",
+        "kube-aggregator",
+        "pkg/apis/apiregistration",
+    ),
     ("apps", "apps", "kubernetes", "pkg/apis/apps"),
-    ("authentication", "authentication.k8s.io", "kubernetes", "pkg/apis/authentication"),
-    ("authorization", "authorization.k8s.io", "kubernetes", "pkg/apis/authorization"),
+    (
+        "authentication",
+        "authentication.k8s.io",
+        "kubernetes",
+        "pkg/apis/authentication",
+    ),
+    (
+        "authorization",
+        "authorization.k8s.io",
+        "kubernetes",
+        "pkg/apis/authorization",
+    ),
     ("autoscaling", "autoscaling", "kubernetes", "pkg/apis/autoscaling"),
     ("batch", "batch", "kubernetes", "pkg/apis/batch"),
-    ("certificates", "certificates.k8s.io", "kubernetes", "pkg/apis/certificates"),
-    ("coordination", "coordination.k8s.io", "kubernetes", "pkg/apis/coordination"),
+    (
+        "certificates",
+        "certificates.k8s.io",
+        "kubernetes",
+        "pkg/apis/certificates",
+    ),
+    (
+        "coordination",
+        "coordination.k8s.io",
+        "kubernetes",
+        "pkg/apis/coordination",
+    ),
     ("core", "", "kubernetes", "pkg/apis/core"),
     ("discovery", "discovery.k8s.io", "kubernetes", "pkg/apis/discovery"),
-    ("flowcontrol", "flowcontrol.apiserver.k8s.io", "kubernetes", "pkg/apis/flowcontrol"),
+    (
+        "flowcontrol",
+        "flowcontrol.apiserver.k8s.io",
+        "kubernetes",
+        "pkg/apis/flowcontrol",
+    ),
     ("networking", "networking.k8s.io", "kubernetes", "pkg/apis/networking"),
     ("node", "node.k8s.io", "kubernetes", "pkg/apis/node"),
     ("policy", "policy", "kubernetes", "pkg/apis/policy"),
@@ -105,7 +145,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if check {
         return match read(&file)? == text {
             true => Ok(()),
-            false => Err(format!("{OUTPUT} is not current: run `cargo xtask generate-internal` without --check")),
+            false => Err(format!(
+                "{OUTPUT} is not current: run `cargo xtask generate-internal` without --check"
+            )),
         };
     }
     fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
@@ -155,7 +197,9 @@ fn table(source: &Path, minor: &str) -> Result<String, String> {
             .filter_map(|(name, type_)| Some((name.strip_prefix(&format!("{package}."))?, type_)));
         for (name, type_) in of_package {
             if let Type::Struct(fields) = type_
-                && !SPECIAL.iter().any(|(special, _)| *special == format!("{package}.{name}"))
+                && !SPECIAL
+                    .iter()
+                    .any(|(special, _)| *special == format!("{package}.{name}"))
                 && !name.ends_with("List")
             {
                 let line = line(package, fields, &types).map_err(|why| format!("{package}.{name}: {why}"))?;
@@ -174,7 +218,11 @@ fn line(package: &str, fields: &[Field], types: &Types) -> Result<String, String
         let is_struct = type_ == "time" || types.contains_key(&type_);
         let near = format!("{package}.");
         let type_ = type_.replacen(&near, "", usize::from(type_.contains(&near)));
-        let omitted = if field.omitted_zero || (field.omitted && !is_struct) { "?" } else { "" };
+        let omitted = if field.omitted_zero || (field.omitted && !is_struct) {
+            "?"
+        } else {
+            ""
+        };
         let _ = write!(line, " {name}{omitted}:{type_}");
     }
     Ok(line)
@@ -242,7 +290,9 @@ fn go_struct<'a>(package: &str, lines: &mut impl Iterator<Item = &'a str>) -> Re
         let (declaration, tags) = line.split_once('`').unwrap_or((line, ""));
         let declaration = declaration.split("//").next().unwrap_or("");
         let words: Vec<&str> = declaration.split_whitespace().collect();
-        let json = tags.split_once("json:\"").map(|(_, rest)| rest.split('"').next().unwrap_or(""));
+        let json = tags
+            .split_once("json:\"")
+            .map(|(_, rest)| rest.split('"').next().unwrap_or(""));
         let mut json_words = json.unwrap_or("").split(',');
         let json_name = json_words.next().unwrap_or("");
         let flags: Vec<&str> = json_words.collect();

@@ -104,9 +104,15 @@ pub fn location(path: &str, document: &Document) -> String {
 }
 
 fn document_paths(snapshot: &Snapshot) -> Vec<String> {
-    let mut all: Vec<String> = [".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut all: Vec<String> = [
+        ".well-known/openid-configuration",
+        "api",
+        "apis",
+        "openid/v1/jwks",
+        "version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for group in snapshot.groups() {
         if !group.name.is_empty() {
             all.push(format!("apis/{}", group.name));

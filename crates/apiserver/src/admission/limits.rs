@@ -38,7 +38,11 @@ impl LimitRanger {
     fn ranges(&self, attributes: &Attributes) -> Vec<Arc<StoredObject>> {
         let resource = &attributes.resource;
         let concerned = resource.group.is_empty()
-            && match (resource.plural.as_ref(), attributes.operation, attributes.subresource.as_str()) {
+            && match (
+                resource.plural.as_ref(),
+                attributes.operation,
+                attributes.subresource.as_str(),
+            ) {
                 ("pods", Operation::Create, "") | ("pods", Operation::Update, "resize") => true,
                 ("persistentvolumeclaims", Operation::Create | Operation::Update, "") => true,
                 _ => false,
@@ -52,7 +56,10 @@ impl LimitRanger {
         };
         // A store that cannot be listed has no ranges to apply.
         let listed = self.storage.list("limitranges", &request);
-        listed.map_or_else(|_| Vec::new(), |listed| listed.items.into_iter().map(|(_, item)| item).collect())
+        listed.map_or_else(
+            |_| Vec::new(),
+            |listed| listed.items.into_iter().map(|(_, item)| item).collect(),
+        )
     }
 
     fn check(&self, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {
@@ -207,7 +214,8 @@ fn of_pod(pod: &Value, field: &str) -> Amounts {
 fn check_pod(limit: &Value, pod: &Value, errors: &mut Vec<String>) {
     match get(limit, &["type"]).as_str() {
         Some("Container") => {
-            let containers = items(get(pod, &["spec", "containers"])).chain(items(get(pod, &["spec", "initContainers"])));
+            let containers =
+                items(get(pod, &["spec", "containers"])).chain(items(get(pod, &["spec", "initContainers"])));
             for container in containers {
                 let of = |field: &str| amounts(get(container, &["resources", field]));
                 check_amounts(limit, "Container", &of("requests"), &of("limits"), errors);
@@ -248,7 +256,12 @@ fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits:
 
 fn ratio(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
     let rule = format!("{name} max limit to request ratio per {kind} is {bound}");
-    let milli = |amounts: &Amounts| amounts.get(name).map(Quantity::milli_value).filter(|amount| *amount != 0);
+    let milli = |amounts: &Amounts| {
+        amounts
+            .get(name)
+            .map(Quantity::milli_value)
+            .filter(|amount| *amount != 0)
+    };
     let Some(request) = milli(requests) else {
         return Some(format!("{rule}, but no request is specified or request is 0"));
     };
@@ -312,7 +325,11 @@ mod tests {
         };
         let max = || json!({"type": "Container", "max": {"cpu": "1"}});
         check(max(), json!({"limits": {"cpu": "1000m"}}), &[]);
-        check(max(), json!({}), &["maximum cpu usage per Container is 1.  No limit is specified"]);
+        check(
+            max(),
+            json!({}),
+            &["maximum cpu usage per Container is 1.  No limit is specified"],
+        );
         check(
             max(),
             json!({"limits": {"cpu": "2"}}),

@@ -360,7 +360,10 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     if maximum < minimum {
         errors.invalid(&most, "must be greater than or equal to `minReplicas`");
     }
-    let (target, was) = (spec.key("scaleTargetRef"), At::root(old).keys(&["spec", "scaleTargetRef"]));
+    let (target, was) = (
+        spec.key("scaleTargetRef"),
+        At::root(old).keys(&["spec", "scaleTargetRef"]),
+    );
     scaled_object(&mut errors, &target);
     let (version, kind) = (target.key("apiVersion"), target.key("kind"));
     let kept = was.present() && was.key("apiVersion").value == version.value && was.key("kind").value == kind.value;

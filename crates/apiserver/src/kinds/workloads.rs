@@ -418,12 +418,20 @@ fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError
     let number = |name: &str| status.key(name).int().unwrap_or(0);
     for part in parts {
         if number(part) > number("replicas") {
-            errors.invalid_value(&status.key(part), number(part), "cannot be greater than status.replicas");
+            errors.invalid_value(
+                &status.key(part),
+                number(part),
+                "cannot be greater than status.replicas",
+            );
         }
     }
     if number("availableReplicas") > number("readyReplicas") {
         let available = status.key("availableReplicas");
-        errors.invalid_value(&available, number("availableReplicas"), "cannot be greater than readyReplicas");
+        errors.invalid_value(
+            &available,
+            number("availableReplicas"),
+            "cannot be greater than readyReplicas",
+        );
     }
     errors.into_vec()
 }

@@ -10,7 +10,11 @@ use super::schemas::Schemas;
 use crate::registry::{Resource, Snapshot, Subresource, Verbs};
 
 /// Media types of answers about built-in kinds.
-pub(super) const BUILTIN_TYPES: &[&str] = &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+pub(super) const BUILTIN_TYPES: &[&str] = &[
+    "application/json",
+    "application/vnd.kubernetes.protobuf",
+    "application/yaml",
+];
 const WATCH_TYPES: &[&str] = &[
     "application/json",
     "application/json;stream=watch",
@@ -339,12 +343,20 @@ fn watches(names: &Names<'_>, base: &str, paths: &mut Map<String, Value>, common
 
 /// Media types of answers about a kind.
 fn answer_types(row: &Resource) -> &'static [&'static str] {
-    if row.custom.is_some() { CUSTOM_TYPES } else { BUILTIN_TYPES }
+    if row.custom.is_some() {
+        CUSTOM_TYPES
+    } else {
+        BUILTIN_TYPES
+    }
 }
 
 /// Media types of lists, which may be watched.
 fn watch_types(row: &Resource) -> &'static [&'static str] {
-    if row.custom.is_some() { CUSTOM_TYPES } else { WATCH_TYPES }
+    if row.custom.is_some() {
+        CUSTOM_TYPES
+    } else {
+        WATCH_TYPES
+    }
 }
 
 fn body_types(row: &Resource) -> &'static [&'static str] {

@@ -28,11 +28,23 @@ impl Schemas {
     pub(super) fn version(&mut self) -> Value {
         const NAME: &str = "io.k8s.apimachinery.pkg.version.Info";
         let described = [
-            ("emulationMajor", "EmulationMajor is the major version of the emulation version"),
-            ("emulationMinor", "EmulationMinor is the minor version of the emulation version"),
+            (
+                "emulationMajor",
+                "EmulationMajor is the major version of the emulation version",
+            ),
+            (
+                "emulationMinor",
+                "EmulationMinor is the minor version of the emulation version",
+            ),
             ("major", "Major is the major version of the binary version"),
-            ("minCompatibilityMajor", "MinCompatibilityMajor is the major version of the minimum compatibility version"),
-            ("minCompatibilityMinor", "MinCompatibilityMinor is the minor version of the minimum compatibility version"),
+            (
+                "minCompatibilityMajor",
+                "MinCompatibilityMajor is the major version of the minimum compatibility version",
+            ),
+            (
+                "minCompatibilityMinor",
+                "MinCompatibilityMinor is the minor version of the minimum compatibility version",
+            ),
             ("minor", "Minor is the minor version of the binary version"),
         ];
         let required = [

@@ -800,7 +800,12 @@ mod tests {
     #[test]
     fn each_row_has_a_cell_for_each_column() {
         let columns = columns();
-        let shown = || KINDS.iter().zip(rows()).filter(|(kind, _)| kind.verbs != Verbs::CreateOnly);
+        let shown = || {
+            KINDS
+                .iter()
+                .zip(rows())
+                .filter(|(kind, _)| kind.verbs != Verbs::CreateOnly)
+        };
         for (kind, row) in shown() {
             let path = if kind.group.is_empty() {
                 format!("{}/{}", kind.version, kind.plural)

@@ -35,7 +35,12 @@ pub(super) fn fill(server: &Inner) {
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
             "spec": {"cidrs": [range]}}),
     );
-    create(server, "", "services", services::kubernetes_service(server.config.service_range));
+    create(
+        server,
+        "",
+        "services",
+        services::kubernetes_service(server.config.service_range),
+    );
     for (name, value, description) in policy::SYSTEM_CLASSES {
         create(
             server,
@@ -48,7 +53,8 @@ pub(super) fn fill(server: &Inner) {
 }
 
 fn flow_control(server: &Inner) {
-    let objects: Vec<Value> = serde_json::from_str(FLOW_CONTROL).expect("the committed data is well formed: every start reads it");
+    let objects: Vec<Value> =
+        serde_json::from_str(FLOW_CONTROL).expect("the committed data is well formed: every start reads it");
     for object in objects {
         let plural = if object["kind"] == "FlowSchema" {
             "flowschemas"

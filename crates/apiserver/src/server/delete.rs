@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kubewright_schema::decode as schema_decode;
+use kubewright_schema::{catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::negotiate::{self, Input};
@@ -116,6 +116,9 @@ impl Call<'_> {
             return Err(Status::bad_request(
                 "couldn't get version/kind; json parse error: DeleteOptions must be an object",
             ));
+        }
+        if let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
+            structural::type_check(&body, &schema, "DeleteOptions").map_err(Status::bad_request)?;
         }
         let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
         let kind = text("kind");

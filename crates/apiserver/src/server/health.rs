@@ -62,7 +62,9 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
 /// The paths of all checks, for the index at `/`.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     ["healthz", "livez", "readyz"].into_iter().flat_map(|endpoint| {
-        let below = checks(endpoint).into_iter().map(move |check| format!("/{endpoint}/{check}"));
+        let below = checks(endpoint)
+            .into_iter()
+            .map(move |check| format!("/{endpoint}/{check}"));
         std::iter::once(format!("/{endpoint}")).chain(below)
     })
 }
@@ -85,7 +87,11 @@ impl Inner {
         let mut text: String = checks
             .iter()
             .map(|check| {
-                let excluded = if excluded.iter().any(|name| name == check) { "excluded: " } else { "" };
+                let excluded = if excluded.iter().any(|name| name == check) {
+                    "excluded: "
+                } else {
+                    ""
+                };
                 format!("[+]{check} {excluded}ok\n")
             })
             .collect();

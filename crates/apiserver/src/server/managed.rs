@@ -212,7 +212,13 @@ pub(crate) fn track_update(
 pub(crate) fn forget_changed(resource: &Resource, object: &mut Value, before: &Value, after: &Value) {
     let mut managed = decode(object);
     let known = managed.clone();
-    apply::forget_changed(&object_type(resource), before, after, &mut managed, &resource.api_version());
+    apply::forget_changed(
+        &object_type(resource),
+        before,
+        after,
+        &mut managed,
+        &resource.api_version(),
+    );
     if managed != known {
         set(object, &managed);
     }

@@ -27,6 +27,7 @@ pub(crate) mod query;
 mod read;
 pub(crate) mod respond;
 mod route;
+mod scales;
 mod subresource;
 mod update;
 mod write;

@@ -46,17 +46,15 @@ impl Continue {
     fn decode(token: &str, prefix: &str) -> Result<Continue, Status> {
         let invalid =
             |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD
-            .decode(token.trim_end_matches('='))
-            .map_err(|error| {
-                // Where Go's decoder stops.
-                let at = match error {
-                    base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                    base64::DecodeError::InvalidLength(length) => length - length % 4,
-                    base64::DecodeError::InvalidPadding => token.len(),
-                };
-                invalid(&format!("illegal base64 data at input byte {at}"))
-            })?;
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+            // Where Go's decoder stops.
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(length) => length - length % 4,
+                base64::DecodeError::InvalidPadding => token.len(),
+            };
+            invalid(&format!("illegal base64 data at input byte {at}"))
+        })?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
         if value.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
             return Err(invalid("server does not recognize this encoded version"));

@@ -14,7 +14,7 @@ use super::claims::Claim;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
-use super::{Call, Inner};
+use super::{Call, Inner, scales};
 use crate::admission::{self, Operation};
 use crate::kinds::pods;
 use crate::object;
@@ -266,6 +266,7 @@ impl Writer<'_> {
                 .allocate(&resource, &mut object, None, &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_create)(&object));
             errors.extend(self.schema_errors(&object));
+            errors.extend(scales::path_errors(&resource, &object, false));
             self.refuse(object::name(&object), &errors)?;
             if attempt == 0 {
                 self.warnings.extend(object::finalizer_warnings(&object, None));
@@ -419,6 +420,7 @@ impl Writer<'_> {
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
         errors.extend(self.schema_errors(&new));
+        errors.extend(scales::path_errors(&resource, &new, part == Part::Status));
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));

@@ -103,7 +103,10 @@ pub(crate) const NAME_AND_AGE: &[Cell] = &[Cell::Name, Cell::Age];
 pub(crate) const COMPONENT: &[Cell] = &[
     Cell::Name,
     Cell::With(|object, _| {
-        let healthy = At::root(object).key("conditions").items().find(|condition| condition.key("type").text() == "Healthy");
+        let healthy = At::root(object)
+            .key("conditions")
+            .items()
+            .find(|condition| condition.key("type").text() == "Healthy");
         match healthy.map(|condition| condition.key("status").text()) {
             Some("True") => "Healthy".into(),
             Some("False") => "Unhealthy".into(),
@@ -115,7 +118,10 @@ pub(crate) const COMPONENT: &[Cell] = &[
 ];
 
 fn of_health(object: &Value, field: &str) -> Value {
-    let healthy = At::root(object).key("conditions").items().find(|condition| condition.key("type").text() == "Healthy");
+    let healthy = At::root(object)
+        .key("conditions")
+        .items()
+        .find(|condition| condition.key("type").text() == "Healthy");
     healthy.map_or("", |condition| condition.key(field).text()).into()
 }
 

@@ -196,7 +196,11 @@ mod tests {
         let check = |old: &str, new: &str, want: &str| assert_eq!(unified(old, new), want, "{old:?} {new:?}");
         check("a\nb", "a\nb", "");
         check("a", "b", "@@ -1 +1 @@\n-a\n+b\n");
-        check("1\n2\n3\n4\n5\n6", "1\n2\n3\n4\nx\n6", "@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+x\n 6\n");
+        check(
+            "1\n2\n3\n4\n5\n6",
+            "1\n2\n3\n4\nx\n6",
+            "@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+x\n 6\n",
+        );
         check("1\n2", "1\n2\n3", "@@ -1,2 +1,3 @@\n 1\n 2\n+3\n");
         let far = |first: &str, last: &str| format!("{first}\n1\n2\n3\n4\n5\n6\n7\n{last}");
         check(

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use table::{Shape, Struct, Type};
 
 /// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and whatever the
-/// structs do not know. A field that is absent shows the zero of its type.
+/// structs do not know. A scalar that is absent shows the zero of its type.
 ///
 /// ```
 /// use kubewright_schema::internal::show;
@@ -36,8 +36,8 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
         // Bytes that are not there are no text.
         Value::String(text) if text.is_empty() && type_.is_bytes() => return Some("null".to_owned()),
         Value::String(_) => return None,
-        // What is no pointer is never absent.
-        Value::Null if type_.pointer || type_.shape != Shape::One => return None,
+        // A scalar that is no pointer is never absent; where a struct is, the rule meant its absence.
+        Value::Null if type_.pointer || type_.shape != Shape::One || type_.known().is_some() => return None,
         _ => {}
     }
     let mut text = String::new();
@@ -125,7 +125,9 @@ fn leaf(value: &Value) -> Shown {
 
 /// Go writes these three as escapes, so that JSON can stand in HTML.
 fn escape(json: &str) -> String {
-    json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
+    json.replace('&', "\\u0026")
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
 }
 
 fn plain(value: &Value) -> Shown {
@@ -196,7 +198,13 @@ fn lookup<'a>(value: &'a Value, name: &str) -> &'a Value {
 
 /// The fields of a pod's spec that kube-apiserver keeps in the security context, at their place there.
 fn as_worked_with(known: &Struct, value: &Value) -> Option<Value> {
-    const MOVED: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
+    const MOVED: [&str; 5] = [
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "shareProcessNamespace",
+        "hostUsers",
+    ];
     if known.name() != "PodSpec" {
         return None;
     }
@@ -301,9 +309,21 @@ mod tests {
         let owners = r#"[{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true}]"#;
         check("", "ConfigMap", "metadata.ownerReferences", owner.clone(), Some(owners));
         check("ex.io", "Foo", "metadata.ownerReferences", owner, Some(owners));
-        check("storage.k8s.io", "StorageClass", "provisioner", Value::Null, Some(r#""""#));
+        check(
+            "storage.k8s.io",
+            "StorageClass",
+            "provisioner",
+            Value::Null,
+            Some(r#""""#),
+        );
         check("", "Pod", "spec.priority", Value::Null, None);
-        check("certificates.k8s.io", "CertificateSigningRequest", "spec.request", json!(""), Some("null"));
+        check(
+            "certificates.k8s.io",
+            "CertificateSigningRequest",
+            "spec.request",
+            json!(""),
+            Some("null"),
+        );
         check("ex.io", "Foo", "spec.list[0]", json!({"b": 1, "a": 2}), None);
         check(
             "policy",
@@ -321,8 +341,13 @@ mod tests {
         );
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"hostNetwork": true, "containers": []}});
         let text = show("batch", "Job", "spec.template", &template).expect("a template is shown");
-        assert!(text.starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"InitContainers":null,"Containers":[],"#));
-        assert!(text.contains(r#""SecurityContext":{"HostNetwork":true,"HostPID":false,"#), "{text}");
+        assert!(
+            text.starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"InitContainers":null,"Containers":[],"#)
+        );
+        assert!(
+            text.contains(r#""SecurityContext":{"HostNetwork":true,"HostPID":false,"#),
+            "{text}"
+        );
     }
 
     #[test]

@@ -164,7 +164,9 @@ fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
             }
         }
         (Special::SchemaOr(_), Value::Object(_)) => normalize(value, &json_schema_props(), keeps_lists),
-        (Special::SchemaOr(_), Value::Array(list)) => list.iter_mut().for_each(|item| special_form(item, special, keeps_lists)),
+        (Special::SchemaOr(_), Value::Array(list)) => list
+            .iter_mut()
+            .for_each(|item| special_form(item, special, keeps_lists)),
         _ => {}
     }
 }

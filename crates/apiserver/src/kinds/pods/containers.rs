@@ -117,7 +117,12 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     ports(errors, &at.key("ports"), facts.host_network);
     environment(errors, &at.key("env"));
     environment_sources(errors, &at.key("envFrom"));
-    mounts(errors, &at.key("volumeMounts"), facts, at.keys(&["securityContext", "privileged"]).is_true());
+    mounts(
+        errors,
+        &at.key("volumeMounts"),
+        facts,
+        at.keys(&["securityContext", "privileged"]).is_true(),
+    );
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
     resources::requirements(errors, &at.key("resources"));
     host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
@@ -160,7 +165,8 @@ fn ports(errors: &mut Errors, at: &At<'_>, host_network: bool) {
     }
 }
 
-const VARIABLE: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const VARIABLE: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
 fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
@@ -410,7 +416,9 @@ fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         }
         handler(errors, &hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
         let seconds = hook.keys(&["sleep", "seconds"]);
-        let only = ["exec", "httpGet", "tcpSocket"].iter().all(|kind| !hook.key(kind).present());
+        let only = ["exec", "httpGet", "tcpSocket"]
+            .iter()
+            .all(|kind| !hook.key(kind).present());
         if only && hook.key("sleep").present() && !(0..=facts.grace_period).contains(&seconds.int().unwrap_or(0)) {
             errors.invalid_value(
                 &hook.key("sleep"),

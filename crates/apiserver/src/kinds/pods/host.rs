@@ -46,7 +46,11 @@ fn every_container<'a>(at: &At<'a>) -> impl Iterator<Item = At<'a>> {
 fn host_users(errors: &mut Errors, at: &At<'_>) {
     const WHY: &str = "when `hostUsers` is false";
     // Two of the paths have a capital letter in Kubernetes, too.
-    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
         if at.key(field).is_true() {
             errors.forbidden(&at.key(shown), WHY);
         }
@@ -77,7 +81,10 @@ fn windows(errors: &mut Errors, at: &At<'_>) {
         refuse(&context.key(field), context.key(field).present());
     }
     refuse(&context.key("sysctls"), !context.key("sysctls").is_empty());
-    refuse(&at.key("shareProcessNamespace"), at.key("shareProcessNamespace").present());
+    refuse(
+        &at.key("shareProcessNamespace"),
+        at.key("shareProcessNamespace").present(),
+    );
     for field in [
         "runAsUser",
         "runAsGroup",
@@ -265,11 +272,17 @@ pub(crate) fn resize_policy(errors: &mut Errors, at: &At<'_>, restart: &str) {
 /// Two containers may not wait at the same port of the host.
 pub(crate) fn host_ports(errors: &mut Errors, containers: &At<'_>) {
     let mut seen = BTreeSet::new();
-    for port in containers.items().flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
+    for port in containers
+        .items()
+        .flat_map(|container| container.key("ports").items().collect::<Vec<_>>())
+    {
         let number = port.key("hostPort").int().unwrap_or(0);
         let text = format!("{}/{}/{number}", port.key("protocol").text(), port.key("hostIP").text());
         if number != 0 && !seen.insert(text.clone()) {
-            errors.push(FieldError::duplicate(port.key("hostPort").path.to_string(), Value::from(text)));
+            errors.push(FieldError::duplicate(
+                port.key("hostPort").path.to_string(),
+                Value::from(text),
+            ));
         }
     }
 }

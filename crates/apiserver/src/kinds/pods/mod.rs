@@ -135,7 +135,11 @@ pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
         ) else {
             continue;
         };
-        if own.iter().zip(others).any(|(own, other)| own.get("name") != other.get("name")) {
+        if own
+            .iter()
+            .zip(others)
+            .any(|(own, other)| own.get("name") != other.get("name"))
+        {
             own.clone_from(others);
             continue;
         }

@@ -106,7 +106,9 @@ fn quantity(errors: &mut Errors, name: &str, at: &At<'_>) {
     if value.sign() < 0 {
         errors.invalid(at, "must be greater than or equal to 0");
     }
-    if let Some(size) = name.strip_prefix("hugepages-").and_then(|size| Quantity::from_str(size).ok())
+    if let Some(size) = name
+        .strip_prefix("hugepages-")
+        .and_then(|size| Quantity::from_str(size).ok())
         && (value.sign() <= 0 || (size.value() > 0 && value.value() % size.value() != 0))
     {
         errors.invalid(at, format!("{} is not positive integer multiple of {name}", at.text()));

@@ -1,7 +1,5 @@
 //! Rules about where a pod may run: tolerations, affinity, topology spread.
 
-use std::collections::BTreeSet;
-
 use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
 
@@ -164,12 +162,19 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
 /// Warnings about terms of affinity between pods that match none.
 pub(crate) fn warnings(affinity: &At<'_>, warn: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
-        let terms = affinity.keys(&[kind, "requiredDuringSchedulingIgnoredDuringExecution"]).items();
-        let preferred = affinity.keys(&[kind, "preferredDuringSchedulingIgnoredDuringExecution"]).items();
+        let terms = affinity
+            .keys(&[kind, "requiredDuringSchedulingIgnoredDuringExecution"])
+            .items();
+        let preferred = affinity
+            .keys(&[kind, "preferredDuringSchedulingIgnoredDuringExecution"])
+            .items();
         for term in terms.chain(preferred.map(|term| term.key("podAffinityTerm"))) {
             let selector = term.key("labelSelector");
             if !selector.present() {
-                warn.push(format!("{}: a null labelSelector results in matching no pod", selector.path));
+                warn.push(format!(
+                    "{}: a null labelSelector results in matching no pod",
+                    selector.path
+                ));
             }
         }
     }
@@ -177,7 +182,12 @@ pub(crate) fn warnings(affinity: &At<'_>, warn: &mut Vec<String>) {
 
 /// `spec.topologySpreadConstraints`.
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
-    let same = |at: &At<'_>| (at.key("topologyKey").text().to_owned(), at.key("whenUnsatisfiable").text().to_owned());
+    let same = |at: &At<'_>| {
+        (
+            at.key("topologyKey").text().to_owned(),
+            at.key("whenUnsatisfiable").text().to_owned(),
+        )
+    };
     for (index, constraint) in at.items().enumerate() {
         let skew = constraint.key("maxSkew");
         if skew.int().unwrap_or(0) <= 0 {
@@ -192,7 +202,11 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
         let when = constraint.key("whenUnsatisfiable");
         errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"], true);
         // The earlier of two is reported.
-        if at.items().skip(index + 1).any(|later| same(&later) == same(&constraint)) {
+        if at
+            .items()
+            .skip(index + 1)
+            .any(|later| same(&later) == same(&constraint))
+        {
             errors.push(kubewright_schema::error::FieldError::duplicate(
                 constraint.path.key("{topologyKey, whenUnsatisfiable}").to_string(),
                 format!("{{{}, {}}}", key.text(), when.text()),

@@ -395,7 +395,9 @@ fn only_cpu_and_memory(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
     let others = |container: &At<'_>| {
         let mut value = container.value.clone();
         for list in ["requests", "limits"] {
-            let amounts = value.pointer_mut(&format!("/resources/{list}")).and_then(Value::as_object_mut);
+            let amounts = value
+                .pointer_mut(&format!("/resources/{list}"))
+                .and_then(Value::as_object_mut);
             if let Some(amounts) = amounts {
                 amounts.remove("cpu");
                 amounts.remove("memory");

@@ -98,7 +98,9 @@ impl FromStr for ServiceRange {
             0..12 => Err(format!(
                 "the range {text} is too large: the number after the slash must be at least 12"
             )),
-            30..=32 => Err(format!("the range {text} is too small: it must hold at least 8 addresses")),
+            30..=32 => Err(format!(
+                "the range {text} is too small: it must hold at least 8 addresses"
+            )),
             _ => Err(odd()),
         }
     }
@@ -120,7 +122,15 @@ mod tests {
         }
         let first = ServiceRange::default().candidates(0).next();
         assert_eq!(first, Some(Ipv4Addr::new(10, 0, 0, 17)), "the lower part comes last");
-        for wrong in ["", "10.0.0.0", "10.0.0/24", "10.0.0.0/8", "10.0.0.0/31", "fd00::/108", "10.0.0.0/99"] {
+        for wrong in [
+            "",
+            "10.0.0.0",
+            "10.0.0/24",
+            "10.0.0.0/8",
+            "10.0.0.0/31",
+            "fd00::/108",
+            "10.0.0.0/99",
+        ] {
             assert!(wrong.parse::<ServiceRange>().is_err(), "{wrong}");
         }
     }
