@@ -113,9 +113,7 @@ impl Call<'_> {
         };
         let body = parsed.map_err(Status::bad_request)?.value;
         if !body.is_object() && !body.is_null() {
-            return Err(Status::bad_request(
-                "couldn't get version/kind; json parse error: DeleteOptions must be an object",
-            ));
+            return Err(Status::bad_request(super::decode::not_an_object(&body)));
         }
         if let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
             structural::type_check(&body, &schema, "DeleteOptions").map_err(Status::bad_request)?;

@@ -273,7 +273,7 @@ impl Writer<'_> {
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
             self.validate(&attributes, &object, None).await?;
-            if !asked_version.is_empty() && asked_version != "0" {
+            if !self.dry_run && !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
                 ));
