@@ -34,8 +34,8 @@ pub use limits::LimitRanger;
 pub use nodes::TaintNodes;
 pub use service_account::ServiceAccounts;
 pub use session::Session;
-pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 pub use signers::Signers;
+pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What is being done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -243,14 +243,25 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
         ));
     }
     errors.extend(validate_common(object));
-    if resource.custom.is_none() {
-        errors.extend(unqualified_finalizers(object));
-    }
+    errors.extend(unqualified_finalizers(object, resource));
     errors
 }
 
+/// Groups that take any finalizer, as custom kinds do.
+const ANY_FINALIZER: [&str; 6] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "policy",
+];
+
 /// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
-pub(crate) fn unqualified_finalizers(object: &Value) -> Vec<FieldError> {
+pub(crate) fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
+    if resource.custom.is_some() || resource.kind == "Event" || ANY_FINALIZER.contains(&resource.group.as_ref()) {
+        return Vec::new();
+    }
     let at = FieldPath::root().key("metadata").key("finalizers");
     let odd = |name: &str| !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND_DELETION].contains(&name);
     let found = finalizers(object).into_iter().enumerate().filter(|(_, name)| odd(name));

@@ -243,7 +243,7 @@ mod tests {
         for path in document_paths(&snapshot) {
             let body = parsed(&snapshot, &path);
             let text = body.to_string();
-            let schemas = body["components"]["schemas"].as_object().expect("an object");
+            let schemas = body["components"]["schemas"].as_object().cloned().unwrap_or_default();
             for reference in text
                 .split("\"#/components/schemas/")
                 .skip(1)

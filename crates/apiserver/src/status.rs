@@ -68,6 +68,15 @@ impl From<&FieldError> for Cause {
     }
 }
 
+/// What is wrong with a field of this kind, its value shown as kube-apiserver shows it.
+pub(crate) fn body(group: &str, kind: &str, error: &FieldError) -> String {
+    let shown = error
+        .bad_value
+        .as_ref()
+        .and_then(|value| internal::show(group, kind, &error.field, value));
+    error.body_showing(shown.as_deref())
+}
+
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}: {}", self.code, self.reason, self.message)
@@ -198,13 +207,7 @@ impl Status {
                 distinct.push(error.clone());
             }
         }
-        let body = |error: &FieldError| {
-            let shown = error
-                .bad_value
-                .as_ref()
-                .and_then(|value| internal::show(group, kind, &error.field, value));
-            error.body_showing(shown.as_deref())
-        };
+        let body = |error: &FieldError| body(group, kind, error);
         let texts = distinct.iter().map(|error| format!("{}: {}", error.field, body(error)));
         let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
         let cause = |error: &FieldError| Cause {

@@ -38,15 +38,16 @@ impl LimitRanger {
     fn ranges(&self, attributes: &Attributes) -> Vec<Arc<StoredObject>> {
         let resource = &attributes.resource;
         let concerned = resource.group.is_empty()
-            && match (
-                resource.plural.as_ref(),
-                attributes.operation,
-                attributes.subresource.as_str(),
-            ) {
-                ("pods", Operation::Create, "") | ("pods", Operation::Update, "resize") => true,
-                ("persistentvolumeclaims", Operation::Create | Operation::Update, "") => true,
-                _ => false,
-            };
+            && matches!(
+                (
+                    resource.plural.as_ref(),
+                    attributes.operation,
+                    attributes.subresource.as_str(),
+                ),
+                ("pods", Operation::Create, "")
+                    | ("pods", Operation::Update, "resize")
+                    | ("persistentvolumeclaims", Operation::Create | Operation::Update, "")
+            );
         if !concerned {
             return Vec::new();
         }

@@ -66,7 +66,13 @@ fn check(case: &Value) -> Result<(), String> {
         .map(|allocate| allocate(&mut object, None, &mut std::iter::empty(), &context))
         .unwrap_or_default();
     errors.extend((strategy.validate_create)(&object));
-    let mut texts: Vec<String> = errors.iter().map(|error| loose(&error.to_string())).collect();
+    let mut texts: Vec<String> = errors
+        .iter()
+        .map(|error| {
+            let body = crate::status::body(&row.group, &row.kind, error);
+            loose(&format!("{}: {body}", error.field))
+        })
+        .collect();
     texts.sort();
     texts.dedup();
     let mut wanted: Vec<String> = case["errors"]

@@ -374,7 +374,6 @@ pub(crate) const DEVICES: Strategy = Strategy {
 
 /// How ResourceClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
-    status_keeps_metadata: true,
     default: |object| {
         ensure_status(object);
         if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {

@@ -27,7 +27,10 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
     default: default_deployment,
     validate_create: deployment,
     validate_update: |new, old| update(new, old, deployment, &["selector"]),
-    validate_status: |new, _| status_numbers(new, &DEPLOYMENT_NUMBERS),
+    validate_status: |new, _| {
+        let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &DEPLOYMENT_NUMBERS, &parts)
+    },
     ..WORKLOAD
 };
 
@@ -36,7 +39,10 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
     default: default_replica_set,
     validate_create: replica_set,
     validate_update: |new, old| update(new, old, replica_set, &["selector"]),
-    validate_status: |new, _| status_numbers(new, &REPLICA_SET_NUMBERS),
+    validate_status: |new, _| {
+        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+    },
     ..WORKLOAD
 };
 
@@ -45,7 +51,10 @@ pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
     default: default_replication_controller,
     validate_create: replication_controller,
     validate_update: |new, _| replication_controller(new),
-    validate_status: |new, _| status_numbers(new, &REPLICA_SET_NUMBERS),
+    validate_status: |new, _| {
+        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        status_parts(new, &REPLICA_SET_NUMBERS, &parts)
+    },
     ..WORKLOAD
 };
 
@@ -401,6 +410,32 @@ fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// The same, and that no part is greater than the whole: `parts` of `status.replicas`.
+fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    errors.extend(status_numbers(new, numbers));
+    let status = At::root(new).key("status");
+    let number = |name: &str| status.key(name).int().unwrap_or(0);
+    for part in parts {
+        if number(part) > number("replicas") {
+            errors.invalid_value(
+                &status.key(part),
+                number(part),
+                "cannot be greater than status.replicas",
+            );
+        }
+    }
+    if number("availableReplicas") > number("readyReplicas") {
+        let available = status.key("availableReplicas");
+        errors.invalid_value(
+            &available,
+            number("availableReplicas"),
+            "cannot be greater than readyReplicas",
+        );
+    }
+    errors.into_vec()
+}
+
 /// A selector that is there, selects something and matches the labels of the template; then the template itself.
 fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
     let selector = spec.key("selector");
@@ -418,6 +453,9 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
         errors.required(&selector, "");
     }
     let parsed = Selector::from_label_selector(selector.value, &selector.path);
+    if parsed.is_err() && restart.kind() == "deployment" {
+        errors.invalid(&selector, "invalid label selector");
+    }
     // An absent selector selects nothing, hence does not match either: Kubernetes reports both.
     let matches = selector.present() && parsed.as_ref().map_or(true, |parsed| parsed.matches(labels.value));
     if !matches {
@@ -468,7 +506,17 @@ fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
     }
     let policy = spec.key("restartPolicy");
     match restart {
-        Restart::Always(_) => {
+        Restart::Always(kind) => {
+            let owner = match kind {
+                "statefulset" => "StatefulSet",
+                "daemonset" => "DaemonSet",
+                "replicationcontroller" => "ReplicationController",
+                _ => "ReplicaSet",
+            };
+            let deadline = spec.key("activeDeadlineSeconds");
+            if deadline.present() {
+                errors.forbidden(&deadline, format!("activeDeadlineSeconds in {owner} is not Supported"));
+            }
             if !matches!(policy.text(), "Always" | "") && ["OnFailure", "Never"].contains(&policy.text()) {
                 errors.unsupported(&policy, &["Always"]);
             }
@@ -499,7 +547,11 @@ fn deployment(new: &Value) -> Vec<FieldError> {
             }
         }
         "RollingUpdate" => rolling_update(&mut errors, &rolling),
-        _ => errors.unsupported(&strategy.key("type"), &["Recreate", "RollingUpdate"]),
+        _ => errors.push(FieldError::not_supported(
+            strategy.path.to_string(),
+            strategy.value.clone(),
+            &["Recreate", "RollingUpdate"],
+        )),
     }
     errors.non_negative(&spec.key("minReadySeconds"));
     errors.non_negative(&spec.key("revisionHistoryLimit"));

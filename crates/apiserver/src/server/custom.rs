@@ -145,20 +145,6 @@ fn of_type(path: &str, value: &Value, wanted: &str) -> String {
     };
     format!(
         "{path} accessor error: {} is of the type {type_name}, expected {wanted}",
-        shown(value)
+        structural::go_text(value)
     )
-}
-
-/// A value as Go prints it.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let entries = map.iter().map(|(key, value)| format!("{key}:{}", shown(value)));
-            format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
-    }
 }

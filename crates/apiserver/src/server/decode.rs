@@ -69,8 +69,20 @@ fn yaml_error(text: &str) -> String {
 
 fn cannot_be(what: &str) -> String {
     format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string; Kind string }}"
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
+}
+
+/// What Go says of JSON that is read for its kind and is no object.
+pub(super) fn not_an_object(value: &Value) -> String {
+    cannot_be(match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    })
 }
 
 fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kubewright_schema::decode as schema_decode;
+use kubewright_schema::{catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::convert::as_stored;
@@ -128,9 +128,10 @@ impl Call<'_> {
         };
         let body = parsed.map_err(Status::bad_request)?.value;
         if !body.is_object() && !body.is_null() {
-            return Err(Status::bad_request(
-                "couldn't get version/kind; json parse error: DeleteOptions must be an object",
-            ));
+            return Err(Status::bad_request(super::decode::not_an_object(&body)));
+        }
+        if let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
+            structural::type_check(&body, &schema, "DeleteOptions").map_err(Status::bad_request)?;
         }
         let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
         let kind = text("kind");

@@ -34,6 +34,7 @@ mod read;
 pub(crate) mod respond;
 mod review;
 mod route;
+mod scales;
 mod settle;
 mod subresource;
 mod token_request;

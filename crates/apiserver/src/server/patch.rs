@@ -218,7 +218,7 @@ fn in_document(operations: &Value, text: &str) -> Option<String> {
 }
 
 /// 422 for a patched document that is no object of its kind, with an empty kind as upstream.
-fn undecodable(document: &Value, why: &str) -> Status {
+pub(super) fn undecodable(document: &Value, why: &str) -> Status {
     // Upstream shows the whole document; more than this helps nobody.
     const SHOWN: usize = 10_000;
     let mut text = document.to_string();

@@ -304,6 +304,12 @@ impl Responder<'_> {
             }
             Transform::PartialList(version) => {
                 let items: Vec<Value> = objects().map(|object| table::partial(&object)).collect();
+                // Go writes a list without items as null here.
+                let items = if items.is_empty() {
+                    Value::Null
+                } else {
+                    Value::Array(items)
+                };
                 Ok(
                     json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": list.metadata(false), "items": items}),
                 )
@@ -378,12 +384,21 @@ fn bare(resource: &Resource, stored: &Value) -> Value {
 }
 
 fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
-    let kind = if what == "a list" {
-        &resource.list_kind
-    } else {
-        &resource.kind
+    // By the names of Go's types.
+    let list = what == "a list";
+    let type_ = match (resource.custom.is_some(), list) {
+        (true, true) => "unstructured.UnstructuredList".to_owned(),
+        (true, false) => "unstructured.Unstructured".to_owned(),
+        (false, list) => {
+            let package = match resource.group.split('.').next() {
+                None | Some("") => "core",
+                Some(first) => first,
+            };
+            let kind = if list { &resource.list_kind } else { &resource.kind };
+            format!("{package}.{kind}")
+        }
     };
-    let message = format!("you requested {asked}, but the requested object is {what} ({kind})");
+    let message = format!("you requested {asked}, but the requested object is {what} (*{type_})");
     Status::failure(406, "NotAcceptable", message)
 }
 

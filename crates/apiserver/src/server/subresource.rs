@@ -11,10 +11,10 @@ use super::respond::{Content, Reply, full};
 use super::route::Verb;
 use super::update::check_version;
 use super::write::{Part, Written};
-use super::{Call, admit, decode, negotiate};
+use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{ScalePaths, Subresource};
+use crate::registry::{ScalePaths, Snapshot, Subresource};
 use crate::status::{Details, Status};
 
 impl Call<'_> {
@@ -53,7 +53,7 @@ impl Call<'_> {
                 let stored = self.get_stored().await?;
                 Ok(Reply::new(
                     200,
-                    shown(scale_of(&full(&self.resource, stored.value()), &paths)?),
+                    Content::Object(scales::row(), scale_of(&full(&self.resource, stored.value()), &paths)?),
                 ))
             }
             (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
@@ -75,7 +75,10 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
         let format = negotiate::input(self.headers)?;
         let scale = decode::parse(self.body, format, "Scale")?.value;
-        check_scale_kind(&scale)?;
+        check_scale_kind(&scale, &self.kinds)?;
+        scales::check(&scale).map_err(|why| {
+            Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+        })?;
         self.fit_name(&scale)?;
         self.write_scale(paths, &options, |live, owners| {
             owners.update(live, &scale);
@@ -92,6 +95,7 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         self.write_scale(paths, &options, |live, owners| {
             let scale = patch.apply_plain(live)?;
+            scales::check(&scale).map_err(|why| super::patch::undecodable(&scale, &why))?;
             owners.update(live, &scale);
             Ok(scale)
         })
@@ -138,7 +142,10 @@ impl Call<'_> {
             Written::Stored(stored) => full(&resource, stored.value()),
             Written::Shown(object) => object,
         };
-        Ok(Reply::new(200, shown(scale_of(&object, paths)?)))
+        Ok(Reply::new(
+            200,
+            Content::Object(scales::row(), scale_of(&object, paths)?),
+        ))
     }
 
     /// POST of a Binding to `/binding` of a pod: says on which node it runs.
@@ -229,14 +236,20 @@ pub(crate) fn name_of(subresource: &Subresource) -> &str {
     }
 }
 
-fn check_scale_kind(scale: &Value) -> Result<(), Status> {
+fn check_scale_kind(scale: &Value, kinds: &Snapshot) -> Result<(), Status> {
     let text = |key: &str| scale.get(key).and_then(Value::as_str).unwrap_or("");
     if matches!(text("kind"), "" | "Scale") && matches!(text("apiVersion"), "" | "autoscaling/v1") {
         return Ok(());
     }
     let (kind, version) = (text("kind"), text("apiVersion"));
+    let (group, short) = version.split_once('/').unwrap_or(("", version));
+    let why = if kinds.by_kind(group, short, kind).is_some() {
+        format!("converting ({short}.{kind}) to (autoscaling.Scale): unknown conversion")
+    } else {
+        format!("no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\"")
+    };
     Err(Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a Scale of autoscaling/v1"
+        "{kind} in version {short:?} cannot be handled as a Scale: {why}"
     )))
 }
 
@@ -254,11 +267,6 @@ pub(crate) fn set_path(object: &mut Value, path: &str, value: Value) {
         at = &mut at[key];
     }
     *at = value;
-}
-
-/// A Scale as its client wants to see it: itself, its metadata, or a Table.
-fn shown(scale: Value) -> Content {
-    Content::Object(crate::table::scale::resource(), scale)
 }
 
 /// The `autoscaling/v1` Scale of an object.

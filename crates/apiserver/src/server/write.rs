@@ -251,7 +251,7 @@ impl<'a> Writer<'a> {
             self.warnings.extend(session.take_warnings());
             admitted?;
             self.prune_changed(&session, &mut object);
-            if !asked_version.is_empty() && asked_version != "0" {
+            if !self.dry_run && !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
                 ));
@@ -453,9 +453,7 @@ impl<'a> Writer<'a> {
         // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
         errors.extend(metadata.iter().cloned());
         errors.extend(metadata);
-        if resource.custom.is_none() {
-            errors.extend(object::unqualified_finalizers(&new));
-        }
+        errors.extend(object::unqualified_finalizers(&new, &resource));
         if part == Part::Status {
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {

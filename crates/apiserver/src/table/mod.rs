@@ -11,7 +11,6 @@ pub mod age;
 pub(crate) mod cells;
 mod more;
 mod pod;
-pub(crate) mod scale;
 
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};

@@ -106,8 +106,29 @@ fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
     }
 }
 
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => crate::error::quote(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(map) => {
+            let field = |(key, value): (&String, &Value)| format!("{}:{}", crate::error::quote(key), go_syntax(value));
+            let fields: Vec<String> = map.iter().map(field).collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        other => go(other),
+    }
+}
+
 fn not_a_string(value: &Value) -> String {
-    format!("expected string, got &value.valueUnstructured{{Value:{}}}", go(value))
+    format!(
+        "expected string, got &value.valueUnstructured{{Value:{}}}",
+        go_syntax(value)
+    )
 }
 
 fn go_type(value: &Value) -> &'static str {

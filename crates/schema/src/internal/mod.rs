@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use table::{Shape, Struct, Type};
 
 /// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and whatever the
-/// structs do not know. A field that is absent shows the zero of its type.
+/// structs do not know. A scalar that is absent shows the zero of its type.
 ///
 /// ```
 /// use kubewright_schema::internal::show;
@@ -36,8 +36,8 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
         // Bytes that are not there are no text.
         Value::String(text) if text.is_empty() && type_.is_bytes() => return Some("null".to_owned()),
         Value::String(_) => return None,
-        // What is no pointer is never absent.
-        Value::Null if type_.pointer || type_.shape != Shape::One => return None,
+        // A scalar that is no pointer is never absent; where a struct is, the rule meant its absence.
+        Value::Null if type_.pointer || type_.shape != Shape::One || type_.known().is_some() => return None,
         _ => {}
     }
     let mut text = String::new();

@@ -487,18 +487,14 @@ fn security(errors: &mut Errors, at: &At<'_>) {
     }
     host::seccomp(errors, &at.key("seccompProfile"));
     if at.key("allowPrivilegeEscalation").value == &json!(false) {
-        let why = if at.key("privileged").is_true() {
-            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        } else if at
-            .keys(&["capabilities", "add"])
-            .items()
-            .any(|add| add.text() == "CAP_SYS_ADMIN")
-        {
-            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        } else {
-            return;
-        };
-        errors.invalid(at, why);
+        const WHY: &str = "cannot set `allowPrivilegeEscalation` to false and";
+        if at.key("privileged").is_true() {
+            errors.invalid(at, format!("{WHY} `privileged` to true"));
+        }
+        let mut added = at.keys(&["capabilities", "add"]).items();
+        if added.any(|add| add.text() == "CAP_SYS_ADMIN") {
+            errors.invalid(at, format!("{WHY} `capabilities.Add` CAP_SYS_ADMIN"));
+        }
     }
 }
 

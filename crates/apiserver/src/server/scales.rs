@@ -1,0 +1,75 @@
+//! What a Scale is: the kind that `/scale` of every kind shows, with its schema and its columns.
+
+use std::sync::{Arc, LazyLock};
+
+use kubewright_schema::{catalog, structural};
+use serde_json::Value;
+
+use crate::kinds::check::get;
+use crate::registry::{Cell, Column, Registry, Resource};
+use crate::table;
+
+const REPLICAS: &str = "replicas is the desired number of instances for the scaled object.";
+const OBSERVED: &str = "replicas is the actual number of observed instances of the scaled object.";
+
+fn number(object: &Value, part: &str) -> Value {
+    get(object, &[part, "replicas"]).as_i64().unwrap_or(0).into()
+}
+
+/// The row of `autoscaling/v1` Scale, which no path of its own serves.
+pub(super) fn row() -> Arc<Resource> {
+    static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+        let autoscaler = Registry::new().lookup("autoscaling", "v1", "horizontalpodautoscalers");
+        let mut row = (*autoscaler.expect("the group has a kind")).clone();
+        row.kind = "Scale".into();
+        row.list_kind = "ScaleList".into();
+        row.plural = "scales".into();
+        row.singular = "scale".into();
+        row.conversion = None;
+        row.subresources = Vec::new();
+        row.schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
+        let age = row.columns.pop().expect("an autoscaler shows its age");
+        let column = |name: &'static str, type_: &'static str, description: &'static str, cell: Cell| Column {
+            name: name.into(),
+            type_: type_.into(),
+            format: "".into(),
+            description: description.into(),
+            priority: 0,
+            cell,
+        };
+        row.columns = vec![
+            column("Name", "string", table::NAME_DESCRIPTION, Cell::Name),
+            column(
+                "Desired",
+                "integer",
+                REPLICAS,
+                Cell::With(|object, _| number(object, "spec")),
+            ),
+            column(
+                "Available",
+                "integer",
+                OBSERVED,
+                Cell::With(|object, _| number(object, "status")),
+            ),
+            age,
+        ];
+        Arc::new(row)
+    });
+    Arc::clone(&ROW)
+}
+
+/// Whether Go could read it; the error is Go's.
+pub(super) fn check(scale: &Value) -> Result<(), String> {
+    structural::type_check(scale, &row().schema, "Scale")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_has_columns() {
+        let names: Vec<String> = row().columns.iter().map(|column| column.name.to_string()).collect();
+        assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
+    }
+}
