@@ -143,15 +143,28 @@ impl Decl {
         }
     }
 
-    /// An object with these fields, given by escaped name.
-    pub fn object(name: &str, fields: impl IntoIterator<Item = (&'static str, Decl)>) -> Self {
-        let fields = fields.into_iter().map(|(name, decl)| {
+    /// An object with these fields, given by their names in JSON. A name that cannot be escaped is left out.
+    ///
+    /// ```
+    /// use kubewright_schema::cel::{Environment, compile, types::{Decl, Type}};
+    ///
+    /// // The variables of a policy, each known to those after it.
+    /// let variables = Decl::object("kubernetes.variables", [("replicas".to_owned(), Decl::new(Type::Int))]);
+    /// let environment = Environment::new()
+    ///     .variable("variables", variables)
+    ///     .variable("authorizer", Decl::new(Type::opaque("kubernetes.authorization.Authorizer")));
+    /// assert!(compile("variables.replicas > 1 && authorizer.path('/x').check('get').allowed()", &environment).is_ok());
+    /// assert!(compile("variables.color == 'red'", &environment).is_err());
+    /// ```
+    pub fn object<N: AsRef<str>>(name: &str, fields: impl IntoIterator<Item = (N, Decl)>) -> Self {
+        let fields = fields.into_iter().filter_map(|(name, decl)| {
+            let name = name.as_ref();
             let field = Field {
                 json_name: name.into(),
                 decl,
                 required: false,
             };
-            (name.into(), field)
+            Some((escape(name)?.into(), field))
         });
         Self::new(Type::Object(Arc::new(ObjectType {
             name: name.into(),

@@ -123,7 +123,6 @@ fn hexadecimal(text: &str) -> Option<f64> {
 fn to_duration<'a>(value: &Value<'a>) -> Converted<'a> {
     match value {
         Value::Duration(_) => Some(Ok(value.clone())),
-        Value::Int(nanos) => Some(Ok(Value::Duration(Duration(*nanos)))),
         Value::String(text) => Duration::parse(text).map(|duration| Ok(Value::Duration(duration))),
         _ => None,
     }

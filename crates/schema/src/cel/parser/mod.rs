@@ -10,6 +10,7 @@
 mod lexer;
 mod macros;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Issue;
@@ -92,10 +93,11 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
             message: format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}"),
         }]);
     }
-    let (tokens, issues) = lexer::tokens(&source);
+    let lexed = lexer::lex(&source);
     let mut parser = Parser {
         source,
-        tokens,
+        tokens: lexed.tokens,
+        left_out: lexed.left_out,
         at: 0,
         follow: Vec::new(),
         recovering: false,
@@ -104,7 +106,7 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
         nesting: 0,
         heights: vec![(0, 0)],
         gave_up: false,
-        syntax: issues,
+        syntax: lexed.issues,
         issues: Vec::new(),
         next_id: 1,
     };
@@ -132,6 +134,8 @@ struct Stuck {
 struct Parser {
     source: Vec<char>,
     tokens: Vec<Token>,
+    /// Where text stands that is no token.
+    left_out: Vec<Range<usize>>,
     at: usize,
     /// For each rule under way: what may follow it, and whether the rule around may end there.
     follow: Vec<(Set, bool)>,
@@ -316,7 +320,11 @@ impl Parser {
     fn no_viable(&self, from: usize, at: usize, place: u8) -> Stuck {
         let start = self.tokens[from].offset as usize;
         let end = self.tokens[at].offset as usize + self.tokens[at].text.chars().count();
-        let text: String = self.source[start..end.min(self.source.len())].iter().collect();
+        let is_read = |at: &usize| !self.left_out.iter().any(|range| range.contains(at));
+        let text: String = (start..end.min(self.source.len()))
+            .filter(is_read)
+            .map(|at| self.source[at])
+            .collect();
         let text = if self.tokens[at].kind == Kind::Eof {
             text.trim_end()
         } else {
