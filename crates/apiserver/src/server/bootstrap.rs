@@ -42,6 +42,11 @@ fn create(server: &Inner, group: &str, plural: &str, object: Value) {
         );
         return;
     };
+    // What is stored stays as it is; another create would ask for what the stored one holds, such as an address.
+    let present = super::write::key(crate::object::namespace(&object), crate::object::name(&object));
+    if server.storage.get(&resource.store, &present).is_some() {
+        return;
+    }
     let user = UserInfo::admin();
     let mut writer = Writer {
         server,
