@@ -265,6 +265,28 @@ async fn compare(
     now
 }
 
+#[tokio::test]
+async fn a_start_with_data_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        Cluster::builder()
+            .controllers(Controllers::None)
+            .data_dir(folder.path())
+            .start()
+    };
+    let first = start().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(first.client(), "default");
+    maps.create(&PostParams::default(), &map("a", 1)).await.unwrap();
+    let revision = first.api().resource_version();
+    assert!(start().await.is_err(), "the folder serves one cluster");
+    first.stop().await;
+    let second = start().await.unwrap();
+    assert_eq!(second.api().resource_version(), revision);
+    let maps: Api<ConfigMap> = Api::namespaced(second.client(), "default");
+    assert_eq!(content(&maps.get("a").await.unwrap()), 1);
+    second.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_told_is_true_after_every_kill() {
     let rounds = std::env::var("KUBEWRIGHT_TEST_KILLS").map_or(20, |rounds| rounds.parse().unwrap());

@@ -153,6 +153,11 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
         );
         return;
     };
+    // What is stored stays as it is; another create would ask for what the stored one holds, such as an address.
+    let present = super::write::key(crate::object::namespace(&object), crate::object::name(&object));
+    if server.storage.get(&resource.store, &present).is_some() {
+        return;
+    }
     let user = UserInfo::admin();
     let mut writer = Writer {
         server,

@@ -117,7 +117,7 @@ pub(super) fn damaged(file: &Path, damage: Vec<String>) -> DataDirError {
         };
         let lost = match report.lost.len() {
             0 => String::new(),
-            count => format!("; {count} are lost: {}", some(&report.lost)),
+            count => format!("; lost ({count}): {}", some(&report.lost)),
         };
         format!(
             "{} objects can be saved{doubt}{lost}\n`kubewright cluster --data-dir … --repair` saves them into a new file and keeps this one",
