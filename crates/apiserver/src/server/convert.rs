@@ -267,7 +267,13 @@ impl Inner {
     async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
         let mut object = with_kind(resource, object.clone());
         crate::object::metadata_mut(&mut object).remove("managedFields");
-        self.convert_raw(object, resource, to).await
+        if several(resource).is_some() {
+            return self.convert_raw(object, resource, to).await;
+        }
+        let mut seen = self.convert(object, resource, to).await?;
+        // What only the other version has is no field of this one.
+        structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
+        Ok(seen)
     }
 
     /// What storage is to hold of an object.

@@ -504,6 +504,12 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
+        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
+            return match self.path.name {
+                None => self.bind_what_it_names().await,
+                Some(_) => Err(Status::method_not_allowed()),
+            };
+        }
         if verbs == Verbs::CreateOnly {
             return match (verb, self.path.name.is_some()) {
                 (_, true) => Err(Status::no_such_path()),
@@ -518,12 +524,6 @@ impl Call<'_> {
                 (Verb::Get, true) => self.get_component(),
                 (Verb::List, false) => self.list_components(),
                 _ => Err(Status::method_not_allowed()),
-            };
-        }
-        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
-            return match self.path.name {
-                None => self.bind_what_it_names().await,
-                Some(_) => Err(Status::method_not_allowed()),
             };
         }
         match (verb, self.path.name.is_some()) {
