@@ -58,7 +58,7 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
