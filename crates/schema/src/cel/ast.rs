@@ -207,34 +207,31 @@ impl Expr {
         }
     }
 
+    /// The expressions directly below this one.
+    pub fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::TypeName(_) => Vec::new(),
+            ExprKind::Select { operand, .. } => vec![operand],
+            ExprKind::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+            ExprKind::List { elements, .. } => elements.iter().collect(),
+            ExprKind::Map(entries) | ExprKind::Struct { entries, .. } => {
+                entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect()
+            }
+            ExprKind::Comprehension(inner) => vec![
+                &inner.range,
+                &inner.accu_init,
+                &inner.condition,
+                &inner.step,
+                &inner.result,
+            ],
+        }
+    }
+
     /// Calls `visit` for this expression and every one below it, outermost first.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Self)) {
         visit(self);
-        match &self.kind {
-            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::TypeName(_) => {}
-            ExprKind::Select { operand, .. } => operand.walk(visit),
-            ExprKind::Call(call) => {
-                call.target.iter().for_each(|target| target.walk(visit));
-                call.args.iter().for_each(|arg| arg.walk(visit));
-            }
-            ExprKind::List { elements, .. } => elements.iter().for_each(|element| element.walk(visit)),
-            ExprKind::Map(entries) | ExprKind::Struct { entries, .. } => {
-                for entry in entries {
-                    entry.key.walk(visit);
-                    entry.value.walk(visit);
-                }
-            }
-            ExprKind::Comprehension(loop_) => {
-                for part in [
-                    &loop_.range,
-                    &loop_.accu_init,
-                    &loop_.condition,
-                    &loop_.step,
-                    &loop_.result,
-                ] {
-                    part.walk(visit);
-                }
-            }
+        for child in self.children() {
+            child.walk(visit);
         }
     }
 }

@@ -6,16 +6,23 @@
 //! [`Value`](value::Value), counting the work. [`schema`] turns the schema of a resource into declarations, [`rules`]
 //! is `x-kubernetes-validations`.
 //!
-//! Whoever has expressions says once which variables they may name, and compiles:
+//! Whoever has expressions says once which variables they may name, compiles, and evaluates as often as there are values:
 //!
 //! ```
-//! use kubewright_schema::cel::{Environment, compile, types::{Decl, Type}};
+//! use kubewright_schema::cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+//! use kubewright_schema::cel::{Environment, compile, types::{Decl, Type}, value::Value};
+//! use serde_json::json;
 //!
 //! let environment = Environment::new()
 //!     .variable("object", Decl::new(Type::Dyn))
 //!     .variable("limit", Decl::new(Type::Int));
 //! let program = compile("object.spec.replicas <= limit", &environment).expect("it is well typed");
 //! assert_eq!(program.result_type(), &Type::Bool);
+//!
+//! let object = json!({"spec": {"replicas": 2}});
+//! let variables = Bindings::new().with("object", Value::from_json(&object)).with("limit", Value::Int(3));
+//! let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+//! assert!(matches!(outcome.result, Ok(Value::Bool(true))));
 //!
 //! let issues = compile("limit + 'a'", &environment).expect_err("numbers and strings do not add");
 //! assert_eq!(

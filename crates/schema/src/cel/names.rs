@@ -28,6 +28,11 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
+/// Whether the word is one of the language's own.
+pub(crate) fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
 /// The identifier for a property, or none when it has none.
 ///
 /// ```

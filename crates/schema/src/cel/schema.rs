@@ -43,6 +43,23 @@ const MIN_DURATION: u64 = 3;
 /// assert_eq!(fields["my__dash__list"].decl.max_elements, Some(5));
 /// ```
 pub fn declare(schema: &Schema, root: bool, name: &str) -> Option<Decl> {
+    declare_within(schema, root, name, &mut Vec::new())
+}
+
+/// `within` are the types of built-in kinds around; one that holds itself is not visible a second time.
+fn declare_within(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+    let known = schema.name.is_some_and(|name| within.contains(&name));
+    if known {
+        return None;
+    }
+    let around = within.len();
+    within.extend(schema.name);
+    let decl = declare_new(schema, root, name, within);
+    within.truncate(around);
+    decl
+}
+
+fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
     let decl = if schema.int_or_string {
         Decl {
             max_elements: Some(schema.max_length.map_or(MAX_STRING, bytes)),
@@ -50,14 +67,13 @@ pub fn declare(schema: &Schema, root: bool, name: &str) -> Option<Decl> {
             ..Decl::new(Type::Dyn)
         }
     } else if root {
-        declare_object(&with_type_and_object_meta(schema), schema, name)
+        declare_object(&with_type_and_object_meta(schema), schema, name, within)
     } else {
         match schema.type_? {
-            SchemaType::Array => declare_list(schema, name)?,
+            SchemaType::Array => declare_list(schema, name, within)?,
             SchemaType::Object => match &schema.additional_properties {
-                Some(values) => declare_map(schema, values, name)?,
-                None if schema.additional_properties_allowed == Some(true) => return None,
-                None => declare_object(&schema.properties, schema, name),
+                Some(values) => declare_map(schema, values, name, within)?,
+                None => declare_object(&schema.properties, schema, name, within),
             },
             SchemaType::String => declare_string(schema),
             SchemaType::Boolean => Decl::new(Type::Bool),
@@ -71,9 +87,9 @@ pub fn declare(schema: &Schema, root: bool, name: &str) -> Option<Decl> {
     })
 }
 
-fn declare_list(schema: &Schema, name: &str) -> Option<Decl> {
+fn declare_list(schema: &Schema, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
     let items = schema.items.as_ref()?;
-    let decl = declare(items, items.embedded_resource, &format!("{name}.@idx"))?;
+    let decl = declare_within(items, items.embedded_resource, &format!("{name}.@idx"), within)?;
     let max = match schema.max_items {
         Some(max) => natural(max),
         None => (MAX_REQUEST - 2) / (decl.min_serialized_size + 1),
@@ -87,8 +103,8 @@ fn declare_list(schema: &Schema, name: &str) -> Option<Decl> {
     })
 }
 
-fn declare_map(schema: &Schema, values: &SchemaRef, name: &str) -> Option<Decl> {
-    let decl = declare(values, values.embedded_resource, &format!("{name}.@elem"))?;
+fn declare_map(schema: &Schema, values: &SchemaRef, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+    let decl = declare_within(values, values.embedded_resource, &format!("{name}.@elem"), within)?;
     let max = match schema.max_properties {
         Some(max) => natural(max),
         None => (MAX_REQUEST - 2) / (decl.min_serialized_size + 6),
@@ -96,11 +112,17 @@ fn declare_map(schema: &Schema, values: &SchemaRef, name: &str) -> Option<Decl> 
     Some(Decl::map(decl, max))
 }
 
-fn declare_object(properties: &BTreeMap<String, SchemaRef>, schema: &Schema, name: &str) -> Decl {
+fn declare_object(
+    properties: &BTreeMap<String, SchemaRef>,
+    schema: &Schema,
+    name: &str,
+    within: &mut Vec<&'static str>,
+) -> Decl {
     let mut fields = BTreeMap::new();
     let mut min_serialized_size = 2;
     for (property, schema_of) in properties {
-        let Some(decl) = declare(schema_of, schema_of.embedded_resource, &format!("{name}.{property}")) else {
+        let below = format!("{name}.{property}");
+        let Some(decl) = declare_within(schema_of, schema_of.embedded_resource, &below, within) else {
             continue;
         };
         let required = schema.required.contains(property);
@@ -194,4 +216,19 @@ fn bytes(characters: i64) -> u64 {
 fn longest(values: &[Value]) -> u64 {
     let lengths = values.iter().filter_map(Value::as_str).map(str::len);
     lengths.max().unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_holds_itself_ends() {
+        let definitions = crate::catalog::for_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let decl = declare(&definitions.expect("a built-in kind"), true, "object").expect("an object");
+        assert!(
+            decl.as_object()
+                .is_some_and(|object| object.fields.contains_key("spec"))
+        );
+    }
 }

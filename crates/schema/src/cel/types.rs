@@ -4,12 +4,13 @@
 //! elements that a value may have, from which the cost of a rule is estimated. Both share the [`ObjectType`]s.
 //!
 //! Invariants: two object types are the same when their names are; names of fields are escaped
-//! ([`escape`](super::names::escape)), so that each can be written in an expression.
+//! ([`escape`]), so that each can be written in an expression.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::names::{escape, is_reserved};
 use crate::schema::ListType;
 
 /// A type of the language.
@@ -61,6 +62,15 @@ pub struct ObjectType {
     pub name: Arc<str>,
     /// The fields by escaped name.
     pub fields: BTreeMap<Arc<str>, Field>,
+}
+
+impl ObjectType {
+    /// The field that an expression names. A property that is a word of the language (`namespace`) may be written plainly
+    /// where a dot tells that it is a field.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let plain = self.fields.get(name);
+        plain.or_else(|| self.fields.get(escape(name).filter(|_| is_reserved(name))?.as_str()))
+    }
 }
 
 /// A field of an object.
@@ -133,15 +143,28 @@ impl Decl {
         }
     }
 
-    /// An object with these fields, given by escaped name.
-    pub fn object(name: &str, fields: impl IntoIterator<Item = (&'static str, Decl)>) -> Self {
-        let fields = fields.into_iter().map(|(name, decl)| {
+    /// An object with these fields, given by their names in JSON. A name that cannot be escaped is left out.
+    ///
+    /// ```
+    /// use kubewright_schema::cel::{Environment, compile, types::{Decl, Type}};
+    ///
+    /// // The variables of a policy, each known to those after it.
+    /// let variables = Decl::object("kubernetes.variables", [("replicas".to_owned(), Decl::new(Type::Int))]);
+    /// let environment = Environment::new()
+    ///     .variable("variables", variables)
+    ///     .variable("authorizer", Decl::new(Type::opaque("kubernetes.authorization.Authorizer")));
+    /// assert!(compile("variables.replicas > 1 && authorizer.path('/x').check('get').allowed()", &environment).is_ok());
+    /// assert!(compile("variables.color == 'red'", &environment).is_err());
+    /// ```
+    pub fn object<N: AsRef<str>>(name: &str, fields: impl IntoIterator<Item = (N, Decl)>) -> Self {
+        let fields = fields.into_iter().filter_map(|(name, decl)| {
+            let name = name.as_ref();
             let field = Field {
                 json_name: name.into(),
                 decl,
                 required: false,
             };
-            (name.into(), field)
+            Some((escape(name)?.into(), field))
         });
         Self::new(Type::Object(Arc::new(ObjectType {
             name: name.into(),

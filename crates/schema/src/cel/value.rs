@@ -186,6 +186,44 @@ impl<'a> Value<'a> {
         declared::convert(json, decl)
     }
 
+    /// Checks that the types of constructed objects are those of the places where they stand: `Object.spec` in the field `spec`
+    /// of the root.
+    ///
+    /// # Errors
+    /// One line for each object whose type does not fit.
+    pub fn check_type_names(&self) -> Result<(), String> {
+        let mut wrong = Vec::new();
+        self.type_names("Object", &mut wrong);
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("\n"))
+        }
+    }
+
+    fn type_names(&self, path: &str, wrong: &mut Vec<String>) {
+        match self {
+            Self::Object(object) => {
+                if *object.type_name != *path {
+                    wrong.push(format!(
+                        "unexpected type name {}, expected {}, which matches field name path from root Object type",
+                        crate::error::quote(&object.type_name),
+                        crate::error::quote(path)
+                    ));
+                }
+                for (name, field) in &object.fields {
+                    field.type_names(&format!("{path}.{}", &**name), wrong);
+                }
+            }
+            Self::List(list) => list.iter().flatten().for_each(|item| item.type_names(path, wrong)),
+            Self::Map(map) => map
+                .entries()
+                .flatten()
+                .for_each(|(_, item)| item.type_names(path, wrong)),
+            _ => {}
+        }
+    }
+
     /// The name of the value's type, as `type(x)` prints: `int`, `list`, `net.IP`.
     pub fn type_name(&self) -> &str {
         match self {
@@ -231,8 +269,8 @@ impl<'a> Value<'a> {
             Self::Duration(duration) => duration.0 == 0,
             Self::Timestamp(time) => time.is_zero(),
             Self::String(_) | Self::Bytes(_) => self.size() == Some(0),
-            Self::List(list) => list.len() == 0,
-            Self::Map(map) => map.len() == 0,
+            Self::List(list) => list.is_empty(),
+            Self::Map(map) => map.is_empty(),
             Self::Object(object) => object.fields.is_empty(),
             Self::Optional(_) | Self::Type(_) | Self::Opaque(_) => false,
         }
@@ -281,10 +319,12 @@ impl<'a> Value<'a> {
             }
             Self::Optional(Some(value)) => value.to_json()?,
             Self::Optional(None) => return Err(Error::new("optional.none() dereference")),
-            Self::Type(_) | Self::Opaque(_) => {
+            Self::Type(_) => return Err(Error::new("type conversion not supported for 'type'")),
+            Self::Opaque(opaque) => {
+                let name = opaque.type_name();
+                let short = name.rsplit('.').next().unwrap_or(name);
                 return Err(Error::new(format!(
-                    "type conversion error from '{}' to JSON",
-                    self.type_name()
+                    "type conversion error from '{short}' to '*structpb.Value'"
                 )));
             }
         })

@@ -123,7 +123,11 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     if !prune(&mut value.clone(), &parsed, PruneOptions::CUSTOM_VALUE).is_empty() {
         errors.push(FieldError::invalid(&at, value.clone(), "must not have unknown fields"));
     }
-    errors.extend(validate(value, &parsed, &at));
+    let mut wrong = validate(value, &parsed, &at);
+    if wrong.is_empty() {
+        wrong = rules::check_default(&parsed, value, &at);
+    }
+    errors.extend(wrong);
 }
 
 #[cfg(test)]

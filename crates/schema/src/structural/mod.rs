@@ -11,7 +11,7 @@
 //! without a word about a value leaves it alone.
 //!
 //! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
-//! CEL rules. Values come with their depth bounded by the decoder: the functions recurse.
+//! the rules that a definition brings along, which [`cel::rules`](crate::cel::rules) runs. Values come with their depth bounded by the decoder: the functions recurse.
 
 mod convert;
 pub(crate) mod correlate;

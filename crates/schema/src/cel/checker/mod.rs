@@ -201,11 +201,11 @@ impl Checker<'_> {
     }
 
     fn field_type(&self, object: &Type, field: &str) -> Option<Type> {
-        let Type::Object(object) = object else { return None };
-        let found = object.fields.get(field);
-        // A property that is a word of the language may be written plainly after a dot.
-        let found = found.or_else(|| object.fields.get(super::names::escape(field)?.as_str()));
-        found.map(|field| field.decl.ty.clone())
+        match object {
+            Type::Object(object) => object.field(field).map(|field| field.decl.ty.clone()),
+            Type::Opaque(name) if self.environment.constructs_objects() => constructed_type(name)?.field(field),
+            _ => None,
+        }
     }
 
     fn check_call(&mut self, expr: &mut Expr) -> Type {
@@ -409,7 +409,7 @@ impl Checker<'_> {
                         );
                     }
                 }
-                // Only a JSONPatch knows its fields, and of others it says that they have no type.
+                // cel-go knows of the field, but of no type for it.
                 None => self.issue(
                     entry.offset,
                     format!("expected type of field '{field}' is '' but provided type is '{value}'"),

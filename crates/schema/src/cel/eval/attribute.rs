@@ -188,7 +188,9 @@ fn item<'a>(list: &List<'a>, key: &Value<'a>, presence: bool) -> Result<Option<V
     let index = match key {
         Value::Int(index) => *index,
         // Lists with a schema take nothing else.
-        other @ (Value::Uint(_) | Value::Double(_)) if list.is_declared() => return Err(Error::new(format!("unsupported index: {other}"))),
+        other @ (Value::Uint(_) | Value::Double(_)) if list.is_declared() => {
+            return Err(Error::new(format!("unsupported index: {other}")));
+        }
         Value::Uint(index) => i64::try_from(*index).map_err(|_| unsupported())?,
         Value::Double(index) => super::convert::lossless_int(*index).ok_or_else(unsupported)?,
         other => {

@@ -10,7 +10,7 @@ use crate::cel::value::{Duration, Text, Timestamp, Value};
 pub(super) fn apply<'a>(function: &str, value: &Value<'a>) -> Option<Result<Value<'a>, Error>> {
     let converted = match function {
         "dyn" => return Some(Ok(value.clone())),
-        "type" => return Some(Ok(Value::string(value.type_name())).map(as_type)),
+        "type" => return Some(Ok(Value::Type(Text::from(value.type_name().to_owned())))),
         "bool" => to_bool(value),
         "bytes" => to_bytes(value),
         "double" => to_double(value),
@@ -32,13 +32,6 @@ pub(super) fn apply<'a>(function: &str, value: &Value<'a>) -> Option<Result<Valu
             value.type_name()
         )))
     }))
-}
-
-fn as_type(name: Value<'_>) -> Value<'_> {
-    match name {
-        Value::String(name) => Value::Type(name),
-        other => other,
-    }
 }
 
 type Converted<'a> = Option<Result<Value<'a>, Error>>;
@@ -99,7 +92,10 @@ fn parse_double(text: &str) -> Option<f64> {
 
 /// Underscores may stand between digits.
 fn without_separators(text: &str) -> Option<String> {
-    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_hexdigit);
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| text.as_bytes().get(at))
+            .is_some_and(u8::is_ascii_hexdigit)
+    };
     text.match_indices('_')
         .all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)))
         .then(|| text.replace('_', ""))
@@ -127,7 +123,6 @@ fn hexadecimal(text: &str) -> Option<f64> {
 fn to_duration<'a>(value: &Value<'a>) -> Converted<'a> {
     match value {
         Value::Duration(_) => Some(Ok(value.clone())),
-        Value::Int(nanos) => Some(Ok(Value::Duration(Duration(*nanos)))),
         Value::String(text) => Duration::parse(text).map(|duration| Ok(Value::Duration(duration))),
         _ => None,
     }

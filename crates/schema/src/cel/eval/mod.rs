@@ -48,7 +48,7 @@ use std::rc::Rc;
 pub(super) use convert::to_string;
 pub use cost::{MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub use error::Error;
-pub(super) use operators::add;
+pub(super) use operators::{add, is_ordered};
 pub use operators::{compare, equal};
 
 /// What expressions may name.
@@ -303,10 +303,10 @@ impl<'a> Interpreter<'a, '_> {
             let key = Value::String(Text::Borrowed(name));
             match present(entry, &key, value)? {
                 Some(value) => {
-                    fields.insert(Text::Borrowed(&**name), value);
+                    fields.insert(Text::Borrowed(name), value);
                 }
                 None => {
-                    fields.remove(&Text::Borrowed(&**name));
+                    fields.remove(&Text::Borrowed(name));
                 }
             }
         }

@@ -62,7 +62,9 @@ fn number(value: &Value<'_>) -> Option<Number> {
 /// `no such overload` for values without an order, `NaN values cannot be ordered`.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
     if let (Some(a), Some(b)) = (number(left), number(right)) {
-        return a.approximate_order(b).ok_or_else(|| Error::new("NaN values cannot be ordered"));
+        return a
+            .approximate_order(b)
+            .ok_or_else(|| Error::new("NaN values cannot be ordered"));
     }
     match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
@@ -75,7 +77,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
 }
 
 /// Whether values of this type have an order.
-pub(super) fn is_ordered(value: &Value<'_>) -> bool {
+pub(in crate::cel) fn is_ordered(value: &Value<'_>) -> bool {
     matches!(
         value,
         Value::Bool(_)
@@ -170,7 +172,7 @@ pub(in crate::cel) fn add<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<Val
             Ok(Value::String(Text::from(text)))
         }
         (Value::Bytes(a), Value::Bytes(b)) => Ok(Value::Bytes([&**a, &**b].concat().into())),
-        (Value::List(a), Value::List(b)) => a.clone().add(b).map(Value::List),
+        (Value::List(a), Value::List(b)) => a.clone().concat(b).map(Value::List),
         (Value::Duration(a), Value::Duration(b)) => a.add(*b).map(Value::Duration),
         (Value::Duration(span), Value::Timestamp(time)) | (Value::Timestamp(time), Value::Duration(span)) => {
             time.add(*span).map(Value::Timestamp)

@@ -13,6 +13,9 @@ const PRECISION: usize = 6;
 /// More digits than this, Go does not print.
 const MOST_DIGITS: usize = 1_000_000;
 
+/// The longest text that is made, whatever digits are asked for.
+const MOST_BYTES: usize = 64 << 20;
+
 pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Error> {
     let mut text = String::with_capacity(format.len());
     let (mut rest, mut next) = (format, 0);
@@ -22,6 +25,9 @@ pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Err
         let (clause, after) = Clause::after_percent(after).map_err(Error::new)?;
         let written = clause.write(&arg).map_err(|error| Error::new(during(&error)))?;
         text.push_str(&written);
+        if text.len() > MOST_BYTES {
+            return Err(Error::CostExceeded);
+        }
         (rest, next) = (after, next + 1);
     }
     text.push_str(&rest.replace("%%", "%"));
@@ -198,7 +204,10 @@ impl Clause {
             }
         };
         // The precision of `%e` sets the width of the number, and not its digits, in Kubernetes.
-        Ok(format!("{}{text}", " ".repeat(precision.saturating_sub(text.chars().count()))))
+        Ok(format!(
+            "{}{text}",
+            " ".repeat(precision.saturating_sub(text.chars().count()))
+        ))
     }
 }
 
@@ -327,9 +336,7 @@ fn literal(value: &Value<'_>) -> Result<String, String> {
         Value::String(text) => quote(text),
         Value::Bytes(bytes) => format!("b{}", quote(&String::from_utf8_lossy(bytes))),
         Value::Double(number) if number.is_nan() => "\"NaN\"".into(),
-        Value::Double(number) if number.is_infinite() => {
-            (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into()
-        }
+        Value::Double(number) if number.is_infinite() => (if *number > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" }).into(),
         Value::Double(number) => format!("{number:.PRECISION$}"),
         Value::Timestamp(time) => format!("timestamp({})", quote(&time.to_string())),
         Value::Duration(duration) => format!("duration({})", quote(&duration.to_string())),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Called, int};
-use crate::cel::eval::{Error, compare, equal};
+use crate::cel::eval::{Error, compare, equal, is_ordered};
 use crate::cel::value::{Duration, List, Value};
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
@@ -64,10 +64,20 @@ fn intersects<'a>(left: &List<'a>, right: &List<'a>) -> Result<Value<'a>, Error>
     Ok(Value::Bool(false))
 }
 
+/// An item of a type that has an order.
+fn ordered<'a>(item: Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
+    let item = item?;
+    if is_ordered(&item) {
+        Ok(item)
+    } else {
+        Err(Error::no_overload())
+    }
+}
+
 fn is_sorted<'a>(list: &List<'a>) -> Result<Value<'a>, Error> {
     let mut previous: Option<Value<'a>> = None;
     for item in list.iter() {
-        let item = item?;
+        let item = ordered(item)?;
         if let Some(previous) = &previous
             && matches!(compare(previous, &item), Ok(Ordering::Greater))
         {
@@ -95,7 +105,7 @@ fn sum<'a>(overload: &str, list: &List<'a>) -> Result<Value<'a>, Error> {
 fn extreme<'a>(list: &List<'a>, name: &str, worse: Ordering) -> Result<Value<'a>, Error> {
     let mut best: Option<Value<'a>> = None;
     for item in list.iter() {
-        let item = item?;
+        let item = ordered(item)?;
         match &best {
             Some(best) if compare(best, &item) != Ok(worse) => {}
             _ => best = Some(item),

@@ -17,7 +17,7 @@ pub(in crate::cel) fn construct<'a>(
                 ("op" | "path" | "from", other) => {
                     return Err(Error::new(format!(
                         "unexpected type {} for JSONPatchType '{}' field",
-                        other.type_name(),
+                        go_type(other),
                         &**name
                     )));
                 }
@@ -31,4 +31,22 @@ pub(in crate::cel) fn construct<'a>(
         type_name: Text::Borrowed(type_name),
         fields,
     })
+}
+
+/// The Go type behind a value.
+fn go_type(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "structpb.NullValue",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Uint(_) => "uint64",
+        Value::Double(_) => "float64",
+        Value::String(_) | Value::Type(_) => "string",
+        Value::Bytes(_) => "[]uint8",
+        Value::Duration(_) => "time.Duration",
+        Value::Timestamp(_) => "time.Time",
+        Value::List(_) => "[]ref.Val",
+        Value::Map(_) | Value::Object(_) => "map[string]interface {}",
+        Value::Optional(_) | Value::Opaque(_) => "*types.Err",
+    }
 }

@@ -260,3 +260,58 @@ fn set_end(text: &str) -> Result<usize, Option<&str>> {
     }
     Err(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, matching: &[&str], other: &[&str]) {
+        let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        for text in matching {
+            assert!(regex.is_match(text), "{pattern} matches {text:?}");
+        }
+        for text in other {
+            assert!(!regex.is_match(text), "{pattern} does not match {text:?}");
+        }
+    }
+
+    #[test]
+    fn means_what_it_means_to_go() {
+        check("^\\d+$", &["12"], &["٣", ""]);
+        check("^[\\w-]+$", &["a-b_1"], &["é"]);
+        check("^\\W$", &["é", "-"], &["a"]);
+        check("^[^\\s]$", &["a", "\u{a0}"], &[" "]);
+        check("a{", &["a{"], &["a"]);
+        check("^a{,2}$", &["a{,2}"], &["aa"]);
+        check("^a{2}$", &["aa"], &["a{2}"]);
+        check("^[[]$", &["["], &[]);
+        check("^[]a]$", &["]", "a"], &["[]a]"]);
+        check("^[a&&b]+$", &["a&b"], &["c"]);
+        check("^[[:alpha:]]$", &["a"], &["1", ":"]);
+        check("^\\Qa.b\\E$", &["a.b"], &["axb"]);
+        check("(?i)^x(?:y)?$", &["X", "xY"], &["z"]);
+        check("(?P<n>a)|*b?".trim_end_matches("|*b?"), &["a"], &["b"]);
+        check("\\bfoo\\b", &["a foo"], &["afoo"]);
+    }
+
+    #[test]
+    fn go_refuses() {
+        for (pattern, complaint) in [
+            ("[", "missing closing ]: `[`"),
+            ("a)", "unexpected ): `a)`"),
+            ("(a", "missing closing ): `(a`"),
+            ("+", "missing argument to repetition operator: `+`"),
+            ("a+*", "invalid nested repetition operator: `+*`"),
+            ("a{2,1}", "invalid repeat count: `{2,1}`"),
+            ("\\", "trailing backslash at end of expression: ``"),
+            ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
+            (
+                "((((((((a{30}){30}){30}){30}){30}){30}){30}){30})",
+                "expression too large",
+            ),
+        ] {
+            let error = compile(pattern).expect_err(pattern);
+            assert!(error.contains(complaint), "{pattern}: {error}");
+        }
+    }
+}

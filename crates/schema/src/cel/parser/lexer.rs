@@ -3,6 +3,8 @@
 //! Invariant: the longest token wins; text that begins no token is reported once, with the character at which hope was
 //! given up, and left out.
 
+use std::ops::Range;
+
 use super::super::Issue;
 
 /// The kinds of tokens, in the order in which messages list them.
@@ -154,9 +156,19 @@ pub(super) struct Token {
     pub(super) text: String,
 }
 
-/// The tokens, ended by one [`Kind::Eof`], and the mistakes.
-pub(super) fn tokens(source: &[char]) -> (Vec<Token>, Vec<Issue>) {
-    let (mut tokens, mut issues, mut at) = (Vec::new(), Vec::new(), 0);
+/// What the lexer makes of a source.
+pub(super) struct Lexed {
+    /// The tokens, ended by one [`Kind::Eof`].
+    pub(super) tokens: Vec<Token>,
+    /// Where text stands that is no token.
+    pub(super) left_out: Vec<Range<usize>>,
+    /// The same as mistakes.
+    pub(super) issues: Vec<Issue>,
+}
+
+/// Reads a source.
+pub(super) fn lex(source: &[char]) -> Lexed {
+    let (mut tokens, mut issues, mut left_out, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while at < source.len() {
         if source[at].is_ascii_whitespace() && source[at] != '\u{b}' {
             at += 1;
@@ -184,6 +196,7 @@ pub(super) fn tokens(source: &[char]) -> (Vec<Token>, Vec<Issue>) {
                     offset,
                     message: format!("Syntax error: token recognition error at: '{}'", text(at + failed + 1)),
                 });
+                left_out.push(at..at + failed + 1);
                 at += failed + 1;
             }
         }
@@ -193,7 +206,11 @@ pub(super) fn tokens(source: &[char]) -> (Vec<Token>, Vec<Issue>) {
         offset: u32::try_from(source.len()).unwrap_or(u32::MAX),
         text: String::new(),
     });
-    (tokens, issues)
+    Lexed {
+        tokens,
+        left_out,
+        issues,
+    }
 }
 
 /// The token at the beginning with its length, or how many characters could be read before none was possible.

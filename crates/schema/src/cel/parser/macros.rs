@@ -268,7 +268,7 @@ impl Parser {
 
     fn make(&mut self, offset: u32, function: &str, args: Vec<Expr>) -> Expr {
         let id = self.new_id();
-        global(id, offset, function, args)
+        self.measured(global(id, offset, function, args), 0)
     }
 
     fn method(&mut self, offset: u32, function: &str, target: Expr, args: Vec<Expr>) -> Expr {

@@ -10,6 +10,7 @@
 mod lexer;
 mod macros;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Issue;
@@ -18,8 +19,12 @@ use lexer::{Kind, Set, Token, set};
 
 /// Most characters of an expression.
 const MAX_LENGTH: usize = 100_000;
-/// Deepest nesting of one rule of the grammar.
-const MAX_DEPTH: u32 = 250;
+/// Deepest nesting of expressions in parentheses, brackets and arguments.
+const MAX_NESTING: u32 = 250;
+/// Deepest nesting of operators, selections and calls.
+const MAX_DEPTH: u16 = 250;
+/// Deepest tree, with what does not count as nesting: logical operators and what macros make.
+const MAX_HEIGHT: u16 = 550;
 /// Most mistakes of syntax before the parser gives up.
 const MAX_ERRORS: usize = 100;
 /// Most times that the parser goes on after a mistake.
@@ -88,25 +93,33 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
             message: format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}"),
         }]);
     }
-    let (tokens, issues) = lexer::tokens(&source);
+    let lexed = lexer::lex(&source);
     let mut parser = Parser {
         source,
-        tokens,
+        tokens: lexed.tokens,
+        left_out: lexed.left_out,
         at: 0,
         follow: Vec::new(),
         recovering: false,
         last_error: None,
         recoveries: 0,
-        depth: 0,
+        nesting: 0,
+        heights: vec![(0, 0)],
         gave_up: false,
-        syntax: issues,
+        syntax: lexed.issues,
         issues: Vec::new(),
         next_id: 1,
     };
     let expr = parser.start();
     let mut issues = parser.syntax;
     issues.append(&mut parser.issues);
-    if issues.is_empty() { Ok(expr) } else { Err(issues) }
+    let nowhere = issues.iter().position(|issue| issue.offset == Issue::NOWHERE);
+    match nowhere {
+        // Upstream stops where it is, before it could find more.
+        Some(at) => Err(vec![issues.swap_remove(at)]),
+        None if issues.is_empty() => Ok(expr),
+        None => Err(issues),
+    }
 }
 
 /// A rule cannot go on; what is to be said about it.
@@ -121,6 +134,8 @@ struct Stuck {
 struct Parser {
     source: Vec<char>,
     tokens: Vec<Token>,
+    /// Where text stands that is no token.
+    left_out: Vec<Range<usize>>,
     at: usize,
     /// For each rule under way: what may follow it, and whether the rule around may end there.
     follow: Vec<(Set, bool)>,
@@ -128,7 +143,9 @@ struct Parser {
     recovering: bool,
     last_error: Option<(usize, u8)>,
     recoveries: usize,
-    depth: u32,
+    nesting: u32,
+    /// For each expression by id: the depth of its operators, and of its tree.
+    heights: Vec<(u16, u16)>,
     gave_up: bool,
     syntax: Vec<Issue>,
     issues: Vec<Issue>,
@@ -165,11 +182,39 @@ impl Parser {
 
     fn new_id(&mut self) -> ExprId {
         self.next_id += 1;
+        self.heights.push((0, 0));
         self.next_id - 1
     }
 
     fn new_expr(&mut self, offset: u32, kind: ExprKind) -> Expr {
-        Expr::new(self.new_id(), offset, kind)
+        let expr = Expr::new(self.new_id(), offset, kind);
+        self.measured(expr, 0)
+    }
+
+    /// Notes how deep an expression is, which itself counts as so many levels; one that is too deep is dropped.
+    fn measured(&mut self, expr: Expr, levels: u16) -> Expr {
+        let below = expr.children().iter().fold((0, 0), |(depth, height), child| {
+            let (child_depth, child_height) = self.heights[child.id as usize];
+            (child_depth.max(depth), child_height.max(height))
+        });
+        let (depth, height): (u16, u16) = (below.0 + levels, below.1 + 1);
+        if depth > MAX_DEPTH || height > MAX_HEIGHT {
+            self.abort("max recursion depth exceeded");
+            return Expr::new(expr.id, expr.offset, ExprKind::Literal(Literal::Null));
+        }
+        self.heights[expr.id as usize] = (depth, height);
+        expr
+    }
+
+    /// Reports the one mistake that is left to report, and reads no more.
+    fn abort(&mut self, message: &str) {
+        if !self.gave_up {
+            self.issues.push(Issue {
+                offset: Issue::NOWHERE,
+                message: message.to_owned(),
+            });
+        }
+        self.give_up();
     }
 
     /// What stands for an expression that is not one; never handed out.
@@ -275,7 +320,11 @@ impl Parser {
     fn no_viable(&self, from: usize, at: usize, place: u8) -> Stuck {
         let start = self.tokens[from].offset as usize;
         let end = self.tokens[at].offset as usize + self.tokens[at].text.chars().count();
-        let text: String = self.source[start..end.min(self.source.len())].iter().collect();
+        let is_read = |at: &usize| !self.left_out.iter().any(|range| range.contains(at));
+        let text: String = (start..end.min(self.source.len()))
+            .filter(is_read)
+            .map(|at| self.source[at])
+            .collect();
         let text = if self.tokens[at].kind == Kind::Eof {
             text.trim_end()
         } else {
@@ -304,29 +353,22 @@ impl Parser {
         self.at = self.tokens.len() - 1;
     }
 
-    /// Runs a rule; when it is stuck, reports it and skips to what may follow here or further out.
-    fn rule(&mut self, follow: Set, nullable: bool, body: impl FnOnce(&mut Self) -> Result<Expr, Stuck>) -> Expr {
+    /// Begins a rule that may be stuck: what may follow it. Answers where it begins.
+    fn enter(&mut self, follow: Set, nullable: bool) -> u32 {
         self.follow.push((follow, nullable));
-        self.depth += 1;
-        let offset = self.token().offset;
-        let result = if self.depth > MAX_DEPTH * 7 {
-            if !self.gave_up {
-                self.issues.push(Issue {
-                    offset: Issue::NOWHERE,
-                    message: format!("expression recursion limit exceeded: {MAX_DEPTH}"),
-                });
+        self.token().offset
+    }
+
+    /// Ends a rule; when it is stuck, reports that and skips to what may follow here or further out.
+    fn leave(&mut self, begin: u32, result: Result<Expr, Stuck>) -> Expr {
+        let expr = match result {
+            Ok(expr) => expr,
+            Err(stuck) => {
+                self.syntax_error(stuck.at, &stuck.message);
+                self.recover(stuck.place);
+                self.blank(begin)
             }
-            self.give_up();
-            Ok(self.blank(offset))
-        } else {
-            body(self)
         };
-        let expr = result.unwrap_or_else(|stuck| {
-            self.syntax_error(stuck.at, &stuck.message);
-            self.recover(stuck.place);
-            self.blank(offset)
-        });
-        self.depth -= 1;
         self.follow.pop();
         expr
     }
@@ -355,145 +397,149 @@ impl Parser {
     }
 
     fn expr(&mut self, follow: Set, nullable: bool) -> Expr {
-        self.rule(follow, nullable, |p| {
-            let condition = p.logic(op::OR, Kind::Or, set(&[Kind::Question]), true);
-            if p.peek() != Kind::Question {
-                return Ok(condition);
-            }
-            let question = p.advance();
-            let id = p.new_id();
-            let yes = p.logic(op::OR, Kind::Or, set(&[Kind::Colon]), false);
-            p.expect(Kind::Colon, UNARY, false, 2)?;
-            let no = p.expr(0, true);
-            Ok(global(id, question.offset, op::CONDITIONAL, vec![condition, yes, no]))
-        })
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            self.abort(&format!("expression recursion limit exceeded: {MAX_NESTING}"));
+            self.nesting -= 1;
+            let offset = self.token().offset;
+            return self.blank(offset);
+        }
+        let begin = self.enter(follow, nullable);
+        let result = self.conditional();
+        self.nesting -= 1;
+        self.leave(begin, result)
     }
 
-    /// `a || b || c`, and below it `a && b && c`: the terms become a balanced tree.
-    fn logic(&mut self, function: &'static str, kind: Kind, follow: Set, nullable: bool) -> Expr {
-        self.rule(follow, nullable, |p| {
-            let (mut terms, mut operators) = (Vec::new(), Vec::new());
-            loop {
-                let term = if kind == Kind::Or {
-                    p.logic(op::AND, Kind::And, set(&[Kind::Or]), true)
-                } else {
-                    p.relation(0, set(&[Kind::And]), true)
-                };
-                terms.push(Some(term));
-                if p.peek() != kind {
-                    break;
-                }
-                let operator = p.advance();
-                operators.push((p.new_id(), operator.offset));
-            }
-            Ok(balance(function, &mut terms, &operators))
-        })
-    }
-
-    /// Comparisons, left to right.
-    fn relation(&mut self, _level: u8, follow: Set, nullable: bool) -> Expr {
-        self.rule(follow, nullable, |p| {
-            let mut left = p.calc(1, RELATION, true);
-            let mut chain = 0;
-            while p.is(RELATION) {
-                let operator = p.advance();
-                let function = operator_name(operator.kind);
-                let id = p.new_id();
-                let right = p.rule(RELATION, true, |p| Ok(p.calc(1, RELATION, true)));
-                left = global(id, operator.offset, function, vec![left, right]);
-                chain += 1;
-                p.limit_chain(chain);
-            }
-            Ok(left)
-        })
-    }
-
-    /// Sums (level 1) of products (level 2).
-    fn calc(&mut self, level: u8, follow: Set, nullable: bool) -> Expr {
-        const PRODUCT: Set = set(&[Kind::Star, Kind::Slash, Kind::Percent]);
-        const SUM: Set = set(&[Kind::Plus, Kind::Minus]);
-        self.rule(follow, nullable, |p| {
-            let mut left = p.unary(CALC, true);
-            let mut chain = 0;
-            loop {
-                let next = if p.is(PRODUCT) {
-                    2
-                } else if p.is(SUM) && level == 1 {
-                    1
-                } else {
-                    return Ok(left);
-                };
-                let operator = p.advance();
-                let id = p.new_id();
-                let right = if next == 2 {
-                    p.unary(CALC, true)
-                } else {
-                    p.calc(2, CALC, true)
-                };
-                left = global(id, operator.offset, operator_name(operator.kind), vec![left, right]);
-                chain += 1;
-                p.limit_chain(chain);
-            }
-        })
-    }
-
-    /// A chain of operators or selections is as deep as it is long.
-    fn limit_chain(&mut self, length: u32) {
-        if length >= MAX_DEPTH && !self.gave_up {
-            self.issues.push(Issue {
-                offset: Issue::NOWHERE,
-                message: format!("expression recursion limit exceeded: {MAX_DEPTH}"),
-            });
-            self.give_up();
+    fn conditional(&mut self) -> Result<Expr, Stuck> {
+        let condition = self.operators(set(&[Kind::Question]), true);
+        if self.peek() == Kind::Question {
+            self.ternary(condition)
+        } else {
+            Ok(condition)
         }
     }
 
-    fn unary(&mut self, follow: Set, nullable: bool) -> Expr {
-        self.rule(follow, nullable, |p| {
-            p.sync(UNARY, 3)?;
-            let number_follows = matches!(p.kind(1), Kind::Int | Kind::Float);
-            let (kind, function) = match p.peek() {
-                Kind::Exclamation => (Kind::Exclamation, op::NOT),
-                Kind::Minus if !number_follows => (Kind::Minus, op::NEGATE),
-                _ => return Ok(p.member(0, true)),
-            };
-            if kind == Kind::Minus && UNARY & !set(&[Kind::Exclamation]) & set(&[p.kind(1)]) == 0 {
-                return Err(p.no_viable(p.at, p.at + 1, 4));
-            }
-            let operator = p.advance();
-            let mut count = 1;
-            while p.peek() == kind && !(kind == Kind::Minus && matches!(p.kind(1), Kind::Int | Kind::Float)) {
-                p.advance();
-                count += 1;
-            }
-            if kind == Kind::Exclamation && !p.is(UNARY) {
-                let message = format!("extraneous input {} expecting {}", p.shown(p.at), names(UNARY));
-                p.syntax_error(p.at, &message);
-            }
-            let id = p.new_id();
-            let operand = p.member(0, true);
-            Ok(if count % 2 == 0 {
-                operand
-            } else {
-                global(id, operator.offset, function, vec![operand])
-            })
-        })
+    // What is rare stands in functions of its own here and below: it would make the stack of each nesting larger.
+
+    fn ternary(&mut self, condition: Expr) -> Result<Expr, Stuck> {
+        let question = self.advance();
+        let id = self.new_id();
+        let yes = self.operators(set(&[Kind::Colon]), false);
+        self.expect(Kind::Colon, UNARY, false, 2)?;
+        let no = self.expr(0, true);
+        let call = global(id, question.offset, op::CONDITIONAL, vec![condition, yes, no]);
+        Ok(self.measured(call, 1))
     }
 
-    fn member(&mut self, follow: Set, nullable: bool) -> Expr {
-        self.rule(follow, nullable, |p| {
-            let mut expr = p.rule(MEMBER, true, Self::primary);
-            let mut chain = 0;
-            loop {
-                expr = match p.peek() {
-                    Kind::Dot => p.selection(expr)?,
-                    Kind::OpenBracket => p.index(expr)?,
-                    _ => return Ok(expr),
-                };
-                chain += 1;
-                p.limit_chain(chain);
+    /// Everything that binds closer than `?:`. No operator takes a call of its own, so that the stack is only as deep as
+    /// parentheses are nested.
+    fn operators(&mut self, follow: Set, nullable: bool) -> Expr {
+        const ALL: Set = RELATION | CALC | set(&[Kind::Or, Kind::And]);
+        self.follow.push((follow, nullable));
+        self.follow.push((ALL, true));
+        let (mut operands, mut pending) = (vec![self.unary()], Vec::<Operator>::new());
+        while let Some(binding) = binding(self.peek()) {
+            while pending.last().is_some_and(|before| before.binding.takes(binding)) {
+                self.reduce(&mut operands, &mut pending);
             }
-        })
+            let token = self.advance();
+            let (kind, offset, id) = (token.kind, token.offset, self.new_id());
+            pending.push(Operator {
+                binding,
+                kind,
+                offset,
+                id,
+            });
+            operands.push(self.unary());
+        }
+        while !pending.is_empty() {
+            self.reduce(&mut operands, &mut pending);
+        }
+        self.follow.truncate(self.follow.len() - 2);
+        operands.pop().expect("one operand is left when no operator is")
+    }
+
+    /// Makes a call of the last operator, or of the last run of a logical operator.
+    fn reduce(&mut self, operands: &mut Vec<Expr>, pending: &mut Vec<Operator>) {
+        let Some(last) = pending.last() else { return };
+        let (binding, kind) = (last.binding, last.kind);
+        let run = pending
+            .iter()
+            .rev()
+            .take_while(|operator| operator.binding == binding)
+            .count();
+        let count = if binding.is_logical() { run } else { 1 };
+        let operators: Vec<(ExprId, u32)> = pending
+            .drain(pending.len() - count..)
+            .map(|operator| (operator.id, operator.offset))
+            .collect();
+        let mut terms: Vec<Option<Expr>> = operands.drain(operands.len() - count - 1..).map(Some).collect();
+        let call = self.balance(operator_name(kind), &mut terms, &operators);
+        let levels = u16::from(!binding.is_logical());
+        let call = self.measured(call, levels);
+        operands.push(call);
+    }
+
+    fn unary(&mut self) -> Expr {
+        let begin = self.enter(0, true);
+        let result = self.signed();
+        self.leave(begin, result)
+    }
+
+    fn signed(&mut self) -> Result<Expr, Stuck> {
+        self.sync(UNARY, 3)?;
+        let number_follows = matches!(self.kind(1), Kind::Int | Kind::Float);
+        match self.peek() {
+            Kind::Exclamation => self.negated(Kind::Exclamation, op::NOT),
+            Kind::Minus if !number_follows => self.negated(Kind::Minus, op::NEGATE),
+            _ => Ok(self.member()),
+        }
+    }
+
+    fn negated(&mut self, kind: Kind, function: &str) -> Result<Expr, Stuck> {
+        if kind == Kind::Minus && PRIMARY & set(&[self.kind(1)]) == 0 {
+            return Err(self.no_viable(self.at, self.at + 1, 4));
+        }
+        let operator = self.advance();
+        let mut count = 1;
+        while self.peek() == kind && !(kind == Kind::Minus && matches!(self.kind(1), Kind::Int | Kind::Float)) {
+            self.advance();
+            count += 1;
+        }
+        if kind == Kind::Exclamation && !self.is(UNARY) {
+            let message = format!("extraneous input {} expecting {}", self.shown(self.at), names(UNARY));
+            self.syntax_error(self.at, &message);
+        }
+        let id = self.new_id();
+        let operand = self.member();
+        if count % 2 == 0 {
+            return Ok(operand);
+        }
+        Ok(self.measured(global(id, operator.offset, function, vec![operand]), 0))
+    }
+
+    fn member(&mut self) -> Expr {
+        let begin = self.enter(0, true);
+        let result = self.selections();
+        self.leave(begin, result)
+    }
+
+    fn selections(&mut self) -> Result<Expr, Stuck> {
+        let begin = self.enter(MEMBER, true);
+        let result = self.primary();
+        let expr = self.leave(begin, result);
+        if self.is(MEMBER) { self.selected(expr) } else { Ok(expr) }
+    }
+
+    fn selected(&mut self, mut expr: Expr) -> Result<Expr, Stuck> {
+        loop {
+            expr = match self.peek() {
+                Kind::Dot => self.selection(expr)?,
+                Kind::OpenBracket => self.index(expr)?,
+                _ => return Ok(expr),
+            };
+            expr = self.measured(expr, 1);
+        }
     }
 
     fn selection(&mut self, operand: Expr) -> Result<Expr, Stuck> {
@@ -647,14 +693,14 @@ impl Parser {
             self.advance();
         }
         self.expect(Kind::CloseBracket, MEMBER, true, 16)?;
-        Ok(Expr::new(id, open.offset, ExprKind::List { elements, optional }))
+        Ok(self.measured(Expr::new(id, open.offset, ExprKind::List { elements, optional }), 0))
     }
 
     fn map(&mut self) -> Result<Expr, Stuck> {
         let open = self.advance();
         let id = self.new_id();
         let entries = self.entries(UNARY, |p| Ok(p.expr(set(&[Kind::Colon]), false)))?;
-        Ok(Expr::new(id, open.offset, ExprKind::Map(entries)))
+        Ok(self.measured(Expr::new(id, open.offset, ExprKind::Map(entries)), 0))
     }
 
     fn construct(&mut self, name: &str) -> Result<Expr, Stuck> {
@@ -670,7 +716,7 @@ impl Parser {
             Ok(p.new_expr(name.offset, ExprKind::Literal(Literal::String(name.text.into()))))
         })?;
         let type_name = name.into();
-        Ok(Expr::new(id, open.offset, ExprKind::Struct { type_name, entries }))
+        Ok(self.measured(Expr::new(id, open.offset, ExprKind::Struct { type_name, entries }), 0))
     }
 
     /// `key: value, ?key: value, }` after the opening brace.
@@ -681,7 +727,7 @@ impl Parser {
     ) -> Result<Vec<Entry>, Stuck> {
         const CLOSE: Set = set(&[Kind::CloseBrace]);
         let begins = key_begins | set(&[Kind::Question]);
-        let mut entries = Vec::new();
+        let (mut keys, mut colons, mut values) = (Vec::new(), Vec::new(), Vec::new());
         self.sync(begins | CLOSE | set(&[Kind::Comma]), 18)?;
         if self.is(begins) {
             loop {
@@ -689,17 +735,10 @@ impl Parser {
                 if optional {
                     self.advance();
                 }
-                let key = key(self)?;
+                keys.push((optional, key(self)?));
                 let colon = self.expect(Kind::Colon, UNARY, false, 19)?;
-                let id = self.new_id();
-                let value = self.expr(set(&[Kind::Comma, Kind::CloseBrace]), false);
-                entries.push(Entry {
-                    id,
-                    offset: colon.offset,
-                    key,
-                    value,
-                    optional,
-                });
+                colons.push((self.new_id(), colon.offset));
+                values.push(self.expr(set(&[Kind::Comma, Kind::CloseBrace]), false));
                 if self.peek() != Kind::Comma || begins & set(&[self.kind(1)]) == 0 {
                     break;
                 }
@@ -711,7 +750,16 @@ impl Parser {
             self.advance();
         }
         self.expect(Kind::CloseBrace, MEMBER, true, 21)?;
-        Ok(entries)
+        let parts = keys.into_iter().zip(colons).zip(values);
+        Ok(parts
+            .map(|(((optional, key), (id, offset)), value)| Entry {
+                id,
+                offset,
+                key,
+                value,
+                optional,
+            })
+            .collect())
     }
 
     fn literal(&mut self) -> Result<Expr, Stuck> {
@@ -747,23 +795,75 @@ impl Parser {
         })
     }
 
+    /// Many terms of one operator as a tree of even depth.
+    fn balance(&mut self, function: &str, terms: &mut [Option<Expr>], operators: &[(ExprId, u32)]) -> Expr {
+        if operators.is_empty() {
+            return terms[0].take().expect("each term is taken once");
+        }
+        let middle = operators.len() / 2;
+        let (left, right) = terms.split_at_mut(middle + 1);
+        let left = self.balance(function, left, &operators[..middle]);
+        let right = self.balance(function, right, &operators[middle + 1..]);
+        let (id, offset) = operators[middle];
+        self.measured(global(id, offset, function, vec![left, right]), 0)
+    }
+
     /// A call, or what a macro of this name makes of it.
     fn call(&mut self, id: ExprId, offset: u32, function: &str, target: Option<Expr>, args: Vec<Expr>) -> Expr {
         match self.expand(offset, function, target, args) {
             Ok(Ok(expanded)) => expanded,
             Ok(Err((at, message))) => self.mistake(at, message),
-            Err((target, args)) => Expr::new(
-                id,
-                offset,
-                ExprKind::Call(Call {
+            Err((target, args)) => {
+                let call = Call {
                     function: function.into(),
                     target: target.map(Box::new),
                     args,
                     overloads: Vec::new(),
-                }),
-            ),
+                };
+                self.measured(Expr::new(id, offset, ExprKind::Call(call)), 0)
+            }
         }
     }
+}
+
+/// A binary operator that waits for its right side.
+struct Operator {
+    binding: Binding,
+    kind: Kind,
+    offset: u32,
+    id: ExprId,
+}
+
+/// How close an operator binds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Or,
+    And,
+    Relation,
+    Sum,
+    Product,
+}
+
+impl Binding {
+    fn is_logical(self) -> bool {
+        self <= Self::And
+    }
+
+    /// Whether an operator takes the operand before one of this binding. Runs of a logical operator stay together.
+    fn takes(self, next: Self) -> bool {
+        self > next || (self == next && !self.is_logical())
+    }
+}
+
+fn binding(kind: Kind) -> Option<Binding> {
+    Some(match kind {
+        Kind::Or => Binding::Or,
+        Kind::And => Binding::And,
+        Kind::Plus | Kind::Minus => Binding::Sum,
+        Kind::Star | Kind::Slash | Kind::Percent => Binding::Product,
+        _ if RELATION & set(&[kind]) != 0 => Binding::Relation,
+        _ => return None,
+    })
 }
 
 /// A call without a receiver.
@@ -777,21 +877,10 @@ fn global(id: ExprId, offset: u32, function: &str, args: Vec<Expr>) -> Expr {
     Expr::new(id, offset, ExprKind::Call(call))
 }
 
-/// Many terms of one operator as a tree of even depth.
-fn balance(function: &str, terms: &mut [Option<Expr>], operators: &[(ExprId, u32)]) -> Expr {
-    if operators.is_empty() {
-        return terms[0].take().expect("each term is taken once");
-    }
-    let middle = operators.len() / 2;
-    let (left, right) = terms.split_at_mut(middle + 1);
-    let left = balance(function, left, &operators[..middle]);
-    let right = balance(function, right, &operators[middle + 1..]);
-    let (id, offset) = operators[middle];
-    global(id, offset, function, vec![left, right])
-}
-
 fn operator_name(kind: Kind) -> &'static str {
     match kind {
+        Kind::Or => op::OR,
+        Kind::And => op::AND,
         Kind::Equals => op::EQUALS,
         Kind::NotEquals => op::NOT_EQUALS,
         Kind::In => op::IN,
@@ -847,4 +936,41 @@ fn quote(text: &str) -> String {
 /// A name as the tree holds it.
 fn name(text: &str) -> Arc<str> {
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing, or the first mistake.
+    fn check(source: &str, expected: &str) {
+        let found = parse(source).map_or_else(|issues| issues[0].message.clone(), |_| String::new());
+        let shown: String = source.chars().take(20).collect();
+        assert_eq!(found, expected, "{shown}… of {} characters", source.len());
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        const NESTED: &str = "expression recursion limit exceeded: 250";
+        const DEEP: &str = "max recursion depth exceeded";
+        let nested = |open: &str, n: usize, inner: &str, close: &str| open.repeat(n) + inner + &close.repeat(n);
+        for (n, parentheses, lists, sum, fields) in [
+            (100, "", "", "", ""),
+            (249, "", "", "", ""),
+            (250, NESTED, "", DEEP, DEEP),
+            (251, NESTED, NESTED, DEEP, DEEP),
+            (20_000, NESTED, NESTED, DEEP, DEEP),
+        ] {
+            check(&nested("(", n, "true", ")"), parentheses);
+            check(&nested("[", n, "", "]"), lists);
+            check(&format!("1{} == 1", " + 1".repeat(n)), sum);
+            check(&format!("self{} == 1", ".o".repeat(n)), fields);
+            check(&format!("true{}", " && true".repeat(n.min(10_000))), "");
+            check(&nested("!", n, "true", ""), "");
+        }
+        let steps = format!("({}", "1 + ".repeat(200));
+        check(&nested(&steps, 100, "1", ")"), DEEP);
+        let terms = format!("({}", "a && ".repeat(90));
+        check(&nested(&terms, 200, "a", ")"), DEEP);
+    }
 }

@@ -7,11 +7,11 @@ use crate::error::{FieldError, Reason};
 use crate::path::FieldPath;
 use crate::schema::Schema;
 
-/// The field that `fieldPath` names below `at`, or none when it names none of the schema's.
+/// The field that `fieldPath` names, from the place of the rule, or none when it names none of the schema's.
 ///
 /// The path is made of `.name` and `['name']`.
-pub(crate) fn follow(path: &str, schema: &Schema, at: &FieldPath) -> Option<FieldPath> {
-    let (mut rest, mut at, mut schema) = (path, at.clone(), schema);
+pub(crate) fn follow(path: &str, schema: &Schema) -> Option<FieldPath> {
+    let (mut rest, mut at, mut schema) = (path, FieldPath::root(), schema);
     while !rest.is_empty() {
         let name;
         (name, rest) = step(rest)?;

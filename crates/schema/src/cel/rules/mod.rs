@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 pub use definition::check;
 pub(crate) use messages::follow;
-pub use validator::Validator;
+pub(crate) use validator::check_default;
+pub use validator::{Outcome, Validator};
 
 use super::eval;
 use super::types::{Decl, Type};

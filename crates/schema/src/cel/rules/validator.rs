@@ -59,7 +59,6 @@ struct Node {
     schema: SchemaRef,
     decl: Option<Decl>,
     rules: Vec<CompiledRule>,
-    all_of: Vec<Node>,
     properties: BTreeMap<String, Node>,
     values: Option<Box<Node>>,
     items: Option<Box<Node>>,
@@ -68,25 +67,22 @@ struct Node {
 impl Validator {
     /// Compiles the rules of a resource's schema; none when it has none.
     pub fn new(schema: &SchemaRef) -> Option<Self> {
-        let decl = has_rules(schema).then(|| declare(schema, true, "selfType"))?;
-        let root = Node::new(schema, schema, decl.as_ref())?;
+        Self::of(schema, true)
+    }
+
+    fn of(schema: &SchemaRef, is_resource: bool) -> Option<Self> {
+        let decl = has_rules(schema).then(|| declare(schema, is_resource, "selfType"))?;
+        let root = Node::new(schema, decl.as_ref())?;
         Some(Self { root })
     }
 
     /// Runs the rules on a resource that is otherwise valid. `old` is what it was before, when it is changed.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Outcome {
-        let correlation = old.map(|old| Correlation::new(object, old, &self.root.schema));
-        let mut run = Run {
-            budget: Some(RUNTIME_BUDGET),
-            outcome: Outcome::default(),
-        };
         let ratchet = Ratchet {
-            current: correlation,
+            current: old.map(|old| Correlation::new(object, old, &self.root.schema)),
             parent: None,
-            is_update: old.is_some(),
         };
-        run.node(&self.root, &FieldPath::root(), object, old, ratchet);
-        let mut outcome = run.outcome;
+        let mut outcome = self.run(&FieldPath::root(), object, old, ratchet);
         // The resource itself has no name.
         for error in outcome.errors.iter_mut().chain(&mut outcome.ratcheted) {
             if error.field.is_empty() {
@@ -94,6 +90,29 @@ impl Validator {
             }
         }
         outcome
+    }
+
+    fn run<'a>(&'a self, at: &FieldPath, value: &'a Value, old: Option<&'a Value>, ratchet: Ratchet<'a>) -> Outcome {
+        let mut run = Run {
+            budget: Some(RUNTIME_BUDGET),
+            outcome: Outcome::default(),
+        };
+        run.node(&self.root, at, value, old, ratchet);
+        run.outcome
+    }
+}
+
+/// What the rules of a schema say about its default, at the place of the default: it must be right when it replaces
+/// itself, and when it is new.
+pub(crate) fn check_default(schema: &SchemaRef, value: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let Some(validator) = Validator::of(schema, schema.embedded_resource) else {
+        return Vec::new();
+    };
+    let errors = validator.run(at, value, Some(value), Ratchet::default()).errors;
+    if errors.is_empty() {
+        validator.run(at, value, None, Ratchet::default()).errors
+    } else {
+        errors
     }
 }
 
@@ -105,55 +124,35 @@ fn has_rules(schema: &Schema) -> bool {
 }
 
 impl Node {
-    /// `words` is where rules are written, `spine` the schema that says what the values are: the same, but for what
-    /// stands in an `allOf`.
-    fn new(words: &SchemaRef, spine: &SchemaRef, decl: Option<&Decl>) -> Option<Self> {
-        let rules: Vec<CompiledRule> = match decl {
-            Some(decl) => words
-                .validations
-                .iter()
-                .map(|rule| compile_rule(Rule::read(rule), decl))
-                .collect(),
-            None => Vec::new(),
+    fn new(schema: &SchemaRef, decl: Option<&Decl>) -> Option<Self> {
+        let compile = |decl: &Decl| {
+            let rules = schema.validations.iter();
+            rules.map(|rule| compile_rule(Rule::read(rule), decl)).collect()
         };
-        let items_decl = decl.and_then(|decl| decl.items.as_deref());
-        let below = |words: &Option<SchemaRef>, spine: &Option<SchemaRef>| {
-            let (words, spine) = (words.as_ref()?, spine.as_ref()?);
-            Self::new(words, spine, items_decl).map(Box::new)
-        };
+        let of_items = decl.and_then(|decl| decl.items.as_deref());
+        let below = |schema: &Option<SchemaRef>| Self::new(schema.as_ref()?, of_items).map(Box::new);
         let mut properties = BTreeMap::new();
-        for (name, property) in &words.properties {
-            let Some(of_spine) = spine.properties.get(name) else {
-                continue;
-            };
+        for (name, property) in &schema.properties {
             let node = match escape(name) {
                 Some(escaped) => {
                     let field = decl.and_then(|decl| decl.as_object()?.fields.get(escaped.as_str()));
-                    field.and_then(|field| Self::new(property, of_spine, Some(&field.decl)))
+                    field.and_then(|field| Self::new(property, Some(&field.decl)))
                 }
-                None => declare(of_spine, of_spine.embedded_resource, "selfType")
-                    .and_then(|decl| Self::new(property, of_spine, Some(&decl))),
+                None => declare(property, property.embedded_resource, "selfType")
+                    .and_then(|decl| Self::new(property, Some(&decl))),
             };
             properties.extend(node.map(|node| (name.clone(), node)));
         }
         let node = Self {
-            schema: spine.clone(),
-            rules,
-            all_of: words
-                .all_of
-                .iter()
-                .filter_map(|nested| Self::new(nested, spine, decl))
-                .collect(),
+            rules: decl.map(compile).unwrap_or_default(),
             properties,
-            values: below(&words.additional_properties, &spine.additional_properties),
-            items: below(&words.items, &spine.items),
+            values: below(&schema.additional_properties),
+            items: below(&schema.items),
             decl: decl.cloned(),
+            schema: schema.clone(),
         };
-        let empty = node.rules.is_empty()
-            && node.all_of.is_empty()
-            && node.properties.is_empty()
-            && node.values.is_none()
-            && node.items.is_none();
+        let empty =
+            node.rules.is_empty() && node.properties.is_empty() && node.values.is_none() && node.items.is_none();
         (!empty).then_some(node)
     }
 
@@ -164,42 +163,36 @@ impl Node {
 }
 
 /// The value before, and that of the nearest value around that has one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Ratchet<'a> {
     current: Option<Correlation<'a>>,
     parent: Option<Correlation<'a>>,
-    is_update: bool,
 }
 
 impl<'a> Ratchet<'a> {
     fn is_unchanged(self) -> bool {
-        self.is_update && self.current.or(self.parent).is_some_and(Correlation::is_unchanged)
+        self.current.or(self.parent).is_some_and(Correlation::is_unchanged)
     }
 
     fn key(self, name: &str) -> Self {
         let Some(current) = self.current else { return self };
         if self.parent.is_none() && matches!(name, "apiVersion" | "kind") {
-            return Self {
-                current: None,
-                parent: None,
-                ..self
-            };
+            return Self::default();
         }
-        self.below(current, current.key(name))
+        Self::below(current, current.key(name))
     }
 
     fn index(self, index: usize) -> Self {
         match self.current {
-            Some(current) => self.below(current, current.index(index)),
+            Some(current) => Self::below(current, current.index(index)),
             None => self,
         }
     }
 
-    fn below(self, parent: Correlation<'a>, current: Option<Correlation<'a>>) -> Self {
+    fn below(parent: Correlation<'a>, current: Option<Correlation<'a>>) -> Self {
         Self {
             current,
             parent: Some(parent),
-            ..self
         }
     }
 }
@@ -240,16 +233,6 @@ impl Run {
             return;
         }
         self.rules(node, at, value, old, ratchet);
-        for nested in &node.all_of {
-            if self.budget.is_none() {
-                return;
-            }
-            let ratchet = Ratchet {
-                current: None,
-                ..ratchet
-            };
-            self.node(nested, at, value, old, ratchet);
-        }
         match value {
             Value::Object(fields) => self.fields(node, at, fields, old.and_then(Value::as_object), ratchet),
             Value::Array(items) => {
@@ -394,7 +377,10 @@ impl Run {
         ratchet: Ratchet<'a>,
     ) {
         let rule = &compiled.rule;
-        let at = follow(&rule.field_path, &node.schema, at).unwrap_or_else(|| at.clone());
+        let at = match follow(&rule.field_path, &node.schema) {
+            Some(below) if !below.is_root() => at.key(below.as_str()),
+            _ => at.clone(),
+        };
         let error = match self.message(compiled, activation) {
             Err(why) => FieldError::invalid(&at, node.type_name(), why),
             Ok(message) => {

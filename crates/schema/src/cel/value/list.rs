@@ -124,7 +124,7 @@ impl<'a> List<'a> {
     ///
     /// # Errors
     /// Items that their schema does not allow.
-    pub fn add(self, other: &List<'a>) -> Result<Self, Error> {
+    pub fn concat(self, other: &List<'a>) -> Result<Self, Error> {
         if other.is_empty() {
             return Ok(self);
         }

@@ -212,7 +212,7 @@ impl<'a> Map<'a> {
             Entries::Json(object, None) => Ok(object.get(name).map(Value::from_json)),
             Entries::Json(object, Some(decl)) => match &decl.ty {
                 Type::Object(known) => {
-                    let Some(field) = known.fields.get(name) else {
+                    let Some(field) = known.field(name) else {
                         return Ok(None);
                     };
                     match object.get(&*field.json_name) {

@@ -168,8 +168,10 @@ impl Form {
                 self.forbidden(at.key(key), "must be undefined to be structural");
             }
         }
-        if !list(schema, "x-kubernetes-list-map-keys").is_empty() {
-            self.forbidden(at.key("x-kubernetes-list-map-keys"), "must be empty to be structural");
+        for key in ["x-kubernetes-list-map-keys", "x-kubernetes-validations"] {
+            if !list(schema, key).is_empty() {
+                self.forbidden(at.key(key), "must be empty to be structural");
+            }
         }
         for key in [
             "nullable",

@@ -118,7 +118,6 @@ impl Words {
             }
         }
         if flag(schema, "uniqueItems") {
-            self.has_form = false;
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.forbidden(at, "uniqueItems", detail);
         }
@@ -345,7 +344,7 @@ impl Words {
 /// Whether the path of a rule names a field of its schema. A schema that cannot be read has other mistakes.
 fn is_field_path(path: &str, schema: &Schema) -> bool {
     match SchemaRef::from_crd(&Value::Object(schema.clone())) {
-        Ok(schema) => rules::follow(path, &schema, &FieldPath::root()).is_some(),
+        Ok(schema) => rules::follow(path, &schema).is_some(),
         Err(_) => true,
     }
 }
