@@ -180,14 +180,10 @@ impl Shared {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(call.body.clone()))
             .map_err(|error| failed(error.to_string()))?;
-        let broken = |error: hyper::Error| {
-            failed(if error.is_incomplete_message() || error.is_canceled() {
-                "EOF".to_owned()
-            } else {
-                error.to_string()
-            })
-        };
-        let response = sender.send_request(request).await.map_err(broken)?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| failed(broken(&error)))?;
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type = content_type
             .and_then(|value| value.to_str().ok())
@@ -248,6 +244,23 @@ impl Shared {
     }
 }
 
+/// A connection that ended before the answer, as Go says it.
+fn broken(error: &hyper::Error) -> String {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        match inner.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::UnexpectedEof) => return "EOF".to_owned(),
+            Some(io::ErrorKind::ConnectionReset) => return "read: connection reset by peer".to_owned(),
+            _ => source = inner.source(),
+        }
+    }
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        "EOF".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
 async fn lookup(authority: &Authority) -> Result<Vec<SocketAddr>, OutboundError> {
     tokio::net::lookup_host((authority.host.as_str(), authority.port))
         .await
@@ -268,5 +281,80 @@ fn words(error: &io::Error) -> String {
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         io::ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
         _ => format!("connect: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kubewright_apiserver::storage::MemoryStorage;
+    use serde_json::json;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn call(outbound: &HttpsOutbound, to: Destination) -> String {
+        let call = OutboundCall {
+            to,
+            ca_bundle: Bytes::new(),
+            body: Bytes::from("{}"),
+            query: "timeout=1s".to_owned(),
+            timeout: Duration::from_secs(1),
+        };
+        match outbound.call(call).await {
+            Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_and_their_errors() {
+        let storage = Arc::new(MemoryStorage::new(16, 16));
+        for (name, ip) in [("there", "127.0.0.1"), ("empty", "")] {
+            let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 443, "name": "https"}]}});
+            let key = format!("n/{name}");
+            storage.create("services", &key, service).expect("it is new");
+            let addresses = if ip.is_empty() {
+                json!([])
+            } else {
+                json!([{ "ip": ip }])
+            };
+            let subset = json!({"addresses": addresses, "ports": [{"name": "https", "port": 1}]});
+            let endpoints = json!({"metadata": {"name": name}, "subsets": [subset]});
+            storage.create("endpoints", &key, endpoints).expect("it is new");
+        }
+        let mut functions = Functions::default();
+        functions.add("https://hooks.test/a/", |document: Value| async move {
+            json!({ "got": document })
+        });
+        let outbound = HttpsOutbound::new(storage, functions, Stop::never());
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let silent = format!("https://{}/x", silent.local_addr().expect("an address"));
+        let service = |name: &str, port: u16| Destination::Service {
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+            path: "/x".to_owned(),
+            port,
+        };
+        let url = |text: &str| Destination::Url(text.to_owned());
+        for (to, expected) in [
+            (url("https://hooks.test/a"), r#"{"got":{}}"#),
+            (url("http://hooks.test/b"), "unsupported protocol scheme \"http\""),
+            (
+                url("https://127.0.0.1:1/x"),
+                "dial tcp 127.0.0.1:1: connect: connection refused",
+            ),
+            (url(&silent), "context deadline exceeded"),
+            (service("nobody", 443), "service \"nobody\" not found"),
+            (service("there", 80), "no service port 80 found for service \"there\""),
+            (
+                service("there", 443),
+                "dial tcp 127.0.0.1:1: connect: connection refused",
+            ),
+            (service("empty", 443), "no endpoints available for service \"empty\""),
+        ] {
+            assert_eq!(call(&outbound, to.clone()).await, expected, "{to:?}");
+        }
     }
 }

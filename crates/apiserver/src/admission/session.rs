@@ -143,9 +143,19 @@ impl<'a> Session<'a> {
         crate::server::complete_strictly(object, resource, &self.kinds)
     }
 
+    /// Looks at the `managedFields` of an object that a plugin changed: what cannot be read is what was there before, and the client is told.
+    pub fn check_owners(&self, object: &mut Value, before: &Value) {
+        crate::server::check_admitted(object, before, self);
+    }
+
     /// Whether this is the second round.
     pub fn is_reinvocation(&self) -> bool {
         self.notes().second
+    }
+
+    /// Whether any plugin changed the object.
+    pub(crate) fn was_changed(&self) -> bool {
+        self.notes().wanted
     }
 
     /// A plugin begins its round on this object. In the second round a change that others made since the first calls for everything

@@ -62,17 +62,14 @@ impl<'a> Writer<'a> {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let before = managed::entries(object).cloned();
         loop {
             for plugin in &self.server.admission {
                 plugin.mutate(session, attributes, object, old).await?;
             }
             if !session.next_round() {
-                break;
+                return Ok(());
             }
         }
-        managed::check_admitted(object, before, session);
-        Ok(())
     }
 
     /// Lets the plugins refuse an object.
@@ -105,7 +102,7 @@ impl<'a> Writer<'a> {
                 let Some(paths) = scale_paths(&self.resource) else {
                     return Ok(());
                 };
-                let (mut scale, old) = (scale_of(new, paths)?, scale_of(old, paths)?);
+                let (mut scale, old) = (owned_scale(new, paths)?, owned_scale(old, paths)?);
                 self.mutate(session, &attributes, &mut scale, Some(&old)).await?;
                 let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
                 set_path(new, &paths.spec_replicas, replicas);
@@ -158,6 +155,13 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     }
 }
 
+/// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
+fn owned_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
+    let mut scale = scale_of(object, paths)?;
+    managed::set(&mut scale, &managed::of_scale(object, paths));
+    Ok(scale)
+}
+
 fn scale_paths(resource: &Resource) -> Option<&ScalePaths> {
     resource.subresources.iter().find_map(|subresource| match subresource {
         Subresource::Scale(paths) => Some(paths),
@@ -181,8 +185,16 @@ impl Call<'_> {
             map.insert("apiVersion".to_owned(), json!(api_version));
             map.insert("kind".to_owned(), json!(kind.kind));
         }
+        if self.resource.namespaced {
+            let namespace = json!(self.namespace());
+            object::metadata_mut(&mut document)
+                .entry("namespace")
+                .or_insert(namespace);
+        }
         let writer = self.tracked_writer(options);
         let subresource = self.path.subresource.clone().unwrap_or_default();
+        let now = crate::env::rfc3339(self.server.env.now());
+        managed::track_posted(&kind, &subresource, writer.tracking.manager(), &mut document, &now);
         let mut attributes = writer.attributes(Operation::Create, &subresource, self.namespace(), self.name());
         attributes.kind = kind;
         let session = writer.session();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::conversion_review::{self, Conversion};
 use super::options::FieldValidation;
-use super::{Inner, decode, managed, write};
+use super::{Inner, decode, managed};
 use crate::env::Env;
 use crate::outbound::Outbound;
 use crate::registry::{Custom, Resource, Several, Snapshot};
@@ -45,6 +45,11 @@ pub(crate) fn is_converted(resource: &Resource) -> bool {
 
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Takes out of a custom resource what a conversion or a plugin left and its version does not have. Defaults are not filled in: they belong to requests.
+pub(crate) fn prune(object: &mut Value, resource: &Resource) {
+    structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
 }
 
 /// A stored object as it is, with its kind and its own version.
@@ -120,8 +125,7 @@ impl Converter {
         Ok(shown
             .map(|((mut object, foreign), item)| {
                 if foreign {
-                    structural::prune(&mut object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
-                    write::default(&mut object, resource);
+                    prune(&mut object, resource);
                 }
                 if let Some(map) = object.as_object_mut() {
                     map.remove("apiVersion");
@@ -162,12 +166,9 @@ impl Inner {
         if from.version == to.version && from.group == to.group {
             return Ok(object);
         }
-        if let Some(several) = several(from) {
-            let converter = self.converter();
-            let mut converted = converter
-                .convert(from, several, vec![object], &to.api_version())
-                .await?;
-            return Ok(converted.pop().unwrap_or_default());
+        if several(from).is_some() {
+            // Admission sees what the version does not have; storing drops it.
+            return self.convert_raw(object, from, to).await;
         }
         let stored = match from.conversion {
             Some(conversion) => (conversion.to_stored)(object),
@@ -178,6 +179,18 @@ impl Inner {
             None => stored,
         };
         Ok(with_kind(to, shown))
+    }
+
+    /// An object of a custom kind as it comes out of its conversion.
+    async fn convert_raw(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
+        let Some(several) = several(from) else {
+            return Ok(object);
+        };
+        let mut converted = self
+            .converter()
+            .convert(from, several, vec![object], &to.api_version())
+            .await?;
+        Ok(converted.pop().unwrap_or_default())
     }
 
     /// Stored objects as the version of `resource` shows them.
@@ -215,7 +228,9 @@ impl Inner {
             .converter()
             .convert(resource, several, vec![object], &resource.api_version())
             .await?;
-        Ok(shown.pop().unwrap_or_default())
+        let mut shown = shown.pop().unwrap_or_default();
+        prune(&mut shown, resource);
+        Ok(shown)
     }
 
     /// A write as the versions see it in which managers of the object wrote; nothing where all versions have the same fields.
@@ -245,11 +260,11 @@ impl Inner {
         Ok(views)
     }
 
-    /// The fields of an object in another version.
+    /// The fields of an object in another version; with those that it does not have, as upstream, which then tracks nobody.
     async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
         let mut object = with_kind(resource, object.clone());
         crate::object::metadata_mut(&mut object).remove("managedFields");
-        self.convert(object, resource, to).await
+        self.convert_raw(object, resource, to).await
     }
 
     /// What storage is to hold of an object.
@@ -261,7 +276,14 @@ impl Inner {
         let object = with_kind(resource, object);
         let to = format!("{}/{}", resource.group, resource.storage_version);
         let mut converted = self.converter().convert(resource, several, vec![object], &to).await?;
-        Ok(to_stored(resource, converted.pop().unwrap_or_default()))
+        let mut converted = converted.pop().unwrap_or_default();
+        let version = &resource.storage_version;
+        if *version != resource.version
+            && let Some(row) = self.registry.lookup(&resource.group, version, &resource.plural)
+        {
+            prune(&mut converted, &row);
+        }
+        Ok(to_stored(resource, converted))
     }
 }
 
@@ -271,6 +293,10 @@ impl Inner {
 /// What Go's decoder says about an object that does not fit.
 pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
+    if resource.custom.is_some() {
+        // Custom resources have no type to be decoded into: later plugins see all of it, and validation judges.
+        return decode::check_metadata(object, resource);
+    }
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;
     Ok(())

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{SchemaRef, catalog, decode, structural};
+use kubewright_schema::{catalog, decode, structural};
 use serde_json::{Value, json};
 
 use super::negotiate::Input;
@@ -185,9 +185,7 @@ pub(crate) fn fit(
         yaml_duplicates: 0,
     };
     let unknown = if resource.custom.is_some() {
-        if let (Some(metadata), Some(schema)) = (object.get("metadata"), catalog::definition(OBJECT_META)) {
-            check_metadata(metadata, &schema, resource)?;
-        }
+        check_metadata(object, resource)?;
         structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE)
     } else {
         structural::type_check(object, &resource.schema, &resource.kind)?;
@@ -204,11 +202,14 @@ pub(crate) fn fit(
     Ok(findings)
 }
 
-fn check_metadata(metadata: &Value, schema: &SchemaRef, resource: &Resource) -> Result<(), String> {
-    if metadata.is_null() {
-        return Ok(());
+/// Types of the metadata of a custom resource.
+pub(crate) fn check_metadata(object: &Value, resource: &Resource) -> Result<(), String> {
+    match (object.get("metadata"), catalog::definition(OBJECT_META)) {
+        (Some(metadata), Some(schema)) if !metadata.is_null() => {
+            structural::type_check(metadata, &schema, &format!("{}.metadata", resource.kind))
+        }
+        _ => Ok(()),
     }
-    structural::type_check(metadata, schema, &format!("{}.metadata", resource.kind))
 }
 
 /// The whole way for the body of a POST or PUT.

@@ -16,6 +16,7 @@ use super::write::{Writer, to_stored};
 use super::{Call, definitions};
 use crate::admission::Operation;
 use crate::env::rfc3339;
+use crate::kinds::check::ensure;
 use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
 use crate::registry::Resource;
 use crate::status::{Details, Status};
@@ -193,6 +194,14 @@ impl Writer<'_> {
             Admit::Named => {}
             Admit::Nameless => attributes.name.clear(),
             Admit::Nothing => return Ok(()),
+        }
+        if is_namespace(&self.resource) || definitions::is_definition(&self.resource) {
+            // Their deletes are about the one that is there now, whatever the client says.
+            let preconditions = attributes.options.as_object_mut();
+            let preconditions = preconditions.and_then(|options| ensure(options, "preconditions"));
+            if let Some(preconditions) = preconditions {
+                preconditions.entry("uid").or_insert_with(|| json!(object::uid(old)));
+            }
         }
         let session = self.session();
         let mut admitted = self.mutate(&session, &attributes, &mut Value::Null, Some(old)).await;

@@ -6,6 +6,7 @@
 use http::HeaderMap;
 use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
+use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use super::write::Part;
@@ -101,13 +102,14 @@ pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Puts the entries back that were there before admission, should a plugin have left some that cannot be read.
-pub(crate) fn check_admitted(object: &mut Value, before: Option<Value>, session: &Session<'_>) {
-    if entries(object) == before.as_ref() {
+/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be read.
+pub(crate) fn check_admitted(object: &mut Value, before: &Value, session: &Session<'_>) {
+    let before = entries(before);
+    if entries(object) == before {
         return;
     }
     if let Err(why) = ManagedFields::decode(entries(object)) {
-        put(object, before);
+        put(object, before.cloned());
         session.warn(format!(
             ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
              controller; please fix your requests: {why}"
@@ -174,6 +176,33 @@ fn exchange(object: &mut Value, fields: Vec<(String, Option<Value>)>) -> Vec<(St
         (key, before)
     });
     swapped.collect()
+}
+
+/// Enters a document that was posted to a subresource. It is not stored: plugins see it.
+pub(crate) fn track_posted(kind: &GroupVersionKind, subresource: &str, manager: &str, document: &mut Value, now: &str) {
+    put(document, None);
+    let Some(schema) = catalog::for_kind(&kind.group, &kind.version, &kind.kind) else {
+        return;
+    };
+    let version = document
+        .get("apiVersion")
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned();
+    let manager = Manager::new(manager, Operation::Update, &version, subresource);
+    let mut managed = ManagedFields::default();
+    let shape = ObjectType::built_in(schema);
+    apply::update(&shape, &Value::Null, document, &mut managed, &manager, &version, now);
+    set(document, &managed);
+}
+
+/// The owners of the replicas of an object, as its Scale shows them.
+pub(crate) fn of_scale(object: &Value, paths: &ScalePaths) -> ManagedFields {
+    apply::scale_managers(&decode(object), &replicas(paths))
+}
+
+fn replicas(paths: &ScalePaths) -> FieldSet {
+    FieldSet::of_path(paths.spec_replicas.split('.').filter(|name| !name.is_empty()))
 }
 
 /// Enters an update of a part; `claimed` are the entries that the client sent, `beside` what
@@ -276,7 +305,7 @@ pub(crate) struct ScaleOwners {
 impl ScaleOwners {
     pub(crate) fn new(old: &Value, paths: &ScalePaths, manager: &str, now: &str) -> ScaleOwners {
         let parent = decode(old);
-        let path = FieldSet::of_path(paths.spec_replicas.split('.').filter(|name| !name.is_empty()));
+        let path = replicas(paths);
         let schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
         ScaleOwners {
             kind: ObjectType::built_in(schema),

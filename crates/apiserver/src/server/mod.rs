@@ -39,6 +39,8 @@ mod yaml;
 mod recorded;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod webhook_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,6 +50,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub use crate::authorization::{Attributes, Authorizer};
 pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;

@@ -177,14 +177,20 @@ impl Call<'_> {
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
         };
-        let (keys, items): (Vec<_>, Vec<_>) = listed.items.into_iter().unzip();
+        let (keys, mut items): (Vec<_>, Vec<_>) = listed.items.into_iter().unzip();
+        // Without a selector every object is chosen, and only those on the page need converting.
+        let total = items.len();
+        if selection.is_everything() {
+            items.truncate(limit.unwrap_or(usize::MAX));
+        }
+        let later = total - items.len();
         let items = self.server.show(&self.resource, items).await?;
         let mut matching = keys
             .into_iter()
             .zip(items)
             .filter(|(_, item)| selection.matches(item.value()));
         let page: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
-        let remaining = matching.count();
+        let remaining = matching.count() + later;
         let last = page.last().map(|(key, _)| key.clone()).filter(|_| remaining > 0);
         let list = List {
             resource_version: listed.revision.to_string(),

@@ -381,7 +381,8 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let total: usize = warnings.iter().map(String::len).sum();
     let mut written = 0;
     for warning in warnings {
-        if seen.contains(&warning.as_str()) {
+        // What cannot stand in a header is not said at all, as upstream.
+        if seen.contains(&warning.as_str()) || warning.is_empty() || warning.contains(char::is_control) {
             continue;
         }
         seen.push(warning);
@@ -396,7 +397,6 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         }
         let quoted: String = text
             .chars()
-            .filter(|c| !c.is_control())
             .flat_map(|c| {
                 if matches!(c, '"' | '\\') {
                     vec!['\\', c]

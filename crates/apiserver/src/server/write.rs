@@ -11,13 +11,13 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::claims::Claim;
-use super::convert::{as_stored, is_converted};
+use super::convert::{as_stored, is_converted, prune};
 use super::custom;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
 use super::{Call, Inner};
-use crate::admission::{self, Operation};
+use crate::admission::{self, Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::pods;
 use crate::object;
@@ -233,6 +233,7 @@ impl<'a> Writer<'a> {
             let admitted = self.validate(&session, &attributes, &object, None).await;
             self.warnings.extend(session.take_warnings());
             admitted?;
+            self.prune_changed(&session, &mut object);
             if !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
@@ -366,6 +367,13 @@ impl<'a> Writer<'a> {
         self.server.show_full(&self.resource, object).await
     }
 
+    /// Drops what plugins put into a custom resource that it does not have.
+    fn prune_changed(&self, session: &Session<'_>, object: &mut Value) {
+        if self.resource.custom.is_some() && session.was_changed() {
+            prune(object, &self.resource);
+        }
+    }
+
     /// Everything between what the client wants and what is stored.
     async fn prepare_update(
         &mut self,
@@ -441,6 +449,7 @@ impl<'a> Writer<'a> {
         let admitted = self.admit_updated(&session, &new, old, name, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
+        self.prune_changed(&session, &mut new);
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }

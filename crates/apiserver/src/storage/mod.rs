@@ -16,7 +16,8 @@
 //! - **store-W11** a watcher that reads too slowly is cut off; it never misses an event silently, and others do not notice.
 //!
 //! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one encoding
-//! serves objects (with a prefix), list items (without) and watch events of every served version.
+//! serves objects (with a prefix), list items (without) and watch events of every served version. Only custom kinds with several
+//! versions keep `apiVersion`, for their objects may be of different ones.
 //!
 //! Not here: what may be written (see `server`), selectors (see [`crate::watch`]), durability.
 

@@ -168,7 +168,8 @@ fn words(error: &rustls::Error, host: &str) -> String {
     let x509 = |why: &str| format!("tls: failed to verify certificate: x509: {why}");
     match error {
         rustls::Error::InvalidCertificate(reason) => match reason {
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            // What is neither listed nor signed by somebody listed has no authority, whatever else is odd about it.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
                 x509("certificate signed by unknown authority")
             }
             CertificateError::Expired

@@ -66,6 +66,13 @@ pub type Views = BTreeMap<String, Option<View>>;
 /// What changed and what went, by the version in which it is looked at.
 type Changes = BTreeMap<String, Diff>;
 
+/// Whether every version can read what was converted to it. A conversion may leave fields that the version does not have.
+fn readable(views: &Views) -> bool {
+    let fits = |kind: &ObjectType, value: &Value| check::check(value, kind.shape()).is_empty();
+    let mut seen = views.values().flatten();
+    seen.all(|view| fits(&view.kind, &view.live) && fits(&view.kind, &view.new))
+}
+
 fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
     let gone = |version: &String| matches!(views.get(version), Some(None));
     managed.entries.retain(|_, owned| !gone(&owned.api_version));
@@ -159,6 +166,11 @@ pub fn update_seen(
 ) -> bool {
     if managed.entries.is_empty() && !live.is_null() {
         return false;
+    }
+    if !readable(views) {
+        // As upstream: an object whose owners cannot be told any more is not tracked.
+        managed.entries.clear();
+        return true;
     }
     let known = managed.entries.len();
     managed

@@ -261,7 +261,9 @@ async fn invoke(
         }
     }
     if changed {
-        *object = back(session, attributes, matched, shown).await?;
+        let mut new = back(session, attributes, matched, shown).await?;
+        session.check_owners(&mut new, object);
+        *object = new;
     }
     session.invoked(PLUGIN, &id, changed, mutating.reinvocable);
     if changed && mutating.reinvocable {

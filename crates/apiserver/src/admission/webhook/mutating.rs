@@ -163,6 +163,7 @@ async fn call(
     if attributes.is_own_kind() {
         session.decode(&mut new, &travelling.resource).map_err(internal)?;
     }
+    session.check_owners(&mut new, travelling.object);
     let changed = new != *travelling.object;
     if attributes.is_own_kind() {
         session.default(&mut new, &travelling.resource);
