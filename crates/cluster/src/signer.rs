@@ -36,6 +36,7 @@ pub(crate) struct ServiceAccountKey {
 
 struct Key {
     pair: EcdsaKeyPair,
+    #[cfg(test)]
     pkcs8: Vec<u8>,
     id: String,
 }
@@ -49,6 +50,7 @@ impl Key {
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &public));
         Ok(Key {
             pair,
+            #[cfg(test)]
             pkcs8: pkcs8.to_vec(),
             id,
         })

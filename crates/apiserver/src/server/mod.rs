@@ -505,9 +505,9 @@ impl Call<'_> {
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
         if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
-            return match self.path.name {
-                None => self.bind_what_it_names().await,
-                Some(_) => Err(Status::method_not_allowed()),
+            return match (verb, &self.path.name) {
+                (Verb::Create, None) => self.bind_what_it_names().await,
+                _ => Err(Status::method_not_allowed()),
             };
         }
         if verbs == Verbs::CreateOnly {
