@@ -168,7 +168,9 @@ fn core(new: &Value) -> Vec<FieldError> {
 fn events(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");
-    complete(&mut errors, new, "reportingController", "note");
+    if !get(new, &["eventTime"]).is_null() {
+        complete(&mut errors, new, "reportingController", "note");
+    }
     new_style(&mut errors, new);
     errors.into_vec()
 }

@@ -52,6 +52,15 @@ fn list(at: &At<'_>) -> Vec<Text> {
     at.items().map(|item| owned(item.text())).collect()
 }
 
+/// Whether a schema fills in anything.
+fn has_defaults(schema: &Value) -> bool {
+    match schema {
+        Value::Object(words) => words.contains_key("default") || words.values().any(has_defaults),
+        Value::Array(items) => items.iter().any(has_defaults),
+        _ => false,
+    }
+}
+
 fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
     let spec = At::root(definition).key("spec");
     let accepted = At::root(definition).keys(&["status", "acceptedNames"]);
@@ -101,6 +110,11 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
             crd_name: get(definition, &["metadata", "name"]).as_str().unwrap_or("").to_owned(),
             preserve_unknown,
             document: schema.value.clone(),
+            revision: get(definition, &["metadata", "resourceVersion"])
+                .as_str()
+                .and_then(|version| version.parse().ok())
+                .unwrap_or(0),
+            has_defaults: has_defaults(schema.value),
             several: several(definition),
             compiled_rules: Arc::default(),
             deprecation_warning: version.key("deprecated").is_true().then(|| {

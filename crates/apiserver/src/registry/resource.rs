@@ -89,6 +89,10 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The schema as it is written in the definition, for OpenAPI documents.
     pub document: Value,
+    /// The version of the definition: an object that was written before may lack what the schema fills in by now.
+    pub revision: u64,
+    /// Whether the schema has defaults.
+    pub has_defaults: bool,
     /// Present when the definition has several versions, served or not.
     pub several: Option<Several>,
     /// The rules of the schema, compiled on first use.

@@ -10,6 +10,7 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::convert::is_converted;
+use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::{Reply, full};
@@ -230,17 +231,32 @@ impl Apply<'_> {
             &version,
             self.part.subresource(),
         );
-        let applied = apply::apply_seen(
-            &managed::object_type(self.resource),
-            &bare,
-            &self.restricted(),
-            &mut managed,
-            &manager,
-            &version,
-            self.options.force || matches!(seen, Seen::Probing),
-            &self.now,
-            seen.views(),
-        );
+        let kind = managed::object_type(self.resource);
+        let config = self.restricted();
+        let known = managed.clone();
+        let mut attempt = |force: bool| {
+            managed.clone_from(&known);
+            apply::apply_seen(
+                &kind,
+                &bare,
+                &config,
+                &mut managed,
+                &manager,
+                &version,
+                force,
+                &self.now,
+                seen.views(),
+            )
+        };
+        let mut applied = attempt(self.options.force || matches!(seen, Seen::Probing));
+        if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
+            && let Some(own) = last_applied::fields(&manager, &kind, live)
+        {
+            conflicts.retain(|conflict| !own.contains(&conflict.field));
+            if conflicts.is_empty() {
+                applied = attempt(true);
+            }
+        }
         let mut new = match applied.map_err(|error| self.configuration.refused(error))? {
             Some(mut new) => {
                 decode::fit(&mut new, self.resource, Vec::new(), None).map_err(Status::untyped)?;
@@ -249,6 +265,7 @@ impl Apply<'_> {
             }
             None => bare,
         };
+        last_applied::renew(&manager, &self.configuration.value, &mut new);
         managed::set(&mut new, &managed);
         let how = self.options.field_validation;
         self.configuration.check_duplicates(how, warnings)?;
@@ -334,7 +351,7 @@ impl Call<'_> {
         }
         self.fit_namespace(&mut object)?;
         self.fit_name(&object)?;
-        self.refuse_while_definition_ends("create")?;
+        self.refuse_while_definition_ends(object::name(&object))?;
         let written = writer.create(object).await?;
         Ok(self.show(201, written))
     }

@@ -145,6 +145,8 @@ impl Converter {
             .map(|((mut object, foreign), item)| {
                 if foreign {
                     prune(&mut object, resource);
+                    // What the other version does not know may have a default in this one.
+                    structural::default(&mut object, &resource.schema);
                 }
                 if let Some(map) = object.as_object_mut() {
                     map.remove("apiVersion");
@@ -169,6 +171,22 @@ impl Converter {
             after,
             change.deleted,
         )))
+    }
+}
+
+/// The object with what its definition fills in since it was written, or what the version fills in that it was not written in.
+fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
+    let may_lack =
+        |custom: &Custom| custom.has_defaults && (custom.several.is_some() || item.revision() <= custom.revision);
+    if !resource.custom.as_ref().is_some_and(may_lack) {
+        return item;
+    }
+    let mut object = item.value().clone();
+    structural::default(&mut object, &resource.schema);
+    if object == *item.value() {
+        item
+    } else {
+        Arc::new(StoredObject::new(item.revision(), object))
     }
 }
 
@@ -221,7 +239,7 @@ impl Inner {
         if is_converted(resource) {
             self.converter().show(resource, items).await
         } else {
-            Ok(items)
+            Ok(items.into_iter().map(|item| defaulted(resource, item)).collect())
         }
     }
 
@@ -232,7 +250,7 @@ impl Inner {
         item: Arc<StoredObject>,
     ) -> Result<Arc<StoredObject>, Status> {
         if !is_converted(resource) {
-            return Ok(item);
+            return Ok(defaulted(resource, item));
         }
         let mut shown = self.converter().show(resource, vec![item.clone()]).await?;
         Ok(shown.pop().unwrap_or(item))

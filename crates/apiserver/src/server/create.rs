@@ -29,9 +29,9 @@ impl Call<'_> {
             return self.review_token().await;
         }
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
-        self.refuse_while_definition_ends("create")?;
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;
+        self.refuse_while_definition_ends(object::name(&object))?;
         let mut writer = self.tracked_writer(&options);
         let written = writer.create(object).await;
         self.warnings.append(&mut writer.warnings);

@@ -183,7 +183,8 @@ impl Inner {
 
 impl Call<'_> {
     /// No new objects of a kind whose definition is being deleted.
-    pub(crate) fn refuse_while_definition_ends(&self, verb: &str) -> Result<(), Status> {
+    /// Nothing is made of a kind whose definition is on its way out.
+    pub(crate) fn refuse_while_definition_ends(&self, name: &str) -> Result<(), Status> {
         let Some(custom) = &self.resource.custom else {
             return Ok(());
         };
@@ -195,10 +196,7 @@ impl Call<'_> {
         if !ending {
             return Ok(());
         }
-        let message = format!("{verb} not allowed while custom resource definition is terminating");
-        Err(Status {
-            message,
-            ..Status::method_not_allowed()
-        })
+        let why = "create not allowed while custom resource definition is terminating";
+        Err(Status::forbidden(&self.resource, name, why))
     }
 }

@@ -23,6 +23,7 @@ mod definitions;
 mod delete;
 mod eviction;
 mod health;
+mod last_applied;
 mod managed;
 pub(crate) mod negotiate;
 mod openid;

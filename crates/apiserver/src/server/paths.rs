@@ -1,7 +1,7 @@
 //! Paths that are no resource: health, version, discovery, OpenAPI.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use kubewright_schema::protobuf;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl Inner {
             }
             ["openapi", "v3", document @ ..] => self.openapi(&document.join("/"), headers, query),
             // Groups answer to any method, like everything that is not routed by version.
-            ["apis"] | ["apis", _] => self.discovery(trimmed, headers, query),
+            ["apis"] | ["apis", _] => self.discovery(trimmed, uri, headers, query),
             [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
                 "{path} is not served: this server tells of itself in its log, not over the API"
             ))),
@@ -70,7 +70,7 @@ impl Inner {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
                 self.respond(query, Reply::new(200, Content::Text(type_, document)))
             }
-            ["api" | "apis", ..] => self.discovery(trimmed, headers, query),
+            ["api" | "apis", ..] => self.discovery(trimmed, uri, headers, query),
             _ => self.not_found_text(query),
         }
     }
@@ -141,7 +141,7 @@ impl Inner {
         })
     }
 
-    fn discovery(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    fn discovery(&self, path: &str, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
         let Some(answer) = discovery::respond(path, &accept, &snapshot) else {
@@ -186,7 +186,10 @@ impl Inner {
                 query,
                 now: self.env.now(),
             }
-            .respond(Reply::new(200, Content::Plain((*answer.body).clone()))),
+            .respond(Reply::new(
+                200,
+                Content::Plain(with_address(&answer.body, uri, headers)),
+            )),
             Err(status) => self.fail(&status),
         }
     }
@@ -236,6 +239,19 @@ impl Inner {
         }
         response
     }
+}
+
+/// The core group's versions with where they are served: the address that the client has used, which is one that it can reach.
+fn with_address(document: &Value, uri: &http::Uri, headers: &HeaderMap) -> Value {
+    let mut document = document.clone();
+    let host = uri
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+    if let (Some(host), "APIVersions") = (host, document["kind"].as_str().unwrap_or("")) {
+        document["serverAddressByClientCIDRs"] = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]);
+    }
+    document
 }
 
 fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {

@@ -27,6 +27,7 @@ impl Call<'_> {
             .find(|subresource| name_of(subresource) == wanted)
             .cloned();
         match (found, verb) {
+            (None, _) if self.resource.custom.is_some() => Err(Status::not_found(&self.resource, self.name())),
             (None, _) => Err(Status::no_such_path()),
             (Some(Subresource::Status), Verb::Get) => self.get().await,
             (Some(Subresource::Status), Verb::Update) => self.update_part(Part::Status).await,

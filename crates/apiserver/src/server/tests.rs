@@ -1035,7 +1035,7 @@ fn a_definition_serves_its_kind_and_takes_it_away() {
     );
     let held = world.get(&format!("{foos}/a")).body;
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
-    world.must(405, &format!("POST {foos}"), &json!({"metadata": {"name": "late"}}));
+    world.must(403, &format!("POST {foos}"), &json!({"metadata": {"name": "late"}}));
     world.must(
         200,
         &format!("PATCH {foos}/a"),

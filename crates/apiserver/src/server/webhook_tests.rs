@@ -378,8 +378,7 @@ fn who_is_asked() {
         false,
     );
     let equivalent = |policy: &str| json!({"matchPolicy": policy, "rules": [{"apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"], "operations": ["*"]}]});
-    let autoscaler =
-        json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"}}});
+    let autoscaler = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "D", "name": "d"}}});
     let line = "POST /apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers?dryRun=All";
     check(equivalent("Equivalent"), line, &autoscaler, true);
     check(equivalent("Exact"), line, &autoscaler, false);

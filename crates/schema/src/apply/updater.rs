@@ -1,6 +1,6 @@
 //! What a write means for who owns what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -121,6 +121,22 @@ fn shown(manager: &Manager) -> String {
         text = format!("{text} using {}", manager.api_version);
     }
     text
+}
+
+/// The fields of a configuration that the live object has with the same values, as [`Conflict::field`] names them: what its author may be
+/// said to own (`lastAppliedManager` upstream).
+pub fn unchanged(kind: &ObjectType, config: &Value, live: &Value) -> BTreeSet<String> {
+    let shape = kind.shape();
+    let mut same = fields(config, shape).children;
+    let Diff {
+        added,
+        modified,
+        removed,
+    } = diff(config, live, shape);
+    for other in [&added, &modified, &removed] {
+        same.subtract(other);
+    }
+    same.paths().into_iter().collect()
 }
 
 /// Follows an ordinary write from `live` (null: it creates) to `new`, neither with `managedFields`: what changed belongs to the manager

@@ -250,6 +250,7 @@ fn merge_list(
         _ => Identity::Value,
     };
     let (mut merged, changes) = apply_item_directives(original, change, identity)?;
+    let kept = merged.clone();
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
     let mut places = identity.index(&merged);
     for item in &changes {
@@ -271,7 +272,21 @@ fn merge_list(
         }
         Some(other) => return Err(malformed(&format!("{ORDER_PREFIX}{name}"), other)),
     };
-    Ok(sort(merged, named, original, identity))
+    let before = if order.is_some() {
+        overwritten(original, &kept, &merged)
+    } else {
+        original.to_vec()
+    };
+    Ok(sort(merged, named, &before, identity))
+}
+
+/// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the room that deleted
+/// ones left at the end. This decides where they stand among items that the order does not name.
+fn overwritten(original: &[Value], kept: &[Value], merged: &[Value]) -> Vec<Value> {
+    let added = merged.get(kept.len()..).unwrap_or_default();
+    let mut before: Vec<Value> = kept.iter().chain(added).take(original.len()).cloned().collect();
+    before.extend(original.iter().skip(before.len()).cloned());
+    before
 }
 
 /// Takes `{$patch: delete|replace}` items out of the patch and does what they say.
@@ -420,6 +435,16 @@ mod tests {
         assert_eq!(
             names(containers(json!({"$setElementOrder/containers": order}))),
             ["b", "a"]
+        );
+        // A new item takes the place in the old order that a deleted one left.
+        let live = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "extra"}]}});
+        let patch = json!({"spec": {
+            "containers": [{"name": "a", "$patch": "delete"}, {"name": "c"}],
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "c"}],
+        }});
+        assert_eq!(
+            names(patched(&live, &patch).expect("a good patch")["spec"]["containers"].clone()),
+            ["b", "extra", "c"]
         );
     }
 

@@ -28,8 +28,9 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
     }
     let mut names = BTreeSet::new();
     for entry in at.items() {
-        name(errors, &entry.key("name"), &mut names);
+        name(errors, &entry.key("name"));
         container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
         lifecycle(errors, &entry.key("lifecycle"), facts);
         probes(errors, &entry);
         if entry.key("restartPolicy").present() {
@@ -43,8 +44,9 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
 pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
     let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.key("name").text()).collect();
     for entry in at.items() {
-        name(errors, &entry.key("name"), &mut names);
+        name(errors, &entry.key("name"));
         container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
         restart_policy(errors, &entry.key("restartPolicy"));
         if entry.key("restartPolicy").text() == "Always" {
             lifecycle(errors, &entry.key("lifecycle"), facts);
@@ -70,8 +72,9 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
         .map(|entry| entry.key("name").text())
         .collect();
     for entry in at.items() {
-        name(errors, &entry.key("name"), &mut names);
+        name(errors, &entry.key("name"));
         container(errors, &entry, facts);
+        unique(errors, &entry.key("name"), &mut names);
         for field in [
             "ports",
             "livenessProbe",
@@ -91,13 +94,16 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
     }
 }
 
-fn name<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
+fn name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
-        return;
+    } else {
+        errors.messages(at, names::dns1123_label(at.text()));
     }
-    errors.messages(at, names::dns1123_label(at.text()));
-    if !seen.insert(at.text()) {
+}
+
+fn unique<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
+    if !at.text().is_empty() && !seen.insert(at.text()) {
         errors.duplicate(at);
     }
 }
