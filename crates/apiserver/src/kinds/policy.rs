@@ -1,6 +1,6 @@
 //! What bounds others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
 //!
-//! Not here: counting against a quota and applying a limit range, which no admission plugin does yet; a create says so in a warning.
+//! Not here: counting against a quota ([`crate::quota`]) and applying a limit range (the plugin LimitRanger).
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -114,13 +114,6 @@ pub(crate) const QUOTA: Strategy = Strategy {
             }
         }
         errors.into_vec()
-    },
-    warnings: |new, old| {
-        // Without these there is nothing to enforce, and a quota means as little as without the controller that writes them.
-        let hard = |object: &Value| get(object, &["status", "hard"]).clone();
-        let told = !hard(new).is_null() && old.is_none_or(|old| hard(old) != hard(new));
-        let words = "this server stores resource quotas but does not enforce them yet";
-        told.then(|| words.to_owned()).into_iter().collect()
     },
     ..PLAIN
 };
