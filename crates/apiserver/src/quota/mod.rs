@@ -69,13 +69,13 @@ impl Evaluator {
 
     /// Whether an operation may change what is used.
     pub fn handles(&self, operation: Operation, subresource: &str) -> bool {
-        match (self, operation, subresource) {
+        matches!(
+            (self, operation, subresource),
             (_, Operation::Create, "")
-            | (Evaluator::Pods, Operation::Update, "resize")
-            | (Evaluator::Services, Operation::Update, "")
-            | (Evaluator::Claims, Operation::Update, "" | "status") => true,
-            _ => false,
-        }
+                | (Evaluator::Pods, Operation::Update, "resize")
+                | (Evaluator::Services, Operation::Update, "")
+                | (Evaluator::Claims, Operation::Update, "" | "status")
+        )
     }
 
     /// Whether the objects use the resource of this name.

@@ -30,6 +30,8 @@ mod options;
 mod patch;
 mod paths;
 pub(crate) mod query;
+#[cfg(test)]
+mod quota_tests;
 mod quotas;
 mod read;
 pub(crate) mod respond;

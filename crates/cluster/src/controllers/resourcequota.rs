@@ -21,7 +21,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::kube::Api;
 use kubewright::kube::api::ListParams;
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kubewright::kube::discovery::{Discovery, Scope, verbs};
+use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request, Result, api_resource};
 use kubewright_apiserver::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
@@ -206,7 +206,7 @@ async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
 /// Every namespaced kind that can be listed, each in its most stable version.
 async fn discover(ctx: &Context) -> Result<Vec<ApiResource>> {
     let discovery = Discovery::new(ctx.client().kube().clone()).run_aggregated().await?;
-    let kinds = discovery.groups().flat_map(|group| group.resources_by_stability());
+    let kinds = discovery.groups().flat_map(ApiGroup::resources_by_stability);
     let listed = kinds.filter(|(_, able)| able.scope == Scope::Namespaced && able.supports_operation(verbs::LIST));
     Ok(listed.map(|(kind, _)| kind).collect())
 }
