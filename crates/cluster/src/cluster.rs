@@ -205,7 +205,10 @@ impl ClusterBuilder {
             folder: data.as_ref().map(|data| data.folder.clone()),
             ..LazyAuthority::default()
         });
-        let key = Arc::new(ServiceAccountKey::default());
+        let key = Arc::new(match &data {
+            Some(data) => ServiceAccountKey::kept(&data.folder)?,
+            None => ServiceAccountKey::default(),
+        });
         let settings = Settings {
             root_ca: root_ca(authority.clone()),
             service_account_token: service_account_token(key.clone()),

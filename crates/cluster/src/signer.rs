@@ -3,7 +3,7 @@
 //! A cluster that nobody asks for a token never makes one, so that its start costs nothing.
 //! Nothing here implements `Debug`, so that no log line can show a key.
 //!
-//! Not here: keeping the key. [`ServiceAccountKey::from_pkcs8`] takes one that was kept, [`ServiceAccountKey::pkcs8`] gives it away.
+//! With a data folder it is kept there, so that tokens outlive the process.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,12 @@ use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
 };
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+
+use crate::durable::Folder;
+use crate::error::Error;
 
 /// What stands in front of a point in the DER form of a public key on P-256 (RFC 5480).
 const PUBLIC_KEY_HEAD: [u8; 26] = [
@@ -31,6 +36,7 @@ pub(crate) struct ServiceAccountKey {
 
 struct Key {
     pair: EcdsaKeyPair,
+    #[cfg(test)]
     pkcs8: Vec<u8>,
     id: String,
 }
@@ -44,6 +50,7 @@ impl Key {
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &public));
         Ok(Key {
             pair,
+            #[cfg(test)]
             pkcs8: pkcs8.to_vec(),
             id,
         })
@@ -61,19 +68,32 @@ impl ServiceAccountKey {
     ///
     /// # Errors
     /// When it is not an ECDSA key on P-256.
-    #[cfg_attr(not(test), expect(dead_code, reason = "durable clusters will keep their key"))]
-    pub(crate) fn from_pkcs8(pkcs8: &[u8]) -> Result<ServiceAccountKey, SignerError> {
+    fn from_pkcs8(pkcs8: &[u8]) -> Result<ServiceAccountKey, SignerError> {
         Ok(ServiceAccountKey {
             key: OnceLock::from(Ok(Key::new(pkcs8)?)),
         })
     }
 
-    /// The key, to be kept (PKCS #8, DER).
+    /// The key of a data folder: the one that is there, or a new one that is then kept.
     ///
     /// # Errors
-    /// When none can be made.
-    #[cfg_attr(not(test), expect(dead_code, reason = "durable clusters will keep their key"))]
-    pub(crate) fn pkcs8(&self) -> Result<&[u8], SignerError> {
+    /// When the folder refuses, or what is there is no such key.
+    pub(crate) fn kept(folder: &Folder) -> Result<ServiceAccountKey, Error> {
+        let text = folder.keep("pki/sa.key", || {
+            let made = rcgen::KeyPair::generate().map(|key| key.serialize_pem());
+            made.map_err(|source| Error::Certificate {
+                what: "key of service account tokens",
+                source,
+            })
+        })?;
+        let unusable = |why: String| Error::Tls(format!("pki/sa.key of the data folder cannot be used: {why}"));
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|error| unusable(error.to_string()))?;
+        ServiceAccountKey::from_pkcs8(key.secret_pkcs8_der()).map_err(|error| unusable(error.to_string()))
+    }
+
+    /// The key (PKCS #8, DER).
+    #[cfg(test)]
+    fn pkcs8(&self) -> Result<&[u8], SignerError> {
         self.key().map(|key| key.pkcs8.as_slice())
     }
 
@@ -131,6 +151,15 @@ mod tests {
         assert!(!ours.verify(b"other", &signature));
         assert!(!theirs.verify(b"message", &signature));
         assert!(!ours.verify(b"message", b""));
+    }
+
+    #[test]
+    fn a_data_folder_keeps_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = crate::durable::open(folder.path()).unwrap();
+        let first = ServiceAccountKey::kept(&opened.folder).unwrap();
+        let again = ServiceAccountKey::kept(&opened.folder).unwrap();
+        assert_eq!(first.jwk(), again.jwk());
     }
 
     #[test]

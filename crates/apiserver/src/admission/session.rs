@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use crate::authorization::Authorizer;
@@ -142,6 +143,14 @@ impl<'a> Session<'a> {
     /// What Go's decoder says about an object that does not fit.
     pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
         crate::server::decode_patched(object, resource, &self.kinds)
+    }
+
+    /// Types and unknown fields of a document that a subresource takes, such as a Scale.
+    ///
+    /// # Errors
+    /// What Go's decoder says about one that does not fit.
+    pub fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
+        crate::server::decode_posted(document, kind)
     }
 
     /// The second half of [`Session::complete`]: defaults.

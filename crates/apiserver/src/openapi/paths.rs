@@ -34,17 +34,25 @@ const LIST: &[&str] = &[
     "resourceVersion",
     "resourceVersionMatch",
     "sendInitialEvents",
+    "shardSelector",
     "timeoutSeconds",
     "watch",
 ];
 const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 const PATCH: &[&str] = &["dryRun", "patchFieldManager", "fieldValidation", "force"];
-const DELETE: &[&str] = &["dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"];
+const DELETE: &[&str] = &[
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
+];
 const DELETE_COLLECTION: &[&str] = &[
     "continue",
     "dryRun",
     "fieldSelector",
     "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
     "labelSelector",
     "limit",
     "orphanDependents",
@@ -52,6 +60,7 @@ const DELETE_COLLECTION: &[&str] = &[
     "resourceVersion",
     "resourceVersionMatch",
     "sendInitialEvents",
+    "shardSelector",
     "timeoutSeconds",
 ];
 
@@ -201,11 +210,46 @@ pub(super) fn version(snapshot: &Snapshot, group: &str, version: &str, schemas: 
     for row in snapshot.version_rows(group, version) {
         kind(row, &base, &mut paths, schemas);
     }
+    paths.values_mut().for_each(arrange);
     paths
+}
+
+/// What all operations of a path take stands at the path, by name; where there is one operation, that is all it takes.
+fn arrange(item: &mut Value) {
+    let Some(item) = item.as_object_mut() else { return };
+    let mut alone: Vec<&mut Value> = item
+        .iter_mut()
+        .filter(|(method, _)| *method != "parameters")
+        .map(|(_, operation)| operation)
+        .collect();
+    let mut moved = Vec::new();
+    if let [operation] = alone.as_mut_slice()
+        && let Some(Value::Array(parameters)) = operation.as_object_mut().and_then(|map| map.remove("parameters"))
+    {
+        moved = parameters;
+    }
+    let common = item.get_mut("parameters").and_then(Value::as_array_mut);
+    if let Some(common) = common {
+        common.append(&mut moved);
+        common.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    }
+}
+
+/// `a Pod`, `an Event`, `Endpoints`.
+fn with_article(kind: &str) -> String {
+    let plural = kind.ends_with('s') && !kind.ends_with("ss");
+    match kind.chars().next() {
+        _ if plural => kind.to_owned(),
+        Some('A' | 'E' | 'I' | 'O' | 'U') => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
 }
 
 fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mut Schemas) {
     let names = Names::of(row);
+    if row.custom.is_none() {
+        schemas.of_version(&row.group, &row.version);
+    }
     let (object, list) = schemas.kind(row);
     let collection = if row.namespaced {
         format!("{base}/namespaces/{{namespace}}/{}", row.plural)
@@ -227,7 +271,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
             "list",
             "",
             "list",
-            &format!("list objects of kind {}", row.kind),
+            &format!("{} objects of kind {}", list_words(row), row.kind),
             LIST,
             responses(&[("200", "OK")], &list, watch_types(row)),
         );
@@ -258,7 +302,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
         "delete",
         "",
         "delete",
-        &format!("delete a {}", row.kind),
+        &format!("delete {}", with_article(&row.kind)),
         DELETE,
         answers,
     );
@@ -269,14 +313,21 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
         false,
     );
     item.insert("delete".to_owned(), delete);
+    if row.verbs == Verbs::ReadOnly {
+        item.retain(|method, _| method == "get");
+    }
     item.insert("parameters".to_owned(), common.clone().into());
     paths.insert(item_path.clone(), Value::Object(item));
-    if row.custom.is_none() {
+    if row.custom.is_none() && row.verbs != Verbs::ReadOnly {
         watches(&names, base, paths, &common, schemas);
     }
     for subresource in &row.subresources {
         if let Some((name, mut operations)) = self::subresource(&names, subresource, &object, schemas) {
-            operations.insert("parameters".to_owned(), common.clone().into());
+            let mut common = common.clone();
+            if let (Subresource::Scale(_), Some(first)) = (subresource, common.first_mut()) {
+                first["description"] = "name of the Scale".into();
+            }
+            operations.insert("parameters".to_owned(), common.into());
             paths.insert(format!("{item_path}/{name}"), Value::Object(operations));
         }
     }
@@ -288,8 +339,13 @@ fn watches(names: &Names<'_>, base: &str, paths: &mut Map<String, Value>, common
     let event = schemas.reference(&format!("{META}.WatchEvent"));
     let mut add = |path: String, id: String, action: &str, words: &str, given: &[Value]| {
         let description = format!(
-            "{words}{}. deprecated: use the 'watch' parameter with a list operation instead.",
-            row.kind
+            "{words}{}. deprecated: use the 'watch' parameter with a list operation instead{}.",
+            row.kind,
+            if action == "watch" {
+                ", filtered to a single item with the 'fieldSelector' parameter"
+            } else {
+                ""
+            }
         );
         let mut get = names.operation(
             "watch",
@@ -359,6 +415,14 @@ fn watch_types(row: &Resource) -> &'static [&'static str] {
     }
 }
 
+fn list_words(row: &Resource) -> &'static str {
+    if row.verbs == Verbs::ReadOnly {
+        "list"
+    } else {
+        "list or watch"
+    }
+}
+
 fn body_types(row: &Resource) -> &'static [&'static str] {
     if row.custom.is_some() {
         &["application/json", "application/yaml"]
@@ -375,16 +439,26 @@ fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value],
         object,
         answer_types(row),
     );
-    let mut create = names.operation("create", "", "post", &format!("create a {}", row.kind), WRITE, answers);
+    let reads_only = row.verbs == Verbs::ReadOnly;
+    let mut create = names.operation(
+        "create",
+        "",
+        "post",
+        &format!("create {}", with_article(&row.kind)),
+        WRITE,
+        answers,
+    );
     body(&mut create, body_types(row), object, true);
-    item.insert("post".to_owned(), create);
+    if !reads_only {
+        item.insert("post".to_owned(), create);
+    }
     if row.verbs != Verbs::CreateOnly {
         let answers = responses(&[("200", "OK")], list, watch_types(row));
         let get = names.operation(
             "list",
             "",
             "list",
-            &format!("list or watch objects of kind {}", row.kind),
+            &format!("{} objects of kind {}", list_words(row), row.kind),
             LIST,
             answers,
         );
@@ -429,7 +503,12 @@ fn read_write(
         suffix,
         "get",
         &format!("read {what} {kind}"),
-        &[],
+        // The extensions server reads old versions.
+        if names.row.custom.is_some() {
+            &["resourceVersion"]
+        } else {
+            &[]
+        },
         responses(&[("200", "OK")], schema, answer_types(names.row)),
     );
     let mut put = names.operation(
@@ -558,7 +637,7 @@ fn post(names: &Names<'_>, suffix: &str, what: &str, schema: &Value, group: &str
         "create",
         suffix,
         "post",
-        &format!("create {what} of a {}", names.row.kind),
+        &format!("create {what} of {}", with_article(&names.row.kind)),
         WRITE,
         answers,
     );

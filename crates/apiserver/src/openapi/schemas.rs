@@ -6,18 +6,44 @@ use kubewright_schema::catalog;
 use serde_json::{Map, Value, json};
 
 use super::META;
-use crate::registry::Resource;
+use crate::registry::{Resource, Verbs};
 
 const PREFIX: &str = "#/components/schemas/";
+
+/// Kinds that every group has.
+const EVERYWHERE: [&str; 2] = [
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+];
 
 /// The schemas of one document: texts of the catalog and those of custom kinds.
 #[derive(Default)]
 pub(super) struct Schemas {
     referred: BTreeSet<String>,
     own: BTreeMap<String, Value>,
+    /// Group and version of the built-in kinds of the document.
+    version: Option<(String, String)>,
 }
 
 impl Schemas {
+    /// Says of which group and version the kinds are: of the kinds that every group has, the others' are left out.
+    pub(super) fn of_version(&mut self, group: &str, version: &str) {
+        self.version = Some((group.to_owned(), version.to_owned()));
+    }
+
+    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone.
+    fn own_kinds(&self, raw: &str) -> Option<String> {
+        const KINDS: &str = "x-kubernetes-group-version-kind";
+        let (group, version) = self.version.as_ref()?;
+        let mut schema: Value = serde_json::from_str(raw).ok()?;
+        let kinds = schema.get_mut(KINDS)?.as_array_mut()?;
+        kinds.retain(|kind| {
+            (kind["group"] == "" && kind["version"] == "v1")
+                || (kind["group"] == group.as_str() && kind["version"] == version.as_str())
+        });
+        Some(schema.to_string())
+    }
+
     /// A reference to a schema, which the document will then have.
     pub(super) fn reference(&mut self, name: &str) -> Value {
         self.referred.insert(name.to_owned());
@@ -85,12 +111,18 @@ impl Schemas {
                 .insert(row.schema_name.to_string(), published(row, &custom.document));
             self.own.insert(list.clone(), self::list(row));
         }
-        (self.reference(&row.schema_name), self.reference(&list))
+        let object = self.reference(&row.schema_name);
+        // What is never listed has no list.
+        let list = match row.verbs {
+            Verbs::CreateOnly => Value::Null,
+            _ => self.reference(&list),
+        };
+        (object, list)
     }
 
     /// The JSON text of the object. Texts of the catalog are taken as they are; what they refer to comes along.
     pub(super) fn into_json(self) -> String {
-        let mut open: Vec<String> = self.referred.into_iter().collect();
+        let mut open: Vec<String> = self.referred.iter().cloned().collect();
         let mut texts: BTreeMap<String, String> = BTreeMap::new();
         while let Some(name) = open.pop() {
             if texts.contains_key(&name) {
@@ -98,6 +130,9 @@ impl Schemas {
             }
             let text = match (self.own.get(&name), catalog::raw(&name)) {
                 (Some(own), _) => own.to_string(),
+                (None, Some(raw)) if EVERYWHERE.contains(&name.as_str()) => {
+                    self.own_kinds(raw).unwrap_or_else(|| raw.to_owned())
+                }
                 (None, Some(raw)) => raw.to_owned(),
                 // Nothing refers to what is nowhere (a test follows every reference); a document must be closed all the same.
                 (None, None) => json!({"type": "object"}).to_string(),

@@ -153,9 +153,9 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
         );
         return;
     };
-    // What is stored stays as it is; another create would ask for what the stored one holds, such as an address.
-    let present = super::write::key(crate::object::namespace(&object), crate::object::name(&object));
-    if server.storage.get(&resource.store, &present).is_some() {
+    // What an earlier run left is not written again: webhooks that it left as well would be asked, and nobody can wait for them here.
+    let at = key(object::namespace(&object), object::name(&object));
+    if server.storage.get(&resource.store, &at).is_some() {
         return;
     }
     let user = UserInfo::admin();
@@ -169,7 +169,7 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
         warnings: Vec::new(),
         may_only_update: false,
     };
-    // Nothing waits here: no webhook exists yet.
+    // Nothing waits here: a new cluster has no webhooks.
     match writer.create(object).now_or_never() {
         Some(Ok(_)) => {}
         Some(Err(status)) if status.reason == "AlreadyExists" => {}

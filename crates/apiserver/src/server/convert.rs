@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use kubewright_schema::apply::{View, Views};
-use kubewright_schema::structural;
+use kubewright_schema::schema::GroupVersionKind;
+use kubewright_schema::{catalog, structural};
 use serde_json::{Value, json};
 
 use super::conversion_review::{self, Conversion};
@@ -22,6 +23,9 @@ use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
 use crate::status::Status;
 use crate::storage::{Change, StoredObject};
+
+/// How much is sent for conversion at once, in bytes of JSON: half of what an answer may have, for conversions may add something.
+const MAX_BATCH: usize = 3 << 19;
 
 /// What it takes to convert, for those that outlive a request (watches).
 #[derive(Clone)]
@@ -66,6 +70,16 @@ pub(crate) fn as_stored(resource: &Resource, stored: &Value) -> Value {
     object
 }
 
+/// How many of these objects, one at least, fit into one review.
+fn batch(objects: &[&mut Value]) -> usize {
+    let mut size = 0;
+    let fitting = objects.iter().take_while(|object| {
+        size += object.to_string().len();
+        size <= MAX_BATCH
+    });
+    fitting.count().max(1)
+}
+
 impl Converter {
     /// Full objects of a custom kind in the version `to`.
     async fn convert(
@@ -77,8 +91,8 @@ impl Converter {
     ) -> Result<Vec<Value>, Status> {
         let differ = |object: &&mut Value| text(object, "apiVersion") != to;
         let Some(webhook) = &several.webhook else {
-            for object in &mut objects {
-                object["apiVersion"] = json!(to);
+            for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+                object.insert("apiVersion".to_owned(), json!(to));
             }
             return Ok(objects);
         };
@@ -91,12 +105,17 @@ impl Converter {
             kind: &resource.kind,
             to,
         };
-        let asked: Vec<Value> = waiting.iter().map(|object| (**object).clone()).collect();
-        let converted = conversion_review::ask(&conversion, self.env.as_ref(), self.outbound.as_ref(), asked)
-            .await
-            .map_err(Status::untyped)?;
-        for (slot, converted) in waiting.iter_mut().zip(converted) {
-            **slot = converted;
+        let mut left = waiting.as_mut_slice();
+        while !left.is_empty() {
+            let (asked, rest) = left.split_at_mut(batch(left));
+            let objects = asked.iter().map(|object| (**object).clone()).collect();
+            let converted = conversion_review::ask(&conversion, self.env.as_ref(), self.outbound.as_ref(), objects)
+                .await
+                .map_err(Status::untyped)?;
+            for (slot, converted) in asked.iter_mut().zip(converted) {
+                **slot = converted;
+            }
+            left = rest;
         }
         Ok(objects)
     }
@@ -267,7 +286,13 @@ impl Inner {
     async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
         let mut object = with_kind(resource, object.clone());
         crate::object::metadata_mut(&mut object).remove("managedFields");
-        self.convert_raw(object, resource, to).await
+        if several(resource).is_some() {
+            return self.convert_raw(object, resource, to).await;
+        }
+        let mut seen = self.convert(object, resource, to).await?;
+        // What only the other version has is no field of this one.
+        structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
+        Ok(seen)
     }
 
     /// What storage is to hold of an object.
@@ -290,11 +315,40 @@ impl Inner {
     }
 }
 
+fn check_object(object: &Value) -> Result<(), String> {
+    let what = match object {
+        Value::Object(_) => return Ok(()),
+        Value::Null => return Err("Object 'Kind' is missing in 'null'".to_owned()),
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    Err(format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string; Kind \
+         string }}"
+    ))
+}
+
+/// The same for a document that a subresource takes.
+///
+/// # Errors
+/// What Go's decoder says about a document that does not fit.
+pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
+    check_object(document)?;
+    if let Some(schema) = catalog::for_kind(&kind.group, &kind.version, &kind.kind) {
+        structural::type_check(document, &schema, &kind.kind)?;
+        structural::prune(document, &schema, structural::PruneOptions::BUILT_IN);
+    }
+    Ok(())
+}
+
 /// Makes an object of its kind out of what a patch left.
 ///
 /// # Errors
 /// What Go's decoder says about an object that does not fit.
 pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+    check_object(object)?;
     decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
     if resource.custom.is_some() {
         // Custom resources have no type to be decoded into: later plugins see all of it, and validation judges.

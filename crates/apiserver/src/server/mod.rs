@@ -61,7 +61,7 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
-pub(crate) use convert::{complete_strictly, decode_patched};
+pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
@@ -509,6 +509,12 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
+        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
+            return match (verb, &self.path.name) {
+                (Verb::Create, None) => self.bind_what_it_names().await,
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
         if verbs == Verbs::CreateOnly {
             return match (verb, self.path.name.is_some()) {
                 (_, true) => Err(Status::no_such_path()),
@@ -523,12 +529,6 @@ impl Call<'_> {
                 (Verb::Get, true) => self.get_component(),
                 (Verb::List, false) => self.list_components(),
                 _ => Err(Status::method_not_allowed()),
-            };
-        }
-        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
-            return match self.path.name {
-                None => self.bind_what_it_names().await,
-                Some(_) => Err(Status::method_not_allowed()),
             };
         }
         match (verb, self.path.name.is_some()) {

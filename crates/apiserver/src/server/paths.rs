@@ -214,10 +214,16 @@ impl Inner {
             return self.respond(query, reply);
         }
         let etag = document.etag();
-        let mut reply = if matches_etag(headers, &etag) {
-            Reply::new(304, Content::Text("application/json", Bytes::new()))
+        // Upstream does not say what the index is, so that Go guesses from its first bytes.
+        let type_ = if path.is_empty() {
+            "text/plain; charset=utf-8"
         } else {
-            Reply::new(200, Content::Text("application/json", document.body.clone()))
+            "application/json"
+        };
+        let mut reply = if matches_etag(headers, &etag) {
+            Reply::new(304, Content::Text(type_, Bytes::new()))
+        } else {
+            Reply::new(200, Content::Text(type_, document.body.clone()))
         };
         reply.headers = vec![(ETAG, etag), (VARY, "Accept".to_owned())];
         let mut response = self.respond(query, reply);

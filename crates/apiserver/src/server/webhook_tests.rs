@@ -57,6 +57,7 @@ fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
         "label" => patch(json!([{"op": "add", "path": "/metadata/labels/added", "value": "1"}])),
         "data" => patch(json!([{"op": "add", "path": "/data/x", "value": "1"}])),
         "untyped" => patch(json!([{"op": "add", "path": "/data", "value": 5}])),
+        "replicas" => patch(json!([{"op": "replace", "path": "/spec/replicas", "value": "many"}])),
         "missing" => patch(json!([{"op": "remove", "path": "/data/a/b"}])),
         "convert" => {
             let wanted = review["request"]["desiredAPIVersion"].clone();
@@ -458,6 +459,21 @@ fn a_change_asks_earlier_webhooks_again() {
         json!([{"at": "label", "reinvocationPolicy": "IfNeeded"}, {"at": "data", "reinvocationPolicy": "IfNeeded"}]),
         &["label", "data", "label"],
     );
+}
+
+#[test]
+fn a_patched_scale_is_still_one() {
+    let world = World::new();
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment =
+        json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    world.must(201, "POST /apis/apps/v1/namespaces/default/deployments", &deployment);
+    let rules = json!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"], "operations": ["UPDATE"]}]);
+    world.configure(true, json!([{"at": "replicas", "rules": rules}]));
+    let line = "PATCH /apis/apps/v1/namespaces/default/deployments/d/scale";
+    let body = world.must(500, line, &json!({"spec": {"replicas": 2}}));
+    let why = "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32";
+    assert_eq!(body["message"], json!(format!("Internal error occurred: {why}")));
 }
 
 /// A kind whose versions name a field differently.

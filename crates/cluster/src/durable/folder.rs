@@ -4,7 +4,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -21,7 +20,8 @@ const LOCK: &str = "lock";
 pub(crate) struct Folder {
     path: PathBuf,
     marked: bool,
-    lock: Arc<File>,
+    /// Until somebody who writes takes it.
+    lock: Option<File>,
 }
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Folder {
             .map_err(DataDirError::io("create", path))?;
         let path = path.canonicalize().map_err(DataDirError::io("find", path))?;
         check_content(&path)?;
-        let lock = Arc::new(take_lock(&path)?);
+        let lock = Some(take_lock(&path)?);
         let marked = read_mark(&path)?;
         Ok(Folder { path, marked, lock })
     }
@@ -51,9 +51,9 @@ impl Folder {
         self.marked
     }
 
-    /// What must live as long as something in the folder is written.
-    pub(super) fn lock(&self) -> Arc<File> {
-        self.lock.clone()
+    /// Hands over what keeps others out: it must live as long as something in the folder is written, and no longer.
+    pub(super) fn take_lock(&mut self) -> Option<File> {
+        self.lock.take()
     }
 
     /// Writes down what the folder is, unless it says so already.

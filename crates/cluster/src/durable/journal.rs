@@ -10,6 +10,7 @@
 //! Not here: what the file looks like inside (the database), what is in a record (see [`super::record`]).
 
 use std::fs::File;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -105,7 +106,15 @@ impl Journal for FileJournal {
 
 impl FileJournal {
     /// Starts to write to `database`, which holds everything up to `durable`. The `lock` is held until the last byte is written.
-    pub(super) fn start(database: Database, reopen: Reopen, durable: u64, lock: Arc<File>) -> FileJournal {
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub(super) fn start(
+        database: Database,
+        reopen: Reopen,
+        durable: u64,
+        lock: Option<File>,
+    ) -> io::Result<FileJournal> {
         let inbox = Arc::new(Inbox::default());
         let mut writer = Writer {
             inbox: inbox.clone(),
@@ -120,17 +129,10 @@ impl FileJournal {
                 drop(writer);
                 drop(lock);
             });
-        let thread = match thread {
-            Ok(thread) => Some(thread),
-            Err(error) => {
-                tracing::error!(%error, "no thread could be started that writes changes to the disk");
-                None
-            }
-        };
-        FileJournal {
+        Ok(FileJournal {
             inbox,
-            thread: Mutex::new(thread),
-        }
+            thread: Mutex::new(Some(thread?)),
+        })
     }
 
     /// Writes what waits, closes the file and lets go of the folder; changes that come later are refused. Waits for the disk: not for an

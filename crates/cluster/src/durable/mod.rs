@@ -48,7 +48,7 @@ pub(crate) struct Opened {
 
 /// Opens the folder of a cluster, and makes it when it is not there. Reads all of it: not for an asynchronous thread.
 pub(crate) fn open(path: &Path) -> Result<Opened, DataDirError> {
-    let folder = Folder::open(path)?;
+    let mut folder = Folder::open(path)?;
     let file = folder.path().join(OBJECTS_FILE);
     if !file.exists() {
         if folder.is_marked() {
@@ -67,7 +67,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, DataDirError> {
         let file = file.clone();
         Box::new(move || load::database(&file))
     };
-    let journal = FileJournal::start(database, reopen, restored.revision, folder.lock());
+    let journal = FileJournal::start(database, reopen, restored.revision, folder.take_lock())
+        .map_err(DataDirError::io("start a thread that writes", &file))?;
     Ok(Opened {
         folder: Arc::new(folder),
         journal: Arc::new(journal),

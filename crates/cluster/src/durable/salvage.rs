@@ -46,12 +46,19 @@ pub struct Report {
 /// # Errors
 /// When the folder is in use or is no folder of a cluster, or the file system refuses.
 ///
-/// ```no_run
-/// let report = kubewright_cluster::repair("cluster-data".as_ref())?;
-/// println!("{} objects saved, {} lost", report.saved, report.lost.len());
-/// # Ok::<(), kubewright_cluster::DataDirError>(())
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let cluster = kubewright_cluster::Cluster::builder().data_dir(folder.path()).start().await?;
+/// cluster.stop().await;
+/// let report = kubewright_cluster::repair(folder.path())?;
+/// assert!(report.damage.is_empty() && report.lost.is_empty(), "{report:?}");
+/// # Ok(()) }
 /// ```
 pub fn repair(path: &Path) -> Result<Report, DataDirError> {
+    // A folder that is not there is no damage, and must not appear because somebody mistyped a name.
+    let objects = path.join(OBJECTS_FILE);
+    fs::metadata(&objects).map_err(DataDirError::io("find", &objects))?;
     let folder = Folder::open(path)?;
     let file = folder.path().join(OBJECTS_FILE);
     let damage = match load::open(&file) {

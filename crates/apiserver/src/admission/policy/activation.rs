@@ -32,17 +32,28 @@ impl std::fmt::Display for OutOfBudget {
 }
 
 /// What a policy sees of a request.
-pub(super) struct Inputs {
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
     /// The object as it would be stored; null for a delete.
-    pub(super) object: Value,
+    pub(super) object: &'a Value,
     /// The object as it is; null for a create.
-    pub(super) old: Value,
+    pub(super) old: &'a Value,
     /// The parameter, or null.
-    pub(super) params: Value,
+    pub(super) params: &'a Value,
     /// The `AdmissionRequest`, without objects.
-    pub(super) request: Value,
+    pub(super) request: &'a Value,
     /// The namespace, or null for what lives in none.
-    pub(super) namespace: Value,
+    pub(super) namespace: &'a Value,
+}
+
+impl<'a> Inputs<'a> {
+    /// The same around another object.
+    pub(super) fn with<'b>(self, object: &'b Value) -> Inputs<'b>
+    where
+        'a: 'b,
+    {
+        Inputs { object, ..self }
+    }
 }
 
 /// The variables of one evaluation. Clones are the same evaluation.
@@ -50,7 +61,7 @@ pub(super) struct Inputs {
 pub(super) struct Scope<'a>(Rc<Activation<'a>>);
 
 struct Activation<'a> {
-    inputs: &'a Inputs,
+    inputs: Inputs<'a>,
     /// None where expressions may not ask.
     authorizer: Option<Authorizers<'a>>,
     variables: &'a [Variable],
@@ -66,7 +77,7 @@ pub(super) struct Authorizers<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn new(inputs: &'a Inputs, variables: &'a [Variable], authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
+    pub(super) fn new(inputs: Inputs<'a>, variables: &'a [Variable], authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
         Scope(Rc::new(Activation {
             inputs,
             authorizer,
@@ -120,11 +131,11 @@ impl<'a> Variables<'a> for Scope<'a> {
         let inputs = activation.inputs;
         let authorizers = || activation.authorizer.clone();
         Some(Ok(match name {
-            "object" => Cel::from_json(&inputs.object),
-            "oldObject" => Cel::from_json(&inputs.old),
-            "params" => Cel::from_json(&inputs.params),
-            "request" => Cel::from_json(&inputs.request),
-            "namespaceObject" => Cel::from_json(&inputs.namespace),
+            "object" => Cel::from_json(inputs.object),
+            "oldObject" => Cel::from_json(inputs.old),
+            "params" => Cel::from_json(inputs.params),
+            "request" => Cel::from_json(inputs.request),
+            "namespaceObject" => Cel::from_json(inputs.namespace),
             "variables" => Cel::Map(Map::computed(Rc::new(self.clone()))),
             "authorizer" => authorizers()?.authorizer,
             "authorizer.requestResource" => authorizers()?.request_resource,
@@ -230,4 +241,65 @@ pub(super) fn namespace(stored: &Value) -> Value {
         value => value.clone(),
     };
     json!({"metadata": metadata, "spec": part("spec"), "status": part("status")})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::policy::expression::{Compiler, Returns};
+
+    /// An expression with the variables `a` (costly) and `b` (wrong): its value or error, and what it cost.
+    fn run(source: &str, budget: u64) -> (Result<String, String>, u64) {
+        let mut compiler = Compiler::with_variables(false);
+        let mut declare = |name: &str, source: &str| Variable {
+            name: name.to_owned(),
+            program: compiler.declare(name, source),
+        };
+        let variables = [declare("a", "[1, 2, 3].map(x, x + 1)"), declare("b", "object.nope")];
+        let expression = Expression {
+            source: source.to_owned(),
+            program: compiler.compile(source, Returns::Bool),
+        };
+        let object = json!({"n": 1});
+        let inputs = Inputs {
+            object: &object,
+            old: &Value::Null,
+            params: &Value::Null,
+            request: &Value::Null,
+            namespace: &Value::Null,
+        };
+        let mut left = budget;
+        let found = Scope::new(inputs, &variables, None).run(&expression, &mut left);
+        let found = match found {
+            Ok(found) => found,
+            Err(spent) => Err(spent.to_string()),
+        };
+        (found.map(|value| value.to_string()), budget - left)
+    }
+
+    #[test]
+    fn variables_are_computed_when_they_are_named_and_once() {
+        let cost = |source: &str| {
+            let (found, cost) = run(source, 1000);
+            assert_eq!(found, Ok("true".to_owned()), "{source}");
+            cost
+        };
+        assert_eq!(cost("object.n == 1 || variables.b == 1"), cost("object.n == 1"));
+        let (once, twice) = (
+            cost("variables.a[0] == 2"),
+            cost("variables.a[0] == 2 && variables.a[1] == 3"),
+        );
+        assert!(once > 30 && twice > once && twice < once + once / 2, "{once}, {twice}");
+        let (found, _) = run("object.n == 1 && variables.b == 1", 1000);
+        let why = "composited variable \"b\" fails to evaluate: no such key: nope";
+        let text = format!("expression 'object.n == 1 && variables.b == 1' resulted in error: {why}");
+        assert_eq!(found, Err(text));
+    }
+
+    #[test]
+    fn the_budget_ends_everything() {
+        for (source, budget) in [("variables.a[0] == 2", 20), ("object.n == 1", 2)] {
+            assert_eq!(run(source, budget).0, Err(OUT_OF_BUDGET.to_owned()), "{source}");
+        }
+    }
 }

@@ -21,12 +21,19 @@ pub(super) enum Met {
 }
 
 /// Asks the conditions of a policy. One that is false decides, whatever the errors of others.
-pub(super) fn conditions(policy: &Policy, inputs: &Inputs, session: &Session<'_>, attributes: &Attributes) -> Met {
+pub(super) fn conditions(policy: &Policy, inputs: Inputs<'_>, session: &Session<'_>, attributes: &Attributes) -> Met {
     if policy.conditions.is_empty() {
         return Met::Yes;
     }
-    let inputs = seen(inputs);
-    let scope = Scope::new(&inputs, &policy.variables, authorizer::bind(session, attributes));
+    // Conditions see no namespace, and the resource of the request instead of the matched one.
+    let mut request = inputs.request.clone();
+    request["resource"] = request["requestResource"].clone();
+    let inputs = Inputs {
+        request: &request,
+        namespace: &Value::Null,
+        ..inputs
+    };
+    let scope = Scope::new(inputs, &policy.variables, authorizer::bind(session, attributes));
     ask(&policy.conditions, policy.fails, &scope)
 }
 
@@ -65,14 +72,15 @@ impl Conditions {
         if self.is_empty() {
             return Ok(true);
         }
+        let request = super::activation::request(attributes, matched);
         let inputs = Inputs {
-            object: object.clone(),
-            old: old.clone(),
-            params: Value::Null,
-            request: super::activation::request(attributes, matched),
-            namespace: Value::Null,
+            object,
+            old,
+            params: &Value::Null,
+            request: &request,
+            namespace: &Value::Null,
         };
-        let scope = Scope::new(&inputs, &[], authorizer::bind(session, attributes));
+        let scope = Scope::new(inputs, &[], authorizer::bind(session, attributes));
         match ask(&self.0, fails, &scope) {
             Met::Yes => Ok(true),
             Met::No => Ok(false),
@@ -104,18 +112,5 @@ fn ask<'a>(conditions: &'a [Expression], fails: bool, scope: &Scope<'a>) -> Met 
         [] => Met::Yes,
         [one] => failed(one.clone()),
         many => failed(format!("[{}]", many.join(", "))),
-    }
-}
-
-/// Conditions see no namespace, and the resource of the request instead of the matched one.
-fn seen(inputs: &Inputs) -> Inputs {
-    let mut request = inputs.request.clone();
-    request["resource"] = request["requestResource"].clone();
-    Inputs {
-        object: inputs.object.clone(),
-        old: inputs.old.clone(),
-        params: inputs.params.clone(),
-        request,
-        namespace: Value::Null,
     }
 }

@@ -223,14 +223,17 @@ async fn invoke(
 ) -> Result<(), Status> {
     let (mutating, binding, matched) = (invocation.mutating, invocation.binding, &invocation.matched);
     let policy = &mutating.policy;
-    let mut inputs = Inputs {
-        object: matched.show(session, attributes, object).await?,
-        old: matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?,
-        params: invocation.param.clone(),
-        request: activation::request(attributes, matched),
-        namespace: namespace.clone(),
+    let mut shown = matched.show(session, attributes, object).await?;
+    let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
+    let request = activation::request(attributes, matched);
+    let around = Inputs {
+        object: &Value::Null,
+        old: &old,
+        params: &invocation.param,
+        request: &request,
+        namespace,
     };
-    match conditions(policy, &inputs, session, attributes) {
+    match conditions(policy, around.with(&shown), session, attributes) {
         Met::Yes => {}
         Met::No => return Ok(()),
         Met::Failed(why) => {
@@ -244,21 +247,21 @@ async fn invoke(
     }
     let mut changed = false;
     for mutation in &mutating.mutations {
-        if inputs.object.is_null() {
+        if shown.is_null() {
             break;
         }
-        match mutate(mutation, policy, &inputs, session, attributes, matched) {
+        match mutate(mutation, policy, around.with(&shown), session, attributes, matched) {
             Ok(new) => {
                 // Upstream looks again at everything after any patch, whether it changed something or not.
                 changed = true;
-                inputs.object = new;
+                shown = new;
             }
             Err(Failure::Policy(why)) => denied.add(policy, Some(binding), &why, "Invalid"),
             Err(Failure::Request(status)) => return Err(status),
         }
     }
     if changed {
-        let mut new = back(session, attributes, matched, inputs.object).await?;
+        let mut new = back(session, attributes, matched, shown).await?;
         session.check_owners(&mut new, object);
         *object = new;
     }
@@ -286,7 +289,7 @@ async fn back(
 fn mutate(
     mutation: &Mutation,
     policy: &Policy,
-    inputs: &Inputs,
+    inputs: Inputs<'_>,
     session: &Session<'_>,
     attributes: &Attributes,
     matched: &Matched,
@@ -296,12 +299,12 @@ fn mutate(
     match mutation {
         Mutation::Configuration(expression) => {
             let configuration = configuration(&scope(), expression)?;
-            let merged = merge(&inputs.object, configuration, matched, row)?;
+            let merged = merge(inputs.object, configuration, matched, row)?;
             finish_merged(merged, session, matched, row)
         }
         Mutation::Patches(expression) => {
             let patch = patches(&scope(), expression)?;
-            match json_patch::apply(&inputs.object, &patch) {
+            match json_patch::apply(inputs.object, &patch) {
                 Ok(patched) => finish_patched(patched, session, row),
                 Err(JsonPatchError::TestFailed(_)) => Ok(inputs.object.clone()),
                 Err(error) => Err(Failure::Policy(format!("JSON Patch: {error}"))),

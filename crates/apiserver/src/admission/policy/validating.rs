@@ -148,7 +148,7 @@ async fn check_hook(
             return Ok(());
         }
     };
-    let mut inputs: Option<Inputs> = None;
+    let mut seen: Option<Seen> = None;
     for binding in &hook.bindings {
         let chosen = match &binding.criteria {
             None => Ok(true),
@@ -172,32 +172,51 @@ async fn check_hook(
             }
         };
         for param in params {
-            if inputs.is_none() {
+            if seen.is_none() {
                 match prepare(session, attributes, &matched, object, old).await? {
-                    Ok(prepared) => inputs = Some(prepared),
+                    Ok(prepared) => seen = Some(prepared),
                     Err(why) => {
                         denied.misconfigured(policy, Some(binding), &why);
                         break;
                     }
                 }
             }
-            let Some(inputs) = &mut inputs else { break };
-            inputs.params = param;
-            let outcome = evaluate(&hook.policy, inputs, session, attributes);
+            let Some(seen) = &seen else { break };
+            let outcome = evaluate(&hook.policy, seen.inputs(&param), session, attributes);
             act(outcome, policy, binding, session, denied);
         }
     }
     Ok(())
 }
 
-/// What the expressions see. The inner error is that of a conversion.
+/// What the expressions see, but for the parameter.
+struct Seen {
+    object: Value,
+    old: Value,
+    request: Value,
+    namespace: Value,
+}
+
+impl Seen {
+    fn inputs<'a>(&'a self, params: &'a Value) -> Inputs<'a> {
+        Inputs {
+            object: &self.object,
+            old: &self.old,
+            params,
+            request: &self.request,
+            namespace: &self.namespace,
+        }
+    }
+}
+
+/// The inner error is that of a conversion.
 async fn prepare(
     session: &Session<'_>,
     attributes: &Attributes,
     matched: &Matched,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Result<Inputs, String>, Status> {
+) -> Result<Result<Seen, String>, Status> {
     let namespace = namespace(session, attributes)?;
     let converted = async {
         let object = matched.show(session, attributes, object).await?;
@@ -205,10 +224,9 @@ async fn prepare(
         Ok::<_, Status>((object, old))
     };
     Ok(match converted.await {
-        Ok((object, old)) => Ok(Inputs {
+        Ok((object, old)) => Ok(Seen {
             object,
             old,
-            params: Value::Null,
             request: activation::request(attributes, matched),
             namespace,
         }),
@@ -246,7 +264,12 @@ fn act(outcome: Outcome, policy: &Policy, binding: &Binding, session: &Session<'
 }
 
 /// Evaluates a policy with one parameter.
-fn evaluate(validating: &ValidatingPolicy, inputs: &Inputs, session: &Session<'_>, attributes: &Attributes) -> Outcome {
+fn evaluate(
+    validating: &ValidatingPolicy,
+    inputs: Inputs<'_>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+) -> Outcome {
     let policy = &validating.policy;
     let mut outcome = Outcome::default();
     let refuse = |message: String| policy.fails.then(|| Refusal::error(message));
@@ -274,7 +297,7 @@ fn evaluate(validating: &ValidatingPolicy, inputs: &Inputs, session: &Session<'_
 
 fn validations(
     validating: &ValidatingPolicy,
-    inputs: &Inputs,
+    inputs: Inputs<'_>,
     session: &Session<'_>,
     attributes: &Attributes,
 ) -> Result<Vec<Refusal>, OutOfBudget> {
@@ -331,7 +354,7 @@ fn message(validation: &Validation, evaluated: Option<&Cel<'_>>) -> String {
 }
 
 /// The errors of audit annotations. There is no audit log that their values could go to.
-fn audits(validating: &ValidatingPolicy, inputs: &Inputs) -> Result<Vec<String>, OutOfBudget> {
+fn audits(validating: &ValidatingPolicy, inputs: Inputs<'_>) -> Result<Vec<String>, OutOfBudget> {
     let mut budget = RUNTIME_BUDGET;
     // As upstream, an annotation may name the authorizer, yet cannot reach it.
     let scope = Scope::new(inputs, &validating.policy.variables, None);

@@ -162,6 +162,8 @@ async fn call(
     let mut new = patch::json::apply(travelling.object, &operations).map_err(|error| internal(error.to_string()))?;
     if attributes.is_own_kind() {
         session.decode(&mut new, &travelling.resource).map_err(internal)?;
+    } else {
+        session.decode_posted(&mut new, &travelling.kind).map_err(internal)?;
     }
     session.check_owners(&mut new, travelling.object);
     let changed = new != *travelling.object;

@@ -203,6 +203,15 @@ fn what_is_no_folder_of_ours_is_refused() {
 }
 
 #[test]
+fn what_is_not_there_is_not_repaired() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let missing = folder.path().join("mistyped");
+    let error = repair(&missing).expect_err("nothing is there");
+    assert!(error.to_string().starts_with("cannot find "), "{error}");
+    assert!(!missing.exists());
+}
+
+#[test]
 fn a_folder_serves_one_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let first = Waiting::open(folder.path());

@@ -71,9 +71,9 @@ impl Disk {
             load::DatabaseFailure::Other(why) => why,
         })?;
         let disk = self.clone();
-        let lock = Arc::new(tempfile::tempfile().expect("a temporary file"));
         let reopen = Box::new(move || disk.open());
-        let journal = FileJournal::start(database, reopen, restored.revision, lock);
+        let journal =
+            FileJournal::start(database, reopen, restored.revision, None).map_err(|error| error.to_string())?;
         Ok(Waiting::new(Arc::new(journal), restored, Bounds::default()))
     }
 
