@@ -5,13 +5,14 @@
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
 //! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`LimitRanger`], [`Signers`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
-//! what configurations and policies choose requests by, in `policy` the admission policies. Not here: quota.
+//! what configurations and policies choose requests by, in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
 
 mod classes;
 mod limits;
 pub mod matching;
 mod nodes;
 pub mod policy;
+mod quota;
 mod service_account;
 mod session;
 mod signers;
@@ -32,6 +33,7 @@ use crate::user::UserInfo;
 pub use classes::Classes;
 pub use limits::LimitRanger;
 pub use nodes::TaintNodes;
+pub use quota::ResourceQuotas;
 pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub use signers::Signers;

@@ -21,6 +21,7 @@ pub mod kinds;
 pub mod object;
 pub mod openapi;
 pub mod outbound;
+pub mod quota;
 pub mod registry;
 pub mod server;
 pub mod status;

@@ -8,7 +8,9 @@ use std::fmt::Debug;
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
+};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
@@ -298,6 +300,55 @@ async fn a_claim_goes_when_no_pod_uses_it() {
             .await
             .expect("it is deleted");
         until(&claims, "data", |claim| claim.is_none()).await;
+    })
+    .await;
+}
+
+/// A quota is counted, charged, refuses, and gets back what goes; custom resources count as well.
+#[tokio::test]
+async fn a_quota_is_charged_and_gets_back() {
+    check(async |client| {
+        let quotas: Api<ResourceQuota> = Api::default_namespaced(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        let used = |quota: Option<&ResourceQuota>, name: &str| -> Option<String> {
+            let used = quota?.status.as_ref()?.used.as_ref()?;
+            used.get(name).map(|amount| amount.0.clone())
+        };
+        create(
+            &configs,
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "there" } }),
+        )
+        .await;
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q" },
+            "spec": { "hard": { "pods": "1", "count/configmaps": "9", "count/deployments.apps": "0" } },
+        });
+        create(&quotas, quota).await;
+        let counted = until(&quotas, "q", |quota| used(quota, "count/deployments.apps").is_some()).await;
+        let maps = used(counted.as_ref(), "count/configmaps").expect("they are counted");
+        assert!(maps != "0", "{maps}");
+        create(&pods, pod("one", json!({}))).await;
+        let charged = quotas.get("q").await.expect("it is there");
+        assert_eq!(used(Some(&charged), "pods").as_deref(), Some("1"));
+        let second = serde_json::from_value(pod("two", json!({}))).expect("a pod");
+        let refused = pods
+            .create(&PostParams::default(), &second)
+            .await
+            .expect_err("it is refused");
+        let text = "pods \"two\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+        assert!(refused.to_string().contains(text), "{refused}");
+        let third: Deployment = serde_json::from_value(deployment("web", 1, "app:1")).expect("a deployment");
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        assert!(deployments.create(&PostParams::default(), &third).await.is_err());
+        pods.delete("one", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&quotas, "q", |quota| used(quota, "pods").as_deref() == Some("0")).await;
+        create(&pods, pod("two", json!({}))).await;
+        merge(&quotas, "q", json!({ "spec": { "hard": { "pods": null } } })).await;
+        until(&quotas, "q", |quota| quota.is_some() && used(quota, "pods").is_none()).await;
+        create(&pods, pod("three", json!({}))).await;
     })
     .await;
 }

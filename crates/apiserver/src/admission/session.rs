@@ -96,6 +96,19 @@ impl<'a> Session<'a> {
         self.server.storage.get("namespaces", name)
     }
 
+    /// Replaces the status of a ResourceQuota by what `next` makes of the present one; tries again when somebody else was faster.
+    ///
+    /// # Errors
+    /// What `next` says, and why the status could not be written. A quota that is gone is no error.
+    pub async fn update_quota(
+        &self,
+        namespace: &str,
+        name: &str,
+        next: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<(), Status> {
+        self.server.update_quota(namespace, name, next).await
+    }
+
     /// Sends a text to the client as a `Warning` header.
     pub fn warn(&self, text: impl Into<String>) {
         self.notes().warnings.push(text.into());

@@ -1,6 +1,6 @@
 //! What bounds others: PodDisruptionBudget, ResourceQuota, LimitRange, PriorityClass, RuntimeClass.
 //!
-//! Not here: counting against a quota and applying a limit range, which no admission plugin does yet; a create says so in a warning.
+//! Not here: counting against a quota ([`crate::quota`]) and applying a limit range (the plugin LimitRanger).
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -115,13 +115,6 @@ pub(crate) const QUOTA: Strategy = Strategy {
         }
         errors.into_vec()
     },
-    warnings: |new, old| {
-        // Without these there is nothing to enforce, and a quota means as little as without the controller that writes them.
-        let hard = |object: &Value| get(object, &["status", "hard"]).clone();
-        let told = !hard(new).is_null() && old.is_none_or(|old| hard(old) != hard(new));
-        let words = "this server stores resource quotas but does not enforce them yet";
-        told.then(|| words.to_owned()).into_iter().collect()
-    },
     ..PLAIN
 };
 
@@ -184,43 +177,102 @@ fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
     }
 }
 
+const SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
 fn quota(new: &Value) -> Vec<FieldError> {
-    const SCOPES: [&str; 7] = [
-        "Terminating",
-        "NotTerminating",
-        "BestEffort",
-        "NotBestEffort",
-        "PriorityClass",
-        "CrossNamespacePodAffinity",
-        "VolumeAttributesClass",
-    ];
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
     for (name, entry) in spec.key("hard").entries() {
         quota_amount(&mut errors, name, &entry);
     }
+    let hard: BTreeSet<&str> = spec.key("hard").entries().map(|(name, _)| name).collect();
     let scopes = spec.key("scopes");
     let mut seen = BTreeSet::new();
     for scope in scopes.items() {
         if !SCOPES.contains(&scope.text()) {
             errors.invalid(&scopes, "unsupported scope");
         }
-        let best_effort_only = scope.text() == "BestEffort"
-            && spec
-                .key("hard")
-                .entries()
-                .any(|(name, _)| name != "pods" && name != "count/pods");
-        if best_effort_only || !SCOPES.contains(&scope.text()) {
+        for _ in hard.iter().filter(|name| !may_scope(scope.text(), name)) {
             errors.invalid(&scopes, "unsupported scope applied to resource");
         }
         seen.insert(scope.text());
     }
+    conflicts(&mut errors, &seen, &scopes, &scopes);
+    scope_selector(&mut errors, &spec, &hard);
+    errors.into_vec()
+}
+
+/// Whether a quota with this scope may count this resource. What has no standard name may be counted with any.
+fn may_scope(scope: &str, name: &str) -> bool {
+    let compute = || {
+        let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
+        matches!(plain.unwrap_or(name), "cpu" | "memory")
+    };
+    let standard = COUNTED.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    !standard
+        || match scope {
+            "BestEffort" => name == "pods",
+            "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+            scope if SCOPES.contains(&scope) => name == "pods" || compute(),
+            _ => true,
+        }
+}
+
+/// Scopes that no object can be in both of; `shown` is the list that the message quotes.
+fn conflicts(errors: &mut Errors, seen: &BTreeSet<&str>, at: &At<'_>, shown: &At<'_>) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| seen.contains(scope)) {
-            errors.invalid(&scopes, "conflicting scopes");
+            errors.invalid_value(at, shown.value.clone(), "conflicting scopes");
         }
     }
-    errors.into_vec()
+}
+
+fn scope_selector(errors: &mut Errors, spec: &At<'_>, hard: &BTreeSet<&str>) {
+    const ONLY_EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                               ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+                               ResourceQuotaScopeCrossNamespacePodAffinity";
+    let selector = spec.key("scopeSelector");
+    let list = selector.key("matchExpressions");
+    let mut seen = BTreeSet::new();
+    for item in list.items() {
+        // The messages name the fields of the list, not of its items.
+        let [scope, operator, values] =
+            ["scopeName", "operator", "values"].map(|field| item.key(field).moved(list.key(field).path));
+        if !SCOPES.contains(&scope.text()) {
+            errors.invalid_value(&scope, scope.text(), "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| !may_scope(scope.text(), name)) {
+            errors.invalid_value(&list, selector.value.clone(), "unsupported scope applied to resource");
+        }
+        let with_values =
+            matches!(scope.text(), "PriorityClass" | "VolumeAttributesClass") || !SCOPES.contains(&scope.text());
+        if !with_values && operator.text() != "Exists" {
+            errors.invalid_value(&operator, operator.text(), ONLY_EXISTS);
+        }
+        match operator.text() {
+            "In" | "NotIn" if values.is_empty() => errors.required(
+                &values,
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+            "In" | "NotIn" => {}
+            "Exists" | "DoesNotExist" if values.is_empty() => {}
+            "Exists" | "DoesNotExist" => errors.invalid(
+                &values,
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+            ),
+            word => errors.invalid_value(&operator, word, "not a valid selector operator"),
+        }
+        seen.insert(scope.text());
+    }
+    conflicts(errors, &seen, &list, &spec.key("scopes"));
 }
 
 /// How LimitRanges are written.

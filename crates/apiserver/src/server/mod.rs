@@ -31,6 +31,9 @@ mod options;
 mod patch;
 mod paths;
 pub(crate) mod query;
+#[cfg(test)]
+mod quota_tests;
+mod quotas;
 mod read;
 pub(crate) mod respond;
 mod review;
@@ -68,8 +71,8 @@ pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ServiceAccounts, Signers, TaintNodes,
-    ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ResourceQuotas, ServiceAccounts, Signers,
+    TaintNodes, ValidatingWebhooks,
 };
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
@@ -252,6 +255,8 @@ impl ApiServer {
         admission.push(Box::new(MutatingWebhooks::default()));
         admission.push(Box::new(ValidatingPolicies::default()));
         admission.push(Box::new(ValidatingWebhooks::default()));
+        // What is charged is never refused by another plugin.
+        admission.push(Box::new(ResourceQuotas));
         let inner = Inner {
             authorizer,
             policy,

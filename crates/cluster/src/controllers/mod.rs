@@ -13,6 +13,7 @@
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
+//! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`.
@@ -27,6 +28,7 @@ mod node;
 mod pods;
 mod protection;
 mod replicaset;
+mod resourcequota;
 mod scheduler;
 mod serviceaccount;
 mod token;
@@ -48,6 +50,7 @@ pub const NAMES: &[&str] = &[
     "scheduler",
     "node",
     "volume-protection",
+    "resourcequota",
     "clusterrole-aggregation",
 ];
 
@@ -153,6 +156,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .runnable("node", move |client, stop| node::register(name, client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
+        "resourcequota" => manager.add(resourcequota::controller()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }

@@ -31,7 +31,11 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
     if value.is_number() || value.is_boolean() {
         return None;
     }
-    let type_ = type_at(group, kind, path)?;
+    let mut type_ = type_at(group, kind, path)?;
+    if type_.shape == Shape::List && value.is_object() {
+        // A rule about a list may show the struct that holds it.
+        type_ = type_at(group, kind, path.rsplit_once('.')?.0)?;
+    }
     match value {
         // Bytes that are not there are no text.
         Value::String(text) if text.is_empty() && type_.is_bytes() => return Some("null".to_owned()),

@@ -1,0 +1,190 @@
+//! What a pod uses of a quota.
+//!
+//! `count/pods` counts every pod; everything else stops counting when the pod is over, or should have been gone by now.
+//! What a container uses is the most of what it asks for and what it was given, so that a resize is paid before it is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::amounts::{self, ResourceList};
+use crate::kinds::check::get;
+use crate::object;
+
+const COUNT: &str = "count/pods";
+const REQUESTS: &str = "requests.";
+const HUGE_PAGES: &str = "hugepages-";
+const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// What every container has to name when a quota counts it.
+const REQUIRED: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+    get(value, path).as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether pods use the resource of this name.
+pub(super) fn counts(name: &str) -> bool {
+    let plain = name
+        .strip_prefix(REQUESTS)
+        .or_else(|| name.strip_prefix("limits."))
+        .unwrap_or(name);
+    matches!(name, "pods" | COUNT)
+        || COMPUTE.contains(&plain)
+        || name.starts_with(HUGE_PAGES)
+        || name
+            .strip_prefix(REQUESTS)
+            .is_some_and(|rest| rest.starts_with(HUGE_PAGES))
+        || (!is_native(name) && name.starts_with(REQUESTS))
+}
+
+/// What the pod uses.
+pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
+    let mut used = ResourceList::from([(COUNT.to_owned(), amounts::number(1))]);
+    if is_live(pod, now) {
+        amounts::add(&mut used, &named(&total(pod, "requests"), &total(pod, "limits")));
+    }
+    used
+}
+
+/// Neither over nor past its time.
+fn is_live(pod: &Value, now: Timestamp) -> bool {
+    if matches!(get(pod, &["status", "phase"]).as_str(), Some("Failed" | "Succeeded")) {
+        return false;
+    }
+    let deleted = get(pod, &["metadata", "deletionTimestamp"]).as_str();
+    let deleted = deleted.and_then(|time| time.parse::<Timestamp>().ok());
+    let (Some(deleted), Some(grace)) = (deleted, object::grace_period(pod)) else {
+        return true;
+    };
+    deleted
+        .saturating_add(SignedDuration::from_secs(grace))
+        .is_ok_and(|gone| now <= gone)
+}
+
+/// Requests and limits under the names that quotas have for them.
+fn named(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+    let mut used = ResourceList::from([("pods".to_owned(), amounts::number(1))]);
+    for name in COMPUTE {
+        if let Some(request) = requests.get(name) {
+            used.insert(name.to_owned(), request.clone());
+            used.insert(format!("{REQUESTS}{name}"), request.clone());
+        }
+        if let Some(limit) = limits.get(name) {
+            used.insert(format!("limits.{name}"), limit.clone());
+        }
+    }
+    for (name, request) in requests {
+        let huge = name.starts_with(HUGE_PAGES);
+        if huge {
+            used.insert(name.clone(), request.clone());
+        }
+        if huge || (!is_native(name) && !name.starts_with(REQUESTS)) {
+            used.insert(format!("{REQUESTS}{name}"), request.clone());
+        }
+    }
+    used
+}
+
+/// What all containers together need: the sum of those that run together, and at least what each one before them needs.
+fn total(pod: &Value, field: &str) -> ResourceList {
+    let mut sum = ResourceList::new();
+    for container in items(pod, &["spec", "containers"]) {
+        amounts::add(&mut sum, &of_container(pod, container, "containerStatuses", field));
+    }
+    let (mut sidecars, mut before) = (ResourceList::new(), ResourceList::new());
+    for container in items(pod, &["spec", "initContainers"]) {
+        let mut needed;
+        if get(container, &["restartPolicy"]) == "Always" {
+            let own = of_container(pod, container, "initContainerStatuses", field);
+            amounts::add(&mut sum, &own);
+            amounts::add(&mut sidecars, &own);
+            needed = sidecars.clone();
+        } else {
+            needed = amounts::parse(get(container, &["resources", field]));
+            amounts::add(&mut needed, &sidecars);
+        }
+        amounts::at_least(&mut before, &needed);
+    }
+    amounts::at_least(&mut sum, &before);
+    // What the pod says as a whole counts instead of the sum of its containers.
+    for (name, amount) in amounts::parse(get(pod, &["spec", "resources", field])) {
+        if matches!(name.as_str(), "cpu" | "memory") || name.starts_with(HUGE_PAGES) {
+            sum.insert(name, amount);
+        }
+    }
+    let overhead = amounts::parse(get(pod, &["spec", "overhead"]));
+    // What has no limit gets none by the overhead.
+    let overhead = amounts::only(&overhead, |name| {
+        field == "requests" || sum.get(name).is_some_and(|limit| !limit.is_zero())
+    });
+    amounts::add(&mut sum, &overhead);
+    sum
+}
+
+fn of_container(pod: &Value, container: &Value, statuses: &str, field: &str) -> ResourceList {
+    let wanted = amounts::parse(get(container, &["resources", field]));
+    let name = get(container, &["name"]);
+    let status = items(pod, &["status", statuses])
+        .iter()
+        .find(|status| get(status, &["name"]) == name);
+    let Some(status) = status.filter(|status| get(status, &["resources"]).is_object()) else {
+        return wanted;
+    };
+    let infeasible = items(pod, &["status", "conditions"])
+        .iter()
+        .find(|condition| get(condition, &["type"]) == "PodResizePending")
+        .is_some_and(|condition| get(condition, &["reason"]) == "Infeasible");
+    let mut most = if infeasible { ResourceList::new() } else { wanted };
+    amounts::at_least(&mut most, &amounts::parse(get(status, &["resources", field])));
+    if field == "requests" {
+        amounts::at_least(&mut most, &amounts::parse(get(status, &["allocatedResources"])));
+    }
+    most
+}
+
+/// Which of the resources that every container has to name are missing where, as a refusal says it.
+pub(super) fn missing(names: &[&str], pod: &Value) -> Option<String> {
+    // Who speaks for the pod as a whole need not speak for each container.
+    let whole = ["requests", "limits"].iter().any(|field| {
+        let listed = amounts::parse(get(pod, &["spec", "resources", field]));
+        listed
+            .keys()
+            .any(|name| matches!(name.as_str(), "cpu" | "memory") || name.starts_with(HUGE_PAGES))
+    });
+    if whole {
+        return None;
+    }
+    let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let containers = items(pod, &["spec", "containers"]).iter();
+    for container in containers.chain(items(pod, &["spec", "initContainers"])) {
+        let of = |field: &str| amounts::parse(get(container, &["resources", field]));
+        let has = named(&of("requests"), &of("limits"));
+        let lacks = names
+            .iter()
+            .filter(|name| REQUIRED.contains(name) && !has.contains_key(**name));
+        for name in lacks {
+            let container = get(container, &["name"]).as_str().unwrap_or("");
+            missing.entry(name).or_default().insert(container);
+        }
+    }
+    let texts: Vec<String> = missing
+        .into_iter()
+        .map(|(name, containers)| {
+            let containers: Vec<&str> = containers.into_iter().collect();
+            format!("{name} for: {}", containers.join(","))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| format!("must specify {}", texts.join("; ")))
+}

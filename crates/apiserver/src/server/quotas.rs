@@ -1,0 +1,43 @@
+//! What the server itself writes into the status of a ResourceQuota.
+
+use serde_json::{Value, json};
+
+use super::Inner;
+use super::managed::Tracking;
+use super::write::{Part, Writer};
+use crate::status::Status;
+use crate::user::{SYSTEM_MASTERS, UserInfo};
+
+/// Who the server is to itself.
+const USER: &str = "system:apiserver";
+const MANAGER: &str = "kube-apiserver";
+
+impl Inner {
+    /// Replaces the status of a quota by what `next` makes of the present one, again when somebody else was faster. A quota that is gone
+    /// limits nothing, and needs no status.
+    pub(crate) async fn update_quota(
+        &self,
+        namespace: &str,
+        name: &str,
+        mut next: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<(), Status> {
+        let Some(resource) = self.registry.lookup("", "v1", "resourcequotas") else {
+            return Err(Status::untyped("the resource table has no ResourceQuota"));
+        };
+        let user = UserInfo::authenticated(USER, [SYSTEM_MASTERS]);
+        let mut writer = Writer {
+            server: self,
+            resource,
+            user: &user,
+            dry_run: false,
+            tracking: Tracking::Update(MANAGER.to_owned()),
+            options: json!({}),
+            warnings: Vec::new(),
+            may_only_update: false,
+        };
+        match writer.update(namespace, name, Part::Status, |old, _| next(old)).await {
+            Err(status) if status.reason != "NotFound" => Err(status),
+            _ => Ok(()),
+        }
+    }
+}
