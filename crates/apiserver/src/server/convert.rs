@@ -145,7 +145,8 @@ impl Converter {
             .map(|((mut object, foreign), item)| {
                 if foreign {
                     prune(&mut object, resource);
-                    // What the other version does not know may have a default in this one.
+                } else {
+                    // It may have been written in a version that does not know the field, or before there was a default.
                     structural::default(&mut object, &resource.schema);
                 }
                 if let Some(map) = object.as_object_mut() {
@@ -174,11 +175,10 @@ impl Converter {
     }
 }
 
-/// The object with what its definition fills in since it was written, or what the version fills in that it was not written in.
+/// The object with what its definition fills in since it was written.
 fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
-    let may_lack =
-        |custom: &Custom| custom.has_defaults && (custom.several.is_some() || item.revision() <= custom.revision);
-    if !resource.custom.as_ref().is_some_and(may_lack) {
+    let is_older = |custom: &Custom| custom.has_defaults && item.revision() <= custom.revision;
+    if !resource.custom.as_ref().is_some_and(is_older) {
         return item;
     }
     let mut object = item.value().clone();

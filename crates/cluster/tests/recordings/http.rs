@@ -113,10 +113,10 @@ fn unzip(bytes: &[u8]) -> Result<Bytes, String> {
 /// JSON where it is JSON, else text.
 pub(crate) fn decode(bytes: &[u8], content_type: &str) -> Value {
     let text = String::from_utf8_lossy(bytes);
-    if content_type.contains("json") || text.starts_with("{\"") {
-        if let Ok(value) = serde_json::from_str(&text) {
-            return value;
-        }
+    if (content_type.contains("json") || text.starts_with("{\""))
+        && let Ok(value) = serde_json::from_str(&text)
+    {
+        return value;
     }
     json!(text)
 }
