@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+
 use kubewright_schema::names;
 
 /// The group whose members may do everything, whatever the rules say.
@@ -84,6 +86,23 @@ impl UserInfo {
             groups,
             ..UserInfo::default()
         }
+    }
+
+    /// The `authentication.k8s.io/v1` UserInfo: as reviews and webhooks are shown a user. What is empty is absent.
+    pub fn to_value(&self) -> Value {
+        let mut info = Map::new();
+        for (field, text) in [("username", &self.name), ("uid", &self.uid)] {
+            if !text.is_empty() {
+                info.insert(field.to_owned(), json!(text));
+            }
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".to_owned(), json!(self.groups));
+        }
+        if !self.extra.is_empty() {
+            info.insert("extra".to_owned(), json!(self.extra));
+        }
+        Value::Object(info)
     }
 
     /// Whether the user is a member of `group`.

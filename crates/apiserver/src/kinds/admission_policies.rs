@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use kubewright_schema::cel::names::is_reserved;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::jsonpath::JsonPath;
 use kubewright_schema::names;
@@ -24,31 +25,6 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_CONDITIONS: usize = 64;
 /// What mutating policies may act on; in upstream's order.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-/// Words that are no names in CEL.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
 const POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
@@ -280,7 +256,7 @@ fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic())
         && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }
 
 fn variables(errors: &mut Errors, at: &At<'_>, compiler: &mut Compiler) {

@@ -13,7 +13,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::fields::{self, FieldSelector};
 use kubewright_schema::labels::{self, Selector};
 use kubewright_schema::names;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Call;
 use super::managed;
@@ -135,7 +135,7 @@ impl Call<'_> {
         match review {
             Review::SelfSubject => {
                 let mut answer = shell(json!({ "creationTimestamp": now }));
-                answer["status"] = json!({ "userInfo": user_info(self.user) });
+                answer["status"] = json!({ "userInfo": self.user.to_value() });
                 answer
             }
             Review::SelfSubjectRules => {
@@ -165,23 +165,6 @@ impl Call<'_> {
             }
         }
     }
-}
-
-/// A user as reviews show one.
-pub(crate) fn user_info(user: &UserInfo) -> Value {
-    let mut info = Map::new();
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            info.insert(field.to_owned(), json!(text));
-        }
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 fn status_of(decision: &Decision, error: &str) -> Value {

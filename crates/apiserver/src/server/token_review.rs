@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::negotiate::{self, Transform};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
-use super::{Call, managed, review};
+use super::{Call, managed};
 use crate::admission::Operation;
 use crate::object;
 use crate::status::Status;
@@ -52,7 +52,7 @@ impl Call<'_> {
         review["status"] = match authenticator.review(&token, &audiences) {
             Ok(found) => json!({
                 "authenticated": true,
-                "user": review::user_info(&found.user),
+                "user": found.user.to_value(),
                 "audiences": found.audiences,
             }),
             Err(why) => json!({"user": {}, "error": why}),

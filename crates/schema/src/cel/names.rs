@@ -29,7 +29,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Whether the word is one of the language's own.
-pub(crate) fn is_reserved(word: &str) -> bool {
+pub fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Failure;
 use super::config::Webhook;
@@ -97,7 +97,7 @@ fn request(attributes: &Attributes, seen: &Matched, objects: &Objects<'_>, uid: 
         "requestKind": kind(&attributes.kind),
         "requestResource": resource_of(&attributes.resource),
         "operation": attributes.operation.as_str(),
-        "userInfo": user_info(attributes),
+        "userInfo": attributes.user.to_value(),
         "object": objects.object,
         "oldObject": objects.old,
         "dryRun": attributes.dry_run,
@@ -114,24 +114,6 @@ fn request(attributes: &Attributes, seen: &Matched, objects: &Objects<'_>, uid: 
         }
     }
     request
-}
-
-/// `authentication.k8s.io/v1` UserInfo.
-fn user_info(attributes: &Attributes) -> Value {
-    let user = &attributes.user;
-    let mut info = Map::new();
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            info.insert(field.to_owned(), json!(text));
-        }
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 /// Makes sure that an answer is one to this review (`VerifyAdmissionResponse`).

@@ -7,27 +7,7 @@
 use super::super::ast::{Call, Entry, Expr, ExprId, ExprKind, Literal, op};
 use super::lexer::{Kind, Set, set, unescape};
 use super::{MAX_NESTING, Parser, Stuck, global, names};
-
-/// Identifiers that the language keeps for itself.
-const RESERVED: &[&str] = &[
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use crate::cel::names::is_reserved;
 
 const PRIMARY: Set = set(&[
     Kind::OpenBracket,
@@ -316,7 +296,7 @@ impl Parser {
             self.advance();
         }
         let name = self.advance();
-        let reserved = RESERVED.contains(&name.text.as_str());
+        let reserved = is_reserved(&name.text);
         let full = if dotted {
             format!(".{}", name.text)
         } else {
