@@ -101,7 +101,7 @@ impl Connection {
         Ok((head.code, body))
     }
 
-    /// Sends a watch and reads the head of its answer; then [`Connection::event`] waits for events.
+    /// Sends a watch and reads the head of its answer; then [`Connection::lines`] waits for events.
     pub(crate) async fn watch(&mut self, path: &str) -> Result<(), String> {
         self.send(&Call::get(path)).await?;
         let head = self.head().await?;
