@@ -31,7 +31,7 @@
 //! );
 //! ```
 //!
-//! Untyped variables are [`Type::Dyn`](types::Type::Dyn); typed ones come from
+//! Untyped variables are [`Type::Dyn`]; typed ones come from
 //! [`schema::declare`]. The type of the result is the caller's to check
 //! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
 //! [`String`](types::Type::String).
