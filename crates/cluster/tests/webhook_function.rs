@@ -37,11 +37,9 @@ async fn a_function_refuses() -> Result<(), Box<dyn std::error::Error>> {
 
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "one"}}))?;
-    let error = maps.create(&Default::default(), &map).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "ApiError: \"admission webhook \\\"refuse.example.com\\\" denied the request: no more of these\" (Forbidden)"
-    );
+    let error = maps.create(&Default::default(), &map).await.unwrap_err().to_string();
+    let wanted = "admission webhook \"refuse.example.com\" denied the request: no more of these";
+    assert!(error.contains(wanted), "{error}");
     Ok(())
 }
 // ANCHOR_END: book
