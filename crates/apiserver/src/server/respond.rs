@@ -116,11 +116,15 @@ pub(crate) fn prefix(resource: &Resource) -> String {
     )
 }
 
+const API_VERSION: &[u8] = b"\"apiVersion\":";
+
 /// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
     let converted;
-    // What was stored while its kind had several versions says its own.
-    let versioned = stored.value().get("apiVersion").is_some();
+    // What was stored while its kind had several versions says its own. Only such a text is read: lists are long.
+    let mentions = |text: &[u8]| text.windows(API_VERSION.len()).any(|word| word == API_VERSION);
+    let versioned =
+        resource.custom.is_some() && mentions(stored.encoded()) && stored.value().get("apiVersion").is_some();
     let encoded: &[u8] = match resource.conversion {
         None if !versioned => stored.encoded(),
         _ => {
