@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::go;
+
 /// What is wrong with a field (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -220,14 +222,7 @@ fn go_json(value: &Value) -> String {
         }
         value => value.to_string(),
     };
-    let mut safe = String::with_capacity(json.len());
-    for character in json.chars() {
-        match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", character as u32)),
-            character => safe.push(character),
-        }
-    }
-    safe
+    go::html_safe(&json)
 }
 
 /// Several errors in one text (`ErrorList.ToAggregate`): one stands alone, more stand in brackets, equal ones once.

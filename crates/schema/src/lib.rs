@@ -7,6 +7,7 @@ pub mod apply;
 pub mod decode;
 pub mod error;
 pub mod fields;
+pub mod go;
 pub mod internal;
 pub mod jsonpath;
 pub mod labels;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use kubewright_schema::error::aggregate;
+use kubewright_schema::go;
 use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Map, Value, json};
@@ -135,19 +136,6 @@ fn check(conversion: &Conversion<'_>, original: &Value, mut converted: Value, fr
     Ok(converted)
 }
 
-/// How Go names the type of a JSON value.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
 /// The metadata of before with the labels and annotations of after.
 fn restore(before: Value, after: &Value) -> Result<Value, String> {
     let after = match after {
@@ -156,7 +144,7 @@ fn restore(before: Value, after: &Value) -> Result<Value, String> {
         other => {
             return Err(format!(
                 "invalid metadata of type {} in converted object",
-                type_name(other)
+                go::type_name(other)
             ));
         }
     };
@@ -173,13 +161,13 @@ fn restore(before: Value, after: &Value) -> Result<Value, String> {
             Some(given) => given,
         };
         let Some(map) = given.as_object() else {
-            let found = type_name(given);
+            let found = go::type_name(given);
             return Err(format!("invalid metadata.{field} of type {found} in converted object"));
         };
         if let Some((key, other)) = map.iter().find(|(_, value)| !value.is_string()) {
             return Err(format!(
                 "metadata.{field}[{key}] must be a string, but is {} in converted object",
-                type_name(other)
+                go::type_name(other)
             ));
         }
         if metadata.get(field) != Some(given) {

@@ -4,6 +4,7 @@
 //! mistakes in parts that it leaves alone. A write to `/status` is held against the schema of the status and all rules.
 
 use kubewright_schema::error::{FieldError, Reason};
+use kubewright_schema::go;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
@@ -134,17 +135,9 @@ fn nested<'a>(
 }
 
 fn of_type(path: &str, value: &Value, wanted: &str) -> String {
-    let type_name = match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
+    let type_name = go::type_name(value);
     format!(
         "{path} accessor error: {} is of the type {type_name}, expected {wanted}",
-        structural::go_text(value)
+        go::text(value)
     )
 }

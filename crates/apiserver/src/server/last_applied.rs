@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use kubewright_schema::apply::{Manager, ObjectType, unchanged};
+use kubewright_schema::go;
 use serde_json::Value;
 
 use crate::object;
@@ -48,7 +49,10 @@ pub(super) fn renew(manager: &Manager, config: &Value, new: &mut Value) {
     let Some(annotations) = new.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return;
     };
-    annotations.insert(ANNOTATION.to_owned(), Value::String(format!("{}\n", go_json(&config))));
+    annotations.insert(
+        ANNOTATION.to_owned(),
+        Value::String(format!("{}\n", go::html_safe(&config.to_string()))),
+    );
     let size: usize = annotations
         .iter()
         .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
@@ -56,15 +60,6 @@ pub(super) fn renew(manager: &Manager, config: &Value, new: &mut Value) {
     if size > MAX_ANNOTATIONS {
         annotations.remove(ANNOTATION);
     }
-}
-
-/// JSON as Go's encoder writes it: safe to stand in HTML.
-fn go_json(value: &Value) -> String {
-    value
-        .to_string()
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
 }
 
 #[cfg(test)]

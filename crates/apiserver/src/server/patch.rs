@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::FieldError;
+use kubewright_schema::go;
 use kubewright_schema::patch;
 use kubewright_schema::patch::json::JsonPatchError;
 use kubewright_schema::structural;
@@ -160,7 +161,7 @@ impl Patch {
     ) -> Result<(), Status> {
         if self.kind == PatchType::Strategic {
             structural::convert_check(new, &resource.schema)
-                .map_err(|why| refused_patch(structural::go_text(&self.document), &why))?;
+                .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
         let document = new.clone();
         let refuse = |why: String| undecodable(&document, &why);

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::set::{field, shown};
 use super::shape::{Form, Shape, element};
+use crate::go;
 use crate::schema::{Schema, Type};
 
 /// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
@@ -49,10 +50,10 @@ fn walk(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
                 }
             }
         }
-        (Form::Map, other) => report(path, &format!("expected map, got &{{{}}}", go(other)), errors),
+        (Form::Map, other) => report(path, &format!("expected map, got &{{{}}}", go::text(other)), errors),
         (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => items(list, form, shape, path, errors),
         (Form::Set | Form::Items(_), other) => {
-            report(path, &format!("expected list, got &{{{}}}", go(other)), errors);
+            report(path, &format!("expected list, got &{{{}}}", go::text(other)), errors);
         }
         (Form::Leaf, value) => {
             if let Shape::Schema(schema) = shape
@@ -96,12 +97,12 @@ fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
         | (Type::String, Value::String(_))
         | (Type::Boolean, Value::Bool(_))
         | (Type::Integer | Type::Number, Value::Number(_)) => None,
-        (Type::Object, other) => Some(format!("expected map, got &{{{}}}", go(other))),
-        (Type::Array, other) => Some(format!("expected list, got &{{{}}}", go(other))),
+        (Type::Object, other) => Some(format!("expected map, got &{{{}}}", go::text(other))),
+        (Type::Array, other) => Some(format!("expected list, got &{{{}}}", go::text(other))),
         (Type::String, other) => Some(not_a_string(other)),
-        (Type::Boolean, other) => Some(format!("expected boolean, got &{{{}}}", go(other))),
+        (Type::Boolean, other) => Some(format!("expected boolean, got &{{{}}}", go::text(other))),
         (Type::Integer | Type::Number, other) => {
-            Some(format!("expected numeric (int or float), got {}", go_type(other)))
+            Some(format!("expected numeric (int or float), got {}", go::type_name(other)))
         }
     }
 }
@@ -120,7 +121,7 @@ fn go_syntax(value: &Value) -> String {
             let fields: Vec<String> = map.iter().map(field).collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
-        other => go(other),
+        other => go::text(other),
     }
 }
 
@@ -129,33 +130,4 @@ fn not_a_string(value: &Value) -> String {
         "expected string, got &value.valueUnstructured{{Value:{}}}",
         go_syntax(value)
     )
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go prints it (`%v`).
-fn go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(go).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(map) => {
-            let fields: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go(value))).collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        other => other.to_string(),
-    }
 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::go;
 use crate::schema::{Schema, SchemaRef};
 
 const DIRECTIVE: &str = "$patch";
@@ -228,7 +229,7 @@ impl Identity<'_> {
     fn check(self, item: &Value) -> Result<Option<String>, StrategicError> {
         match (self, self.of(item)) {
             (Identity::Key(key), None) => Err(StrategicError::NoMergeKey {
-                item: go_map(item),
+                item: go::text(item),
                 key: key.to_owned(),
             }),
             (_, identity) => Ok(identity),
@@ -351,23 +352,6 @@ fn sort(merged: Vec<Value>, named: &[Value], before: &[Value], identity: Identit
     sorted.extend(ours);
     sorted.extend(others);
     sorted.into_iter().map(|(_, _, item)| item).collect()
-}
-
-/// `map[a:1 b:x]`, as Go prints a map.
-fn go_map(value: &Value) -> String {
-    match value {
-        Value::Object(map) => {
-            let fields: Vec<String> = map
-                .iter()
-                .map(|(key, value)| format!("{key}:{}", go_map(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
-        Value::String(text) => text.clone(),
-        Value::Null => "<nil>".to_string(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -92,32 +92,6 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%+v` prints it out of a tree of plain values: `map[a:1 b:[x y]]`.
-///
-/// ```
-/// use kubewright_schema::structural::go_text;
-/// assert_eq!(go_text(&serde_json::json!({"b": [1, "x", null], "a": true})), "map[a:true b:[1 x <nil>]]");
-/// ```
-pub fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(bool) => bool.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(go_text).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(map) => {
-            let entries: Vec<String> = map
-                .iter()
-                .map(|(key, value)| format!("{key}:{}", go_text(value)))
-                .collect();
-            format!("map[{}]", entries.join(" "))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

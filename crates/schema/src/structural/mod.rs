@@ -23,7 +23,7 @@ mod prune;
 mod types;
 mod validate;
 
-pub use convert::{convert_check, go_text};
+pub use convert::convert_check;
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub(crate) use formats::is_valid as has_format;

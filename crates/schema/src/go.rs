@@ -1,0 +1,65 @@
+//! Values as Go prints them: clients compare messages, and many of Kubernetes' messages show a value in Go's words.
+//!
+//! Not here: kube-apiserver's own structs (see [`crate::internal`]), and what the decoder says about types (see [`crate::structural`]).
+
+use serde_json::Value;
+
+/// A value as `%v` prints it out of a tree of plain values: `map[a:1 b:[x y]]`.
+///
+/// ```
+/// use kubewright_schema::go;
+/// assert_eq!(go::text(&serde_json::json!({"b": [1, "x", null], "a": true})), "map[a:true b:[1 x <nil>]]");
+/// ```
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().map(text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let entries: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", text(value)))
+                .collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// The type of a value in a tree of plain values, as `%T` prints it. Numbers that no `int64` holds are floats.
+///
+/// ```
+/// use kubewright_schema::go;
+/// assert_eq!(go::type_name(&serde_json::json!({})), "map[string]interface {}");
+/// ```
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// JSON with the characters escaped that Go's encoder escapes, so that it may stand in HTML.
+///
+/// ```
+/// use kubewright_schema::go;
+/// assert_eq!(go::html_safe("\"a<b\""), "\"a\\u003cb\"");
+/// ```
+pub fn html_safe(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", character as u32)),
+            character => safe.push(character),
+        }
+    }
+    safe
+}
