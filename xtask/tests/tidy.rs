@@ -13,13 +13,15 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright-schema", &[], &[]),
     ("kubewright-engine", &[], &[]),
     ("kubewright-apiserver", &["kubewright-schema"], &[]),
-    ("kubewright", &["kubewright-engine"], &[]),
+    ("kubewright-codegen", &["kubewright-schema"], &[]),
+    ("kubewright-derive", &[], &[]),
+    ("kubewright", &["kubewright-engine", "kubewright-derive"], &[]),
     ("kubewright-cluster", &["kubewright-apiserver", "kubewright"], &[]),
     ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
     // The command carries the compiled-in guestbook of `kubewright demo`.
     (
         "kubewright-cli",
-        &["kubewright-cluster", "kubewright", "guestbook"],
+        &["kubewright-codegen", "kubewright-cluster", "kubewright", "guestbook"],
         &["kubewright-testing"],
     ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
@@ -28,7 +30,12 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Crates without IO, and what must not be reachable from them: runtimes, sockets, clocks' and entropy's sources.
-const PURE: &[&str] = &["kubewright-schema", "kubewright-engine", "kubewright-apiserver"];
+const PURE: &[&str] = &[
+    "kubewright-schema",
+    "kubewright-engine",
+    "kubewright-apiserver",
+    "kubewright-codegen",
+];
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",

@@ -1,0 +1,15 @@
+//! Text in, text out: what `kubewright init`, `create`, `manifests` and `build-installer` write.
+//!
+//! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The answer is a [`Plan`]:
+//! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
+//!
+//! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
+//!   that `kubewright explain` tells.
+
+pub mod codes;
+pub mod diagnostic;
+pub mod plan;
+
+pub use codes::Code;
+pub use diagnostic::{Diagnostic, Place};
+pub use plan::{Change, Files, MemoryFiles, Plan};
