@@ -193,7 +193,9 @@ fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) => plain_path(a) == plain_path(b),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| same(value, other)))
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, value)| b.get(key).is_some_and(|other| same(value, other)))
         }
         (a, b) => a == b,
     }
@@ -212,7 +214,8 @@ fn normal(yaml: &str) -> Option<Value> {
 fn dash_indent(lines: &[String], list: &Outline) -> Option<String> {
     let line = lines.get(list.items()?.first()?.first.checked_sub(1)?)?;
     let item = line.trim_start();
-    item.starts_with('-').then(|| line[..line.len() - item.len()].to_owned())
+    item.starts_with('-')
+        .then(|| line[..line.len() - item.len()].to_owned())
 }
 
 /// The line after the list, with the comments that belong to it: those that follow without a gap, unless another field comes next, which
@@ -239,7 +242,11 @@ fn finish(
     text.push('\n');
     match read(&text, item, verb) {
         Ok(after) if meant(&after) => Ok(text),
-        _ => Err(item.cannot(verb, None, "the file is laid out in a way that the command does not understand")),
+        _ => Err(item.cannot(
+            verb,
+            None,
+            "the file is laid out in a way that the command does not understand",
+        )),
     }
 }
 
@@ -263,9 +270,21 @@ mod tests {
             ("kind: C\n", "a", "kind: C\n\nresources:\n# Ours.\n- a\n"),
             ("resources:\n", "a", "resources:\n# Ours.\n- a\n"),
             ("resources: [] # none\n", "a", "resources:  # none\n# Ours.\n- a\n"),
-            ("resources:\n- b # mine\n#- off\n", "a", "resources:\n- b # mine\n#- off\n# Ours.\n- a\n"),
-            ("resources:\n  - b\n# about c\nc: d\n", "a", "resources:\n  - b\n  # Ours.\n  - a\n# about c\nc: d\n"),
-            ("resources:\n- b\n\nc: d\n", two_lines, "resources:\n- b\n# Ours.\n- path: p.yaml\n  target: {kind: A}\n\nc: d\n"),
+            (
+                "resources:\n- b # mine\n#- off\n",
+                "a",
+                "resources:\n- b # mine\n#- off\n# Ours.\n- a\n",
+            ),
+            (
+                "resources:\n  - b\n# about c\nc: d\n",
+                "a",
+                "resources:\n  - b\n  # Ours.\n  - a\n# about c\nc: d\n",
+            ),
+            (
+                "resources:\n- b\n\nc: d\n",
+                two_lines,
+                "resources:\n- b\n# Ours.\n- path: p.yaml\n  target: {kind: A}\n\nc: d\n",
+            ),
         ];
         for (before, yaml, after) in table {
             let item = item(yaml);
@@ -282,11 +301,7 @@ mod tests {
 
     #[test]
     fn what_stands_there_already_is_found_however_it_is_written() {
-        for text in [
-            "resources: [./a/, b]\n",
-            "resources:\n- \"a\"\n",
-            "{resources: [a]}\n",
-        ] {
+        for text in ["resources: [./a/, b]\n", "resources:\n- \"a\"\n", "{resources: [a]}\n"] {
             assert_eq!(add(text, &item("a")).unwrap(), text);
         }
     }

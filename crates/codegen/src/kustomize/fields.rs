@@ -105,7 +105,11 @@ mod tests {
             assert_eq!(value, after, "{spec:?}");
         };
         let spec = |path: &str| FieldSpec::new("", "", path);
-        check(spec("a/b"), json!({"a": [{"b": 1}, {"c": 2}]}), json!({"a": [{"b": "x"}, {"c": 2}]}));
+        check(
+            spec("a/b"),
+            json!({"a": [{"b": 1}, {"c": 2}]}),
+            json!({"a": [{"b": "x"}, {"c": 2}]}),
+        );
         check(spec("a/b\\/c"), json!({"a": {"b/c": 1}}), json!({"a": {"b/c": "x"}}));
         check(spec("a/b"), json!({}), json!({}));
         check(spec("a/b").creating(), json!({"a": null}), json!({"a": {"b": "x"}}));

@@ -39,7 +39,11 @@ fn merge(target: Option<Value>, patch: &Value, schema: Option<&Schema>) -> Resul
     }
 }
 
-fn merge_map(mut fields: Map<String, Value>, patch: &Map<String, Value>, schema: Option<&Schema>) -> Result<Option<Value>, String> {
+fn merge_map(
+    mut fields: Map<String, Value>,
+    patch: &Map<String, Value>,
+    schema: Option<&Schema>,
+) -> Result<Option<Value>, String> {
     match patch.get(DIRECTIVE).and_then(Value::as_str) {
         Some("delete") => return Ok(None),
         Some("replace") => fields.clear(),
@@ -71,9 +75,19 @@ fn merge_list(items: Vec<Value>, patch: &[Value], schema: Option<&Schema>) -> Re
     let mut rest = items;
     let mut merged = Vec::new();
     for item in patch {
-        let at = rest.iter().position(|old| is_same_item(old, item, &keys));
-        let old = at.map(|at| rest.remove(at));
-        merged.extend(merge(old, item, inner)?);
+        match rest.iter().position(|old| is_same_item(old, item, &keys)) {
+            // Items that several fields tell apart (ports) stay where they are.
+            Some(at) if keys.len() > 1 => {
+                let old = rest.remove(at);
+                if let Some(new) = merge(Some(old), item, inner)? {
+                    rest.insert(at, new);
+                }
+            }
+            at => {
+                let old = at.map(|at| rest.remove(at));
+                merged.extend(merge(old, item, inner)?);
+            }
+        }
     }
     merged.append(&mut rest);
     Ok(Some(Value::Array(merged)))

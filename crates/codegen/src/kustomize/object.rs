@@ -34,10 +34,20 @@ const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
     ("authentication.k8s.io", &["SelfSubjectReview", "TokenReview"]),
     (
         "authorization.k8s.io",
-        &["SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"],
+        &[
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        ],
     ),
-    ("certificates.k8s.io", &["CertificateSigningRequest", "ClusterTrustBundle"]),
-    ("flowcontrol.apiserver.k8s.io", &["FlowSchema", "PriorityLevelConfiguration"]),
+    (
+        "certificates.k8s.io",
+        &["CertificateSigningRequest", "ClusterTrustBundle"],
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["FlowSchema", "PriorityLevelConfiguration"],
+    ),
     ("internal.apiserver.k8s.io", &["StorageVersion"]),
     ("networking.k8s.io", &["IngressClass", "IPAddress", "ServiceCIDR"]),
     ("node.k8s.io", &["RuntimeClass"]),
@@ -47,7 +57,13 @@ const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
     ("scheduling.k8s.io", &["PriorityClass"]),
     (
         "storage.k8s.io",
-        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"],
+        &[
+            "CSIDriver",
+            "CSINode",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
     ),
     ("storagemigration.k8s.io", &["StorageVersionMigration"]),
 ];

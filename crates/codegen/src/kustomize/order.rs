@@ -50,8 +50,19 @@ fn rank(kind: &str) -> usize {
 
 /// What is left out counts as a word that sorts behind all names.
 fn key(id: &Id) -> (String, String) {
-    let or = |text: &str, instead: &str| if text.is_empty() { instead.to_owned() } else { text.to_owned() };
-    let kind = format!("{}_{}_{}", or(&id.group, "~G"), or(&id.version, "~V"), or(&id.kind, "~K"));
+    let or = |text: &str, instead: &str| {
+        if text.is_empty() {
+            instead.to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let kind = format!(
+        "{}_{}_{}",
+        or(&id.group, "~G"),
+        or(&id.version, "~V"),
+        or(&id.kind, "~K")
+    );
     let name = format!("{}|{}", or(&id.namespace, "~X"), or(&id.name, "~N"));
     (kind, name)
 }
