@@ -3,12 +3,21 @@
 //! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The answer is a [`Plan`]:
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
+//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
+//! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
 pub mod codes;
+pub mod config;
 pub mod diagnostic;
+pub mod kustomize;
+pub mod names;
+mod outline;
 pub mod plan;
+pub mod project;
+pub mod scaffold;
+pub mod source;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Place};
