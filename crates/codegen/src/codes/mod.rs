@@ -7,7 +7,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+pub mod dev;
 pub mod files;
+pub mod machine;
 
 /// The stable number of a kind of error, printed as `KWR0001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +39,7 @@ pub struct Explanation {
 }
 
 /// All areas, in the order of their numbers.
-const AREAS: &[&[Explanation]] = &[files::EXPLANATIONS];
+const AREAS: &[&[Explanation]] = &[files::EXPLANATIONS, dev::EXPLANATIONS, machine::EXPLANATIONS];
 
 /// All codes with their stories, in order.
 pub fn all() -> impl Iterator<Item = &'static Explanation> {
