@@ -17,7 +17,7 @@ impl Project {
     /// The project of a folder, or of the nearest folder above it that has a `PROJECT` file.
     ///
     /// # Errors
-    /// KWR0701 when there is none.
+    /// When there is none, or it is none of Rust.
     pub(crate) fn find(folder: &Path) -> Result<Project, Diagnostic> {
         let has = |folder: &Path, file: &str| folder.join(file).is_file();
         let above = folder.ancestors().find(|above| has(above, "PROJECT"));
@@ -25,14 +25,14 @@ impl Project {
             Some(above) => above,
             None if has(folder, "Cargo.toml") => folder,
             None => {
-                return Err(Diagnostic::new(codes::dev::NO_PROJECT, "cannot find the project")
+                return Err(Diagnostic::new(codes::project::NONE, "cannot find the project")
                     .at(Place::file(folder.display().to_string()))
                     .because("neither this folder nor one above it has a file PROJECT, and this one has no Cargo.toml")
                     .fix("go to the project's folder, or make one: kubewright init --domain my.domain"));
             }
         };
         if !has(root, "Cargo.toml") {
-            return Err(Diagnostic::new(codes::dev::NO_PROJECT, "cannot build the project")
+            return Err(Diagnostic::new(codes::project::NONE, "cannot build the project")
                 .at(Place::file(root.join("PROJECT").display().to_string()))
                 .because("there is no Cargo.toml beside PROJECT, so this is no Rust project")
                 .fix("a project in Go keeps its own tools; make one in Rust with kubewright init"));
@@ -85,7 +85,7 @@ mod tests {
         let deep = folder.path().join("src/controller");
         std::fs::create_dir_all(&deep).unwrap();
         let none = Project::find(&deep).unwrap_err();
-        assert_eq!(none.code, codes::dev::NO_PROJECT);
+        assert_eq!(none.code, codes::project::NONE);
 
         std::fs::write(folder.path().join("PROJECT"), "version: \"3\"\n").unwrap();
         let go = Project::find(&deep).unwrap_err();

@@ -2,8 +2,6 @@
 
 use super::{Code, Explanation};
 
-/// There is no project where the command was called.
-pub const NO_PROJECT: Code = Code(701);
 /// `dev` was pointed at a cluster that is not of this machine.
 pub const REMOTE: Code = Code(702);
 /// The API server refused a definition.
@@ -42,12 +40,6 @@ pub const OWN_SPEC: Code = Code(730);
 pub const INVALID: Code = Code(731);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
-    Explanation {
-        code: NO_PROJECT,
-        title: "there is no project here",
-        story: "The command works on a project: the folder with a file PROJECT, which `kubewright init` makes, or with a Cargo.toml. It looks \
-                in the current folder and in those above it.\n\nGo to the project, or make one: `kubewright init --domain my.domain`.",
-    },
     Explanation {
         code: REMOTE,
         title: "dev was pointed at a cluster that is not of this machine",

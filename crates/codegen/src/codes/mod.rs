@@ -10,6 +10,8 @@ use serde::{Serialize, Serializer};
 pub mod dev;
 pub mod files;
 pub mod machine;
+pub mod project;
+pub mod source;
 
 /// The stable number of a kind of error, printed as `KWR0001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +41,13 @@ pub struct Explanation {
 }
 
 /// All areas, in the order of their numbers.
-const AREAS: &[&[Explanation]] = &[files::EXPLANATIONS, dev::EXPLANATIONS, machine::EXPLANATIONS];
+const AREAS: &[&[Explanation]] = &[
+    files::EXPLANATIONS,
+    project::EXPLANATIONS,
+    source::EXPLANATIONS,
+    dev::EXPLANATIONS,
+    machine::EXPLANATIONS,
+];
 
 /// All codes with their stories, in order.
 pub fn all() -> impl Iterator<Item = &'static Explanation> {

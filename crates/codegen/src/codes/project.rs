@@ -1,0 +1,112 @@
+//! KWR0100–KWR0199: the PROJECT file, and what is asked of the scaffold.
+
+use super::{Code, Explanation};
+
+/// There is no project here.
+pub const NONE: Code = Code(100);
+/// PROJECT cannot be read, or contradicts itself.
+pub const BROKEN: Code = Code(101);
+/// The project belongs to another tool or to another version of the file.
+pub const FOREIGN: Code = Code(102);
+/// A name cannot be used.
+pub const NAME: Code = Code(103);
+/// An answer is missing.
+pub const MISSING: Code = Code(104);
+/// What is to be created is there already.
+pub const TAKEN: Code = Code(105);
+/// What a command builds on is not there.
+pub const UNKNOWN: Code = Code(106);
+/// A second group in a project of one group.
+pub const MULTIGROUP: Code = Code(107);
+/// Flags contradict each other, or nothing was asked for.
+pub const FLAGS: Code = Code(108);
+/// A plugin that does not exist here.
+pub const PLUGIN: Code = Code(109);
+/// Files that a person edited stand in the way of their removal.
+pub const KEPT: Code = Code(110);
+/// Where the dependency on kubewright comes from is not known.
+pub const SOURCE: Code = Code(111);
+
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        code: NONE,
+        title: "there is no project here",
+        story: "The command works on a project, which is a folder with a file named PROJECT. There is none in this folder, nor above it.\n\n\
+                Change into the folder of your project, or begin one: `kubewright init --domain my.domain`.",
+    },
+    Explanation {
+        code: BROKEN,
+        title: "the PROJECT file cannot be used",
+        story: "PROJECT (YAML, `version: \"3\"`) records which kinds, controllers and webhooks a project has; commands read it before they do \
+                anything. It is not readable YAML, a field has a value that cannot be, or two entries contradict each other. Nothing was \
+                changed.\n\nMend the place that the message names; `git diff PROJECT` shows what changed last. Fields that kubewright does not \
+                know are kept as they are.",
+    },
+    Explanation {
+        code: FOREIGN,
+        title: "the project was made by another tool",
+        story: "The `layout` in PROJECT says which tool made the files of a project. Files of kubewright's projects are Rust \
+                (`rust.kubewright.dev/…`); this one's are not, or it has another version of the file than 3. Scaffolding Rust into it would mix \
+                two languages.\n\nStart a new project with `kubewright init` and the same names: groups, kinds, `config/` and PROJECT mean the \
+                same, so manifests and users stay as they are.",
+    },
+    Explanation {
+        code: NAME,
+        title: "a name cannot be used",
+        story: "Groups, versions, kinds and plurals become parts of a CRD, of URLs, of Rust modules and types, and cannot be changed later \
+                without moving every object. So they are checked before anything is written: a domain and a group are DNS-1123 subdomains, a \
+                version and a plural DNS-1035 labels, a kind begins with an upper-case letter and has only letters and digits.\n\nReserved words \
+                of Rust, dots and hyphens in groups are fine: the module is then called `type_` or `dock_harbour`.",
+    },
+    Explanation {
+        code: MISSING,
+        title: "an answer is missing",
+        story: "On a terminal the command asks; elsewhere (in a script, in CI) it does not wait for an answer that nobody gives. The message \
+                names the flag that answers the question.",
+    },
+    Explanation {
+        code: TAKEN,
+        title: "it is there already",
+        story: "A kind, controller or webhook is created once: its file is yours from then on. Nothing was changed.\n\n`--force` writes the \
+                scaffold over it (`--diff` shows what would be lost). A second controller for the same kind wants a name: \
+                `--controller-name guestbook-backup`. A webhook of another type is added to the existing ones by naming only the new type.",
+    },
+    Explanation {
+        code: UNKNOWN,
+        title: "there is no such API in the project",
+        story: "A webhook, a conversion or a controller without `--resource` builds on a type that exists: an API of the project (`create \
+                api`), a built-in kind of Kubernetes (`--group core --version v1 --kind Pod`), or somebody else's (`--external-api-domain io \
+                --external-api-path their_crate::v1`).\n\nThe message lists what the project has.",
+    },
+    Explanation {
+        code: MULTIGROUP,
+        title: "a second group needs the multigroup layout",
+        story: "With one group, types live in `api/src/<version>`; a second group with the same version would collide with it. `kubewright edit \
+                --multigroup` moves the files to `api/src/<group>/<version>` and mends the `mod` and `use` lines; then create the API.",
+    },
+    Explanation {
+        code: FLAGS,
+        title: "flags contradict each other",
+        story: "Some flags only make sense together, and some exclude each other: a path of a webhook needs that webhook, a spoke needs \
+                `--conversion`, an external type is never a resource of this project. The message names the pair.",
+    },
+    Explanation {
+        code: PLUGIN,
+        title: "no such plugin",
+        story: "kubewright has one layout, `rust.kubewright.dev/v1-alpha`, and no optional plugins yet. kubebuilder's own (`go/v4`, \
+                `kustomize/v2`, `helm`, `grafana`, `autoupdate`, `deploy-image`) are not part of it.\n\nLeave `--plugins` out.",
+    },
+    Explanation {
+        code: KEPT,
+        title: "a file was edited by hand and is not deleted",
+        story: "`delete` removes what `create` wrote. A file whose text is no longer what the scaffold wrote is somebody's work, and is not \
+                deleted unless told so; nothing was changed.\n\nSave what you need and say `--force`, or delete by hand.",
+    },
+    Explanation {
+        code: SOURCE,
+        title: "where kubewright itself comes from is not known",
+        story: "A project depends on the `kubewright` crate. Until it is published, the dependency is a path to a checkout: `init --kubewright \
+                ../kubewright`, or the variable KUBEWRIGHT_PATH. A program that was built from a checkout writes that checkout's path by itself. \
+                A version (`--kubewright 0.1.0`) is written as a version.",
+    },
+];

@@ -1,0 +1,144 @@
+//! What in a PROJECT file cannot be.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{FILE, LAYOUT, Project};
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::names::{self, BadName, rust};
+
+/// Whether the file is of version 3 and of this tool, before its fields are looked at.
+pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
+    let foreign = |field: &str, why: String, fix: &str| {
+        Err(Diagnostic::new(codes::project::FOREIGN, "cannot work on this project")
+            .at(Place::file(FILE).field(field))
+            .because(why)
+            .fix(fix))
+    };
+    match fields.get("version") {
+        Some(Value::String(version)) if version == "3" => {}
+        Some(Value::Number(version)) if version.as_u64() == Some(3) => {}
+        Some(other) => {
+            return foreign(
+                "version",
+                format!("the file has version {other}; kubewright reads version \"3\""),
+                "start a new project with kubewright init and the same names",
+            );
+        }
+        None => {
+            return foreign(
+                "version",
+                "the file has no version".to_owned(),
+                "add the line: version: \"3\"",
+            );
+        }
+    }
+    let listed = match fields.get("layout") {
+        Some(Value::String(keys)) => keys.clone(),
+        Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+        _ => String::new(),
+    };
+    if listed.contains("rust.kubewright.dev/") {
+        return Ok(());
+    }
+    let why = if listed.is_empty() {
+        "the file does not say by which layout the project was made".to_owned()
+    } else {
+        format!("the project was made by {listed}, not by kubewright")
+    };
+    foreign(
+        "layout",
+        why,
+        &format!("start a new project with kubewright init; its layout is {LAYOUT}"),
+    )
+}
+
+impl Project {
+    /// What in this project cannot be, or contradicts itself; nothing when all is well.
+    #[must_use]
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let mut wrong = Vec::new();
+        let mut name = |field: String, name: &str, checked: names::Checked| {
+            if let Err(BadName { why, fix }) = checked {
+                wrong.push(
+                    Diagnostic::new(codes::project::NAME, format!("cannot use {name:?} as {field}"))
+                        .at(Place::file(FILE).field(field))
+                        .because(why)
+                        .fix(fix),
+                );
+            }
+        };
+        name("projectName".to_owned(), &self.name, names::project(&self.name));
+        if !self.domain.is_empty() {
+            name("domain".to_owned(), &self.domain, names::domain(&self.domain));
+        }
+        for (at, resource) in self.resources.iter().enumerate() {
+            let field = |field: &str| format!("resources[{at}].{field}");
+            if !resource.core {
+                name(
+                    field("group"),
+                    &resource.group,
+                    names::group(&resource.group, &resource.domain),
+                );
+            }
+            name(field("version"), &resource.version, names::version(&resource.version));
+            name(field("kind"), &resource.kind, names::kind(&resource.kind));
+            name(
+                field("plural"),
+                &resource.plural(),
+                names::plural_name(&resource.plural()),
+            );
+            for controller in &resource.controllers {
+                name(
+                    field("controllers"),
+                    &controller.name,
+                    names::controller(&controller.name),
+                );
+            }
+        }
+        wrong.extend(self.contradictions());
+        wrong
+    }
+
+    fn contradictions(&self) -> Vec<Diagnostic> {
+        let broken = |at: usize, field: &str, why: String| {
+            Diagnostic::new(codes::project::BROKEN, "cannot work on this project")
+                .at(Place::file(FILE).field(format!("resources[{at}]{field}")))
+                .because(why)
+                .fix("mend PROJECT, or take it back from version control")
+        };
+        let mut wrong = Vec::new();
+        let mut kinds = BTreeSet::new();
+        let mut controllers = BTreeSet::new();
+        for (at, resource) in self.resources.iter().enumerate() {
+            if !kinds.insert((resource.full_group(), &resource.version, &resource.kind)) {
+                wrong.push(broken(at, "", format!("{} is listed twice", resource.title())));
+            }
+            for name in self.controller_names(resource) {
+                if !controllers.insert(rust::module(&name)) {
+                    wrong.push(broken(
+                        at,
+                        ".controllers",
+                        format!("there are two controllers named {name}"),
+                    ));
+                }
+            }
+            let spokes = resource.webhooks.iter().flat_map(|webhooks| &webhooks.spoke);
+            for spoke in spokes {
+                if !self
+                    .apis()
+                    .any(|other| other.same_kind(resource) && other.version == *spoke)
+                {
+                    let why = format!(
+                        "{} is a spoke, but the project has no such version of {}",
+                        spoke, resource.kind
+                    );
+                    wrong.push(broken(at, ".webhooks.spoke", why));
+                }
+            }
+        }
+        wrong
+    }
+}
