@@ -4,7 +4,7 @@
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
 //! - [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
-//! - [`project`]: the PROJECT file; [`names`]: what things may be called.
+//! - [`project`]: the PROJECT file; [`names`]: what things may be called; [`source`]: edits of Rust.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
@@ -16,6 +16,7 @@ pub mod names;
 mod outline;
 pub mod plan;
 pub mod project;
+pub mod source;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Place};

@@ -79,7 +79,7 @@ pub use error::{ApiError, BoxError, Error, Result};
 pub use events::{EventRecorder, EventType};
 pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
-pub use observe::{Observation, Observer, Outcome};
+pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};
 pub use operator::Operator;
 pub use queue::WorkQueue;
 pub use request::Request;

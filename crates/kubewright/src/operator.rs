@@ -103,6 +103,17 @@ impl Operator {
         self
     }
 
+    /// Tells whoever started this process what happens, if it asked: `kubewright dev` names a socket in [`OBSERVE_SOCKET`], and shows what
+    /// comes out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot take is counted.
+    ///
+    /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
+    pub fn observe_from_environment(self) -> Operator {
+        match crate::observe::from_environment(&self.name, self.controller_names()) {
+            Some(observer) => self.observe(observer),
+            None => self,
+        }
+    }
+
     /// Answers health probes on this address.
     pub fn health(mut self, address: impl Into<String>) -> Operator {
         self.health = Some(address.into());
@@ -185,7 +196,8 @@ impl Operator {
     /// # Errors
     /// As [`Manager::run`].
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        self.manager(client).build()?.run(shutdown).await
+        let operator = self.observe_from_environment();
+        operator.manager(client).build()?.run(shutdown).await
     }
 }
 

@@ -8,7 +8,9 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 pub mod config;
+pub mod dev;
 pub mod files;
+pub mod machine;
 pub mod project;
 pub mod source;
 
@@ -45,6 +47,8 @@ const AREAS: &[&[Explanation]] = &[
     project::EXPLANATIONS,
     source::EXPLANATIONS,
     config::EXPLANATIONS,
+    dev::EXPLANATIONS,
+    machine::EXPLANATIONS,
 ];
 
 /// All codes with their stories, in order.
