@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
 
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::controller::Controller;
+use crate::crd::{self, Generated};
+use crate::declaration::Rule;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::observe::Observer;
@@ -47,7 +50,8 @@ pub struct Operator {
     name: String,
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
-    crds: Vec<CustomResourceDefinition>,
+    crds: Vec<Generated>,
+    rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
     health: Option<String>,
 }
@@ -69,6 +73,7 @@ impl Operator {
             controllers: Vec::new(),
             runnables: Vec::new(),
             crds: Vec::new(),
+            rules: Vec::new(),
             observers: Vec::new(),
             health: None,
         }
@@ -85,10 +90,27 @@ impl Operator {
         self
     }
 
-    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD, the first one being stored.
-    pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
-        self.crds.push(K::crd());
+    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored version is the hub of a
+    /// conversion or else the only one that says `#[kube(storage = true)]`, or the first one.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Operator {
+        self.crds.push(Generated::of::<K>());
         self
+    }
+
+    /// Allows the operator something that no controller says (a runnable's needs). See [`Controller::rbac`].
+    pub fn rbac(mut self, rule: Rule) -> Operator {
+        self.rules.push(rule);
+        self
+    }
+
+    /// The CRDs as they were generated, one for each version.
+    pub(crate) fn generated(&self) -> &[Generated] {
+        &self.crds
+    }
+
+    /// The rules of [`Operator::rbac`].
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// Adds something that runs beside the controllers.
@@ -122,16 +144,17 @@ impl Operator {
     /// The CRDs of the operator's types, one for each kind.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when two versions of one kind do not fit together.
+    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), or two versions of one kind do not fit together.
     pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
         let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
-        for crd in &self.crds {
+        for generated in &self.crds {
+            let crd = crd::finished(generated)?;
             match kinds
                 .iter_mut()
                 .find(|versions| versions[0].metadata.name == crd.metadata.name)
             {
-                Some(versions) => versions.push(crd.clone()),
-                None => kinds.push(vec![crd.clone()]),
+                Some(versions) => versions.push(crd),
+                None => kinds.push(vec![crd]),
             }
         }
         let merge = |versions: Vec<CustomResourceDefinition>| {
