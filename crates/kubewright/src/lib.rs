@@ -65,7 +65,9 @@ pub mod predicate;
 pub mod prelude;
 mod queue;
 mod request;
+mod run;
 mod runnable;
+pub mod webhook;
 
 pub use action::Action;
 pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store};
@@ -83,4 +85,6 @@ pub use observe::{Observation, Observer, Outcome};
 pub use operator::Operator;
 pub use queue::WorkQueue;
 pub use request::Request;
+pub use run::run;
 pub use runnable::{Runnable, Stop, StopSource};
+pub use webhook::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Validator, Webhook};

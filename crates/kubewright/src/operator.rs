@@ -13,8 +13,10 @@ use crate::client::Client;
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
+use crate::object::Object;
 use crate::observe::Observer;
 use crate::runnable::Runnable;
+use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -50,6 +52,8 @@ pub struct Operator {
     crds: Vec<CustomResourceDefinition>,
     observers: Vec<Arc<dyn Observer>>,
     health: Option<String>,
+    webhooks: Parts,
+    webhook_server: Option<WebhookServer>,
 }
 
 impl fmt::Debug for Operator {
@@ -71,6 +75,8 @@ impl Operator {
             crds: Vec::new(),
             observers: Vec::new(),
             health: None,
+            webhooks: Parts::default(),
+            webhook_server: None,
         }
     }
 
@@ -89,6 +95,35 @@ impl Operator {
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.crds.push(K::crd());
         self
+    }
+
+    /// Adds the webhooks of a kind. They are served over HTTPS when [`Operator::webhook_server`] says where, which
+    /// [`run`](crate::run()) does.
+    pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Operator {
+        self.webhooks.webhooks.extend(webhook.into_registered());
+        self
+    }
+
+    /// Adds the conversions between the versions of a kind. They are served like webhooks.
+    pub fn conversion<H: Object>(mut self, conversion: Conversion<H>) -> Operator {
+        self.webhooks.conversions.push(Box::new(conversion));
+        self
+    }
+
+    /// Serves webhooks and conversions here. Off by default: tests call them without a socket.
+    pub fn webhook_server(mut self, server: WebhookServer) -> Operator {
+        self.webhook_server = Some(server);
+        self
+    }
+
+    /// What the API server is told about the webhooks, in the order in which they were added.
+    pub fn webhooks(&self) -> Vec<Description> {
+        self.webhooks.descriptions()
+    }
+
+    /// The versions that are converted between.
+    pub fn conversions(&self) -> Vec<ConversionDescription> {
+        self.webhooks.conversions()
     }
 
     /// Adds something that runs beside the controllers.
@@ -173,6 +208,10 @@ impl Operator {
         }
         for (name, runnable) in self.runnables {
             builder = builder.runnable(name, Boxed(runnable));
+        }
+        builder = builder.webhook_parts(self.webhooks);
+        if let Some(server) = self.webhook_server {
+            builder = builder.webhook_server(server);
         }
         match self.health {
             Some(address) => builder.health(address),
