@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::controller::{Controller, Relation};
 use crate::crd::{self, Problem};
 use crate::error::Result;
-use crate::object::{Object, api_resource, is_cluster_scoped};
 use crate::operator::Operator;
+use crate::webhook::{ConversionDescription, Description, Kind};
 
 /// The version of the document's form.
 const FORM: u32 = 1;
@@ -36,9 +36,9 @@ pub struct Declaration {
     /// The controllers.
     pub controllers: Vec<DeclaredController>,
     /// Admission webhooks.
-    pub webhooks: Vec<Value>,
+    pub webhooks: Vec<Description>,
     /// Kinds whose versions are converted.
-    pub conversions: Vec<Value>,
+    pub conversions: Vec<ConversionDescription>,
     /// Rules of [`Operator::rbac`].
     pub rbac: Vec<Rule>,
 }
@@ -55,45 +55,6 @@ pub struct DeclaredCrd {
     pub problems: Vec<Problem>,
 }
 
-/// A kind of object that a controller deals with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeclaredKind {
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// The version.
-    pub version: String,
-    /// The kind.
-    pub kind: String,
-    /// The plural, as in URLs and roles.
-    pub plural: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// The Rust type.
-    pub rust: String,
-}
-
-impl DeclaredKind {
-    /// The kind of a type.
-    pub fn of<K: Object>() -> DeclaredKind {
-        DeclaredKind::new(
-            api_resource::<K>(),
-            !is_cluster_scoped::<K>(),
-            std::any::type_name::<K>(),
-        )
-    }
-
-    fn new(resource: ApiResource, namespaced: bool, rust: &str) -> DeclaredKind {
-        DeclaredKind {
-            group: resource.group,
-            version: resource.version,
-            kind: resource.kind,
-            plural: resource.plural,
-            namespaced,
-            rust: rust.to_owned(),
-        }
-    }
-}
-
 /// A controller: what it reconciles, owns and watches.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeclaredController {
@@ -101,11 +62,11 @@ pub struct DeclaredController {
     pub name: String,
     /// The kind that is reconciled.
     #[serde(rename = "for")]
-    pub reconciles: DeclaredKind,
+    pub reconciles: Kind,
     /// The kinds of [`Controller::owns`].
-    pub owns: Vec<DeclaredKind>,
+    pub owns: Vec<Kind>,
     /// The kinds of [`Controller::watches`] and [`Controller::watches_all_of`].
-    pub watches: Vec<DeclaredKind>,
+    pub watches: Vec<Kind>,
     /// Whether it may record Events.
     pub events: bool,
     /// Rules of `#[rbac]` and [`Controller::rbac`].
@@ -216,8 +177,8 @@ impl Operator {
             kubewright: env!("CARGO_PKG_VERSION"),
             crds: self.generated().iter().map(declared_crd).collect(),
             controllers: self.controllers().iter().map(declared_controller).collect(),
-            webhooks: Vec::new(),
-            conversions: Vec::new(),
+            webhooks: self.webhooks(),
+            conversions: self.conversions(),
             rbac: self.rules().to_vec(),
         })
     }
@@ -233,7 +194,7 @@ fn declared_crd(generated: &crd::Generated) -> DeclaredCrd {
 
 fn declared_controller(controller: &Controller) -> DeclaredController {
     let kinds = |wanted: Relation| {
-        let mut kinds: Vec<DeclaredKind> = Vec::new();
+        let mut kinds: Vec<Kind> = Vec::new();
         for (relation, kind) in controller.related() {
             if relation == wanted && !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -250,4 +211,20 @@ fn declared_controller(controller: &Controller) -> DeclaredController {
         events: true,
         rbac: controller.rules(),
     }
+}
+
+/// Answers the hidden subcommand `__declaration` of an operator: one JSON document on standard output.
+///
+/// [`run`](crate::run()) does this by itself; a `main` of your own calls it before it needs a cluster.
+///
+/// # Errors
+/// [`Error::Configuration`](crate::Error::Configuration) when it cannot be written.
+pub fn declare(operator: &Operator, out: &mut dyn std::io::Write) -> Result<()> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        crate::error::Error::Configuration(format!("the declaration cannot be written: {error}"))
+    };
+    serde_json::to_writer(&mut *out, &operator.declaration()?).map_err(|error| wrong(&error))?;
+    out.write_all(b"\n")
+        .and_then(|()| out.flush())
+        .map_err(|error| wrong(&error))
 }

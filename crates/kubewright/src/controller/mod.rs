@@ -21,10 +21,11 @@ use kubewright_engine::backoff::Exponential;
 use crate::action::Action;
 use crate::cache::{Informer, SYNC_TIMEOUT, Scope};
 use crate::context::Context;
-use crate::declaration::{DeclaredKind, Rule};
+use crate::declaration::Rule;
 use crate::error::Result;
 use crate::object::{Object, api_resource};
 use crate::request::Request;
+use crate::webhook::Kind;
 
 pub(crate) use control_loop::{Equipment, Prepared};
 pub(crate) use sources::Relation;
@@ -203,12 +204,12 @@ impl Controller {
     }
 
     /// The kind that is reconciled, for the declaration.
-    pub(crate) fn reconciles(&self) -> DeclaredKind {
+    pub(crate) fn reconciles(&self) -> Kind {
         self.primary.kind()
     }
 
     /// The kinds that are owned and watched, for the declaration.
-    pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, DeclaredKind)> {
+    pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
         self.sources.iter().map(|source| source.related())
     }
 
@@ -259,7 +260,7 @@ impl Controller {
 pub(crate) trait Primary: Send {
     fn type_id(&self) -> TypeId;
     fn cluster_scoped(&self) -> bool;
-    fn kind(&self) -> DeclaredKind;
+    fn kind(&self) -> Kind;
     fn rbac(&self) -> Vec<Rule>;
     /// Starts the informer of the kind, feeds the queue from it, and answers what reconciles.
     fn prepare(
@@ -285,8 +286,8 @@ impl<K: Object, R: Reconciler<Object = K>> Primary for PrimaryOf<K, R> {
         crate::object::is_cluster_scoped::<K>()
     }
 
-    fn kind(&self) -> DeclaredKind {
-        DeclaredKind::of::<K>()
+    fn kind(&self) -> Kind {
+        Kind::of::<K>()
     }
 
     fn rbac(&self) -> Vec<Rule> {

@@ -17,10 +17,10 @@ use kubewright_engine::queue::{Merge, Priority};
 use super::{Anything, Feed};
 use crate::cache::{Cache, Informer};
 use crate::cause::{Cause, CauseKind, Causes};
-use crate::declaration::DeclaredKind;
 use crate::object::{Object, ObjectRef, api_resource, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::webhook::Kind;
 
 impl Merge for Causes {
     fn merge(&mut self, later: Causes) {
@@ -61,7 +61,7 @@ pub(crate) enum Relation {
 /// One `owns` or `watches`.
 pub(crate) trait Source: Send {
     fn type_id(&self) -> TypeId;
-    fn related(&self) -> (Relation, DeclaredKind);
+    fn related(&self) -> (Relation, Kind);
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed>;
 }
 
@@ -156,8 +156,8 @@ impl<C: Object> Source for Owned<C> {
         TypeId::of::<C>()
     }
 
-    fn related(&self) -> (Relation, DeclaredKind) {
-        (Relation::Owns, DeclaredKind::of::<C>())
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Owns, Kind::of::<C>())
     }
 
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
@@ -185,8 +185,8 @@ impl<W: Object> Source for Mapped<W> {
         TypeId::of::<W>()
     }
 
-    fn related(&self) -> (Relation, DeclaredKind) {
-        (Relation::Watches, DeclaredKind::of::<W>())
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Watches, Kind::of::<W>())
     }
 
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
@@ -216,8 +216,8 @@ impl<W: Object> Source for AllOf<W> {
         TypeId::of::<W>()
     }
 
-    fn related(&self) -> (Relation, DeclaredKind) {
-        (Relation::Watches, DeclaredKind::of::<W>())
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Watches, Kind::of::<W>())
     }
 
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
