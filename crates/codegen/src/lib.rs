@@ -4,6 +4,7 @@
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
 //! - [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
+//! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
 //! - [`project`]: the PROJECT file; [`names`]: what things may be called; [`source`]: edits of Rust.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
@@ -12,11 +13,13 @@ pub mod codes;
 pub mod config;
 pub mod diagnostic;
 pub mod kustomize;
+pub mod manifests;
 pub mod names;
 mod outline;
 pub mod plan;
 pub mod project;
 pub mod source;
+pub mod yaml;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Place};
