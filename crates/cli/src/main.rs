@@ -13,7 +13,9 @@ mod commands;
 mod kubeconfig;
 mod narrator;
 mod output;
+mod project;
 mod signals;
+mod target;
 
 use output::Format;
 
@@ -31,6 +33,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dev(commands::dev::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
     Version(commands::version::Arguments),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Version(version) => version.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
+        Command::Dev(dev) => block_on(dev.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };
     match done {

@@ -9,6 +9,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use kubewright_codegen::Diagnostic;
 use serde_json::{Value, json};
 
 /// Form of everything that a command prints.
@@ -68,6 +69,8 @@ pub(crate) struct Failure {
     attempted: String,
     reasons: Vec<String>,
     hint: Option<String>,
+    /// A failure with a code; then it is all there is to say.
+    diagnostic: Option<Box<Diagnostic>>,
 }
 
 impl Failure {
@@ -77,6 +80,7 @@ impl Failure {
             attempted: attempted.into(),
             reasons: Vec::new(),
             hint: None,
+            diagnostic: None,
         }
     }
 
@@ -102,12 +106,30 @@ impl Failure {
     }
 
     fn to_json(&self) -> Value {
+        if let Some(diagnostic) = &self.diagnostic {
+            return json!({
+                "event": "error", "code": diagnostic.code, "error": diagnostic.attempted, "places": diagnostic.places,
+                "because": diagnostic.causes, "hint": diagnostic.fix,
+            });
+        }
         json!({"event": "error", "error": self.attempted, "because": self.reasons, "hint": self.hint})
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Failure {
+        Failure {
+            diagnostic: Some(Box::new(diagnostic)),
+            ..Failure::new("")
+        }
     }
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(diagnostic) = &self.diagnostic {
+            return diagnostic.fmt(f);
+        }
         f.write_str(&self.attempted)?;
         for reason in &self.reasons {
             write!(f, "\n  because: {reason}")?;

@@ -2,4 +2,5 @@
 
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod dev;
 pub(crate) mod version;
