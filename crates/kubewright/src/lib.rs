@@ -43,6 +43,7 @@
 pub use jiff;
 pub use k8s_openapi;
 pub use kube;
+pub use kubewright_derive::rbac;
 pub use schemars;
 
 mod action;
@@ -53,6 +54,8 @@ mod client;
 mod clock;
 mod context;
 mod controller;
+mod crd;
+mod declaration;
 mod diff;
 mod error;
 mod events;
@@ -76,6 +79,8 @@ pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
 pub use controller::{Controller, Reconciler};
+pub use crd::Problem;
+pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
 pub use error::{ApiError, BoxError, Error, Result};
 pub use events::{EventRecorder, EventType};

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
 
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::controller::Controller;
+use crate::crd::{self, Generated};
+use crate::declaration::Rule;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
@@ -49,7 +52,8 @@ pub struct Operator {
     name: String,
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
-    crds: Vec<CustomResourceDefinition>,
+    crds: Vec<Generated>,
+    rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
     health: Option<String>,
     webhooks: Parts,
@@ -73,6 +77,7 @@ impl Operator {
             controllers: Vec::new(),
             runnables: Vec::new(),
             crds: Vec::new(),
+            rules: Vec::new(),
             observers: Vec::new(),
             health: None,
             webhooks: Parts::default(),
@@ -91,10 +96,27 @@ impl Operator {
         self
     }
 
-    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD, the first one being stored.
-    pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
-        self.crds.push(K::crd());
+    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored version is the only
+    /// one without `#[kube(storage = false)]`, or the first one.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Operator {
+        self.crds.push(Generated::of::<K>());
         self
+    }
+
+    /// Allows the operator something that no controller says (a runnable's needs). See [`Controller::rbac`].
+    pub fn rbac(mut self, rule: Rule) -> Operator {
+        self.rules.push(rule);
+        self
+    }
+
+    /// The CRDs as they were generated, one for each version.
+    pub(crate) fn generated(&self) -> &[Generated] {
+        &self.crds
+    }
+
+    /// The rules of [`Operator::rbac`].
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// Adds the webhooks of a kind. They are served over HTTPS when [`Operator::webhook_server`] says where, which
@@ -157,25 +179,21 @@ impl Operator {
     /// The CRDs of the operator's types, one for each kind.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when two versions of one kind do not fit together.
+    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), or two versions of one kind do not fit together.
     pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
         let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
-        for crd in &self.crds {
+        for generated in &self.crds {
+            let crd = crd::finished(generated)?;
             match kinds
                 .iter_mut()
                 .find(|versions| versions[0].metadata.name == crd.metadata.name)
             {
-                Some(versions) => versions.push(crd.clone()),
-                None => kinds.push(vec![crd.clone()]),
+                Some(versions) => versions.push(crd),
+                None => kinds.push(vec![crd]),
             }
         }
         let merge = |versions: Vec<CustomResourceDefinition>| {
-            let stored = versions[0]
-                .spec
-                .versions
-                .first()
-                .map(|version| version.name.clone())
-                .unwrap_or_default();
+            let stored = stored_version(&versions);
             let name = versions[0].metadata.name.clone().unwrap_or_default();
             kube::core::crd::merge_crds(versions, &stored)
                 .map_err(|error| Error::Configuration(format!("the versions of {name} do not make one CRD: {error}")))
@@ -226,6 +244,17 @@ impl Operator {
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         self.manager(client).build()?.run(shutdown).await
     }
+}
+
+/// The only version that claims to be stored, or the first one: `#[derive(CustomResource)]` says `storage = true` unless told otherwise.
+fn stored_version(versions: &[CustomResourceDefinition]) -> String {
+    let all = || versions.iter().flat_map(|crd| &crd.spec.versions);
+    let mut claims = all().filter(|version| version.storage);
+    let stored = match (claims.next(), claims.next()) {
+        (Some(only), None) => Some(only),
+        _ => all().next(),
+    };
+    stored.map(|version| version.name.clone()).unwrap_or_default()
 }
 
 /// A boxed runnable is a runnable.
