@@ -34,8 +34,12 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Dev(commands::dev::Arguments),
+    Run(commands::run::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
+    Doctor(commands::doctor::Arguments),
+    Explain(commands::explain::Arguments),
+    Completion(commands::completion::Arguments),
     Version(commands::version::Arguments),
 }
 
@@ -48,6 +52,10 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Version(version) => version.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
+        Command::Explain(explain) => explain.run(output),
+        Command::Completion(completion) => completion.run(output),
+        Command::Doctor(doctor) => block_on(doctor.run(output)),
+        Command::Run(run) => block_on(run.run(output)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };

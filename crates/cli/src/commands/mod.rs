@@ -1,6 +1,10 @@
 //! The commands, one file each.
 
 pub(crate) mod cluster;
+pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod dev;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod run;
 pub(crate) mod version;

@@ -20,6 +20,8 @@ pub(crate) struct How {
     pub(crate) root: PathBuf,
     pub(crate) release: bool,
     pub(crate) features: Option<String>,
+    /// Let cargo speak to the person itself, on standard error.
+    pub(crate) shown: bool,
 }
 
 /// What came out.
@@ -97,16 +99,22 @@ fn command(how: &How) -> Command {
     // The cargo of the shell, and not the one that built this program.
     let mut command = Command::new("cargo");
     command
-        .args(["build", "--message-format=json-diagnostic-rendered-ansi"])
+        .arg("build")
         .current_dir(&how.root)
-        .env("CARGO_TERM_PROGRESS_WHEN", "always")
-        .env("CARGO_TERM_PROGRESS_WIDTH", "100")
-        .env("CARGO_TERM_COLOR", "never")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .process_group(0);
+    if how.shown {
+        command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    } else {
+        command
+            .arg("--message-format=json-diagnostic-rendered-ansi")
+            .env("CARGO_TERM_PROGRESS_WHEN", "always")
+            .env("CARGO_TERM_PROGRESS_WIDTH", "100")
+            .env("CARGO_TERM_COLOR", "never")
+            .stderr(Stdio::piped());
+    }
     if how.release {
         command.arg("--release");
     }

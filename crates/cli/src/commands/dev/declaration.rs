@@ -3,6 +3,7 @@
 //! An operator whose `main` is not `kubewright::run` knows no subcommand and simply begins to operate: it is given no cluster to operate
 //! on, and little time.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -81,6 +82,15 @@ impl Declaration {
     /// Its items of a kind: `crds`, `controllers`, `webhooks`, `conversions`.
     pub(crate) fn items(&self, of: &str) -> &[Value] {
         self.0[of].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// Its controllers with the kinds that they reconcile.
+    pub(crate) fn controllers(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.items("controllers")
+            .iter()
+            .map(|controller| (text(&controller["name"]), text(&controller["for"]["kind"])))
+            .collect()
     }
 
     /// Its definitions, one for each kind with all versions; the first version declared is the stored one.

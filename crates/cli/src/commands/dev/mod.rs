@@ -20,6 +20,7 @@ use crate::project::Project;
 use crate::signals::stop_signal;
 use crate::target::Target;
 
+mod advice;
 pub(crate) mod build;
 pub(crate) mod declaration;
 mod machine;
@@ -31,6 +32,7 @@ mod session;
 mod story;
 mod teller;
 mod watch;
+mod webhooks;
 
 use build::How;
 use screen::Terminal;
@@ -135,6 +137,7 @@ impl Arguments {
                 root: project.root.clone(),
                 release: self.release,
                 features: self.features,
+                shown: false,
             },
             client,
             kubeconfig: OsString::from(absolute(kubeconfig)?),

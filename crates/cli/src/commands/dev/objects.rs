@@ -6,12 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
+use kubewright::kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, TypeMeta,
+};
 use kubewright::kube::core::discovery::Scope;
 use kubewright::kube::{self, Client, discovery};
 use kubewright_codegen::{Code, Diagnostic, Place, codes};
 use serde_json::Value;
 
+use super::webhooks::LABEL;
 use crate::target::chain;
 
 /// Who writes.
@@ -47,6 +50,11 @@ pub(crate) struct Item {
 impl Item {
     fn text(&self, pointer: &str) -> &str {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The name alone.
+    pub(crate) fn plain_name(&self) -> &str {
+        self.text("/metadata/name")
     }
 
     /// `Guestbook default/hello`.
@@ -181,6 +189,48 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Applies a webhook configuration.
+///
+/// # Errors
+/// KWR0703 with the server's words.
+pub(crate) async fn apply_configuration(client: &Client, item: &Item) -> Result<Applied, Diagnostic> {
+    apply(client, item).await.map_err(|why| {
+        Diagnostic::new(codes::dev::REFUSED, format!("the API server refused {}", item.name()))
+            .at(item.place.clone())
+            .because(words(&why))
+            .fix("mend the webhook's settings and save")
+    })
+}
+
+/// Removes the webhook configurations that an earlier build had and this one lacks: nobody answers for them.
+///
+/// # Errors
+/// KWR0703 with the server's words.
+pub(crate) async fn remove_others(client: &Client, kept: &[Item]) -> Result<(), Diagnostic> {
+    let ours = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let resource = ApiResource {
+            group: "admissionregistration.k8s.io".into(),
+            version: "v1".into(),
+            api_version: "admissionregistration.k8s.io/v1".into(),
+            kind: kind.into(),
+            plural: format!("{}s", kind.to_lowercase()),
+        };
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let cannot = |why: kube::Error| {
+            Diagnostic::new(codes::dev::REFUSED, "cannot remove the configuration of a webhook that is gone")
+                .because(words(&why))
+        };
+        for found in api.list_metadata(&ours).await.map_err(cannot)?.items {
+            let name = found.metadata.name.unwrap_or_default();
+            if !kept.iter().any(|item| item.text("/kind") == kind && item.plain_name() == name) {
+                api.delete(&name, &DeleteParams::default()).await.map_err(cannot)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Applies a sample.

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use kubewright::Message;
 use kubewright::kube::Client;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
+use super::advice::Advisor;
 use super::build::{self, How, Outcome};
 use super::declaration::{self, Declaration};
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
@@ -20,6 +22,7 @@ use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
 use super::story::{Fact, News};
+use super::webhooks::{self, Address};
 use super::watch::{Interest, Saved, Watcher};
 use crate::output::Failure;
 
@@ -28,6 +31,8 @@ const SILENT: Duration = Duration::from_secs(3);
 /// Where definitions are, for an operator that does not declare them.
 const DEFINITIONS: &str = "config/crd/bases";
 const SAMPLES: &str = "config/samples";
+/// The folder of the webhooks' certificate, within the private one.
+const CERTIFICATES: &str = "certificates";
 
 /// What a session works with.
 pub(crate) struct Equipment {
@@ -73,6 +78,9 @@ pub(crate) struct Session {
     /// What the operator declares; `None` while that is not known, `Some(None)` when it declares nothing.
     declared: Option<Option<Declaration>>,
     readiness: Readiness,
+    advisor: Advisor,
+    /// Where webhooks are answered; the same for all operators of a session.
+    webhooks: Address,
     starts: u64,
 }
 
@@ -84,6 +92,11 @@ impl Session {
         let (hearing, heard) = mpsc::channel(1024);
         let ear = Ear::open(&equipment.scratch, hearing)
             .map_err(|why| Failure::new("cannot make the socket on which the operator tells what it does").because(why))?;
+        let cannot = |why| Failure::new("cannot prepare webhooks on this machine").because(why);
+        let webhooks = Address {
+            port: free_port().map_err(|why| cannot(why.into()))?,
+            authority: webhooks::certify(&equipment.scratch.join(CERTIFICATES)).map_err(cannot)?,
+        };
         let (reports, reported) = mpsc::unbounded_channel();
         Ok(Session {
             machine: Machine::new(equipment.samples),
@@ -100,6 +113,8 @@ impl Session {
             newest: 0,
             declared: None,
             readiness: Readiness::default(),
+            advisor: Advisor::default(),
+            webhooks,
             starts: 0,
         })
     }
@@ -129,6 +144,7 @@ impl Session {
         tokio::pin!(stop);
         let mut stopping = false;
         let mut events = vec![Event::SourceSaved];
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
             for event in std::mem::take(&mut events) {
                 for action in self.machine.on(event) {
@@ -147,6 +163,11 @@ impl Session {
                 }
                 Some(report) = self.reported.recv() => events.extend(self.take(report).await?),
                 Some(heard) = self.heard.recv() => events.extend(self.listen(heard).await),
+                _ = ticks.tick() => {
+                    for found in self.advisor.tick(Instant::now()) {
+                        self.trouble(found).await;
+                    }
+                }
                 saved = self.watcher.next() => events.extend(self.saved(&saved).await),
             }
         }
@@ -182,13 +203,16 @@ impl Session {
     async fn carry_out(&mut self, action: Action) {
         match action {
             Action::Build => self.build().await,
-            Action::CancelBuild => drop(self.cancel_build.take().map(|cancel| cancel.send(()))),
+            Action::CancelBuild => {
+                // It may have ended by itself a moment ago.
+                let _ = self.cancel_build.take().map(|cancel| cancel.send(()));
+            }
             Action::Prepare(generation) => self.prepare(generation),
             Action::Start(generation) => self.start(generation).await,
             Action::Stop => {
                 self.tell(Fact::Stopping).await;
                 // It may have ended by itself a moment ago; its exit is on the way.
-                drop(self.stop_operator.take().map(|stop| stop.send(())));
+                let _ = self.stop_operator.take().map(|stop| stop.send(()));
             }
             Action::Pause(pause) => self.later(async move {
                 tokio::time::sleep(pause).await;
@@ -274,6 +298,8 @@ impl Session {
         let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
         let known = matches!(self.declared, Some(None));
         let news = self.equipment.news.clone();
+        // A cluster elsewhere, even one in a container of this machine, does not reach the operator.
+        let webhooks = self.equipment.embedded.then(|| self.webhooks.clone());
         self.later(async move {
             let tell = async |fact| drop(news.send(News::Fact(fact)).await);
             let declared = match declaration::ask(&program, &root).await {
@@ -289,11 +315,15 @@ impl Session {
                     None
                 }
             };
-            let applied = match definitions(declared.as_ref(), &root) {
-                Ok(items) => apply_definitions(&client, items).await,
-                Err(why) => Err(why),
+            let result = match (definitions(declared.as_ref(), webhooks.as_ref(), &root), &declared, &webhooks) {
+                (Err(why), ..) => Err(why),
+                (Ok(items), Some(declaration), Some(address)) => {
+                    let configurations = webhooks::configurations(declaration, address);
+                    apply_all(&client, items, Some(configurations)).await
+                }
+                (Ok(items), ..) => apply_all(&client, items, None).await,
             };
-            let result = match applied {
+            let result = match result {
                 Ok(applied) => {
                     tell(Fact::Definitions(applied)).await;
                     Ok(declared)
@@ -335,6 +365,8 @@ impl Session {
             }
         });
         self.readiness = Readiness::default();
+        let declared = self.declared.as_ref().and_then(Option::as_ref);
+        self.advisor = Advisor::new(declared.map(Declaration::controllers).unwrap_or_default());
         self.starts += 1;
         match Running::start(&program, &self.conditions(), lines) {
             Ok(running) => {
@@ -366,7 +398,12 @@ impl Session {
         ];
         let mut arguments = Vec::new();
         let given = |flag: &str| self.equipment.arguments.iter().any(|argument| argument.starts_with(flag));
-        if let Some(Some(_)) = &self.declared {
+        if let Some(Some(declaration)) = &self.declared {
+            if self.equipment.embedded && webhooks::any(declaration) && !given("--webhook-") {
+                let certificates = self.equipment.scratch.join(CERTIFICATES);
+                arguments.push(format!("--webhook-cert-path={}", certificates.display()));
+                arguments.push(format!("--webhook-port={}", self.webhooks.port));
+            }
             // Two operators on one machine must not meet at a port, and nobody probes this one.
             if !given("--health-probe-bind-address") {
                 arguments.push("--health-probe-bind-address=0".to_owned());
@@ -446,7 +483,14 @@ impl Session {
             }
         };
         let ready = self.readiness.hear(&message);
+        let advice = match &*message {
+            Message::Observed(what) => self.advisor.hear(when, what),
+            _ => Vec::new(),
+        };
         let _ = self.equipment.news.send(News::Operator(when, message)).await;
+        for found in advice {
+            self.trouble(found).await;
+        }
         ready.then_some(Event::Ready)
     }
 
@@ -489,29 +533,49 @@ impl Session {
     }
 }
 
-/// The definitions that are to be applied.
-fn definitions(declared: Option<&Declaration>, root: &Path) -> Result<Vec<Item>, Diagnostic> {
-    match declared {
-        None => objects::read(root, DEFINITIONS, codes::dev::REFUSED),
-        Some(declaration) => Ok(declaration
-            .definitions()?
-            .into_iter()
-            .map(|object| Item {
-                object,
-                place: Place::file("api"),
-            })
-            .collect()),
+/// The definitions that are to be applied. `webhooks`: where conversions are answered, if the server can ask.
+fn definitions(
+    declared: Option<&Declaration>,
+    webhooks: Option<&Address>,
+    root: &Path,
+) -> Result<Vec<Item>, Diagnostic> {
+    let Some(declaration) = declared else {
+        return objects::read(root, DEFINITIONS, codes::dev::REFUSED);
+    };
+    let mut definitions = declaration.definitions()?;
+    if let Some(address) = webhooks {
+        webhooks::convert(&mut definitions, declaration, address);
     }
+    let item = |object| Item {
+        object,
+        place: Place::file("api"),
+    };
+    Ok(definitions.into_iter().map(item).collect())
 }
 
-async fn apply_definitions(client: &Client, items: Vec<Item>) -> Result<Vec<(String, &'static str)>, Diagnostic> {
+/// Applies definitions, then webhook configurations; those of webhooks that are gone go, too.
+async fn apply_all(
+    client: &Client,
+    definitions: Vec<Item>,
+    configurations: Option<Vec<Item>>,
+) -> Result<Vec<(String, &'static str)>, Diagnostic> {
     let mut applied = Vec::new();
-    for item in items {
+    for item in definitions {
         let what = objects::apply_definition(client, &item).await?;
-        let name = item.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        applied.push((name, what.word()));
+        applied.push((item.plain_name().to_owned(), what.word()));
+    }
+    let Some(configurations) = configurations else { return Ok(applied) };
+    objects::remove_others(client, &configurations).await?;
+    for item in configurations {
+        let what = objects::apply_configuration(client, &item).await?;
+        applied.push((item.plain_name().to_owned(), what.word()));
     }
     Ok(applied)
+}
+
+/// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
+fn free_port() -> std::io::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// Tells one program from another without reading it.

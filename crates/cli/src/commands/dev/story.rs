@@ -193,12 +193,23 @@ impl Story {
             News::ToggleLog => self.show_log = !self.show_log,
         }
         for entry in &entries {
-            if self.entries.len() == KEPT {
-                self.entries.pop_front();
-            }
-            self.entries.push_back(entry.clone());
+            self.keep(news, entry);
         }
         entries
+    }
+
+    /// Keeps an entry for the screen, unless the screen shows it elsewhere.
+    fn keep(&mut self, news: &News, entry: &Entry) {
+        let mut entry = entry.clone();
+        match news {
+            News::Fact(Fact::Cluster { .. } | Fact::Watching(_)) => return,
+            News::Fact(Fact::NotCompiled(_)) => entry.text.truncate(entry.text.find('\n').unwrap_or(entry.text.len())),
+            _ => {}
+        }
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
     }
 
     fn operator_says(&mut self, when: Instant, message: &Message, entries: &mut Vec<Entry>) {
@@ -601,7 +612,21 @@ mod tests {
     #[test]
     fn a_session_reads_like_a_story() {
         let mut story = Story::new(Instant::now(), "guestbook".into());
-        insta::assert_snapshot!(printed(&mut story, session()), @"");
+        insta::assert_snapshot!(printed(&mut story, session()), @"
+        kubewright dev · guestbook
+          cluster     ready in 9 ms at https://127.0.0.1:40001
+          kubeconfig  export KUBECONFIG=.kubewright/kubeconfig
+          watching    src api
+            0.002 s build compiling …
+            0.003 s build compiled in 2.13 s
+            0.004 s definitions created guestbooks.webapp.my.domain
+            0.005 s operator started (build 1, process 4711)
+            0.007 s operator ready: guestbook
+            0.008 s guestbook reconciles default/hello
+                    because asked for
+            0.009 s guestbook ~ changed Deployment default/hello
+                    spec.replicas 1 → 3
+        ");
         assert_eq!(story.operator, OperatorState::Ready);
         assert_eq!(story.counts, Counts { reconciles: 1, writes: 1, errors: 0 });
         assert!(story.running.is_empty());
@@ -644,7 +669,14 @@ mod tests {
                 again_in: Some(Duration::from_millis(500)),
             }),
         ];
-        insta::assert_snapshot!(printed(&mut story, news), @"");
+        insta::assert_snapshot!(printed(&mut story, news), @"
+        0.000 s build does not compile: 2 errors, the first one is
+                error[E0308]: mismatched types
+                 --> src/lib.rs:12:5
+        0.001 s operator panicked (status 101) after 1.2 s; started again in 500ms
+                thread 'main' panicked at src/main.rs:3:5:
+                no luck
+        ");
         assert_eq!(story.operator, OperatorState::Crashed);
     }
 }

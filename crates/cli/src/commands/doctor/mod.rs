@@ -1,0 +1,232 @@
+//! `kubewright doctor`: looks at the machine, the cluster and the project, and says of each thing whether it will do, and if not what to do.
+//!
+//! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions; `drift` judges PROJECT
+//! against what the operator declares, and looks at nothing. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
+
+use std::path::Path;
+
+use clap::Args;
+use kubewright_codegen::project::{self, Project as Declared};
+use kubewright_codegen::{Code, Diagnostic, codes};
+use serde_json::json;
+
+use crate::commands::dev::build::{self, How, Outcome};
+use crate::commands::dev::declaration;
+use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
+use crate::project::Project;
+
+mod drift;
+mod machine;
+
+/// Check this machine, the cluster of the kubeconfig and the project, and say what to do
+///
+/// Ends with status 1 when something is wrong; remarks alone are no reason to.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Do not build the project; what needs its declaration is left out
+    #[arg(long)]
+    no_build: bool,
+
+    /// The context of the kubeconfig to look at [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Good,
+    /// Worth knowing; nothing fails because of it.
+    Remark,
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// What was looked at: `rust`, `port 8081`, `controller guestbook`.
+    what: String,
+    state: State,
+    /// What was found.
+    found: String,
+    code: Option<Code>,
+    fix: Option<String>,
+}
+
+impl Check {
+    fn new(what: impl Into<String>, state: State, found: impl Into<String>) -> Check {
+        Check {
+            what: what.into(),
+            state,
+            found: found.into(),
+            code: None,
+            fix: None,
+        }
+    }
+
+    fn good(what: impl Into<String>, found: impl Into<String>) -> Check {
+        Check::new(what, State::Good, found)
+    }
+
+    fn remark(what: impl Into<String>, found: impl Into<String>) -> Check {
+        Check::new(what, State::Remark, found)
+    }
+
+    fn bad(what: impl Into<String>, found: impl Into<String>) -> Check {
+        Check::new(what, State::Bad, found)
+    }
+
+    fn code(mut self, code: Code) -> Check {
+        self.code = Some(code);
+        self
+    }
+
+    fn fix(mut self, fix: impl Into<String>) -> Check {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// A check that failed with an error.
+    fn of(what: impl Into<String>, state: State, why: &Diagnostic) -> Check {
+        let mut found = why.attempted.clone();
+        for cause in &why.causes {
+            found.push_str(&format!(": {cause}"));
+        }
+        Check {
+            fix: why.fix.clone(),
+            code: Some(why.code),
+            ..Check::new(what, state, found)
+        }
+    }
+
+    fn text(&self) -> String {
+        let sign = match self.state {
+            State::Good => paint(GOOD, "✓"),
+            State::Remark => paint(CHANGE, "•"),
+            State::Bad => paint(BAD, "✗"),
+        };
+        let code = self.code.filter(|_| self.state != State::Good);
+        let code = code.map(|code| paint(DIM, format!(" [{code}]"))).unwrap_or_default();
+        let mut text = format!("  {sign} {:<14} {}{code}", self.what, self.found);
+        if let Some(fix) = &self.fix {
+            text.push_str(&format!("\n    {:<14} fix: {fix}", ""));
+        }
+        text
+    }
+}
+
+impl Arguments {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
+        let project = Project::here();
+        let root = project.as_ref().map(|project| project.root.clone()).ok();
+        let here = root.clone().unwrap_or_else(|| Path::new(".").to_path_buf());
+        let mut bad = 0;
+        let mut section = |title: &str, checks: Vec<Check>| {
+            output.say(&paint(STRONG, title), &json!({"event": "section", "section": title}));
+            for check in checks {
+                bad += usize::from(check.state == State::Bad);
+                let state = match check.state {
+                    State::Good => "good",
+                    State::Remark => "remark",
+                    State::Bad => "bad",
+                };
+                let event = json!({
+                    "event": "check", "section": title, "what": check.what, "state": state, "found": check.found, "code": check.code,
+                    "fix": check.fix,
+                });
+                output.say(&check.text(), &event);
+            }
+        };
+        section("machine", machine::machine(&here).await);
+        section("cluster", machine::cluster(self.context.as_deref()).await);
+        match project {
+            Ok(project) => section("project", self.project(&project).await),
+            Err(why) => section(
+                "project",
+                vec![Check::remark("project", why.causes.join(": ")).fix(why.fix.unwrap_or_default())],
+            ),
+        }
+        match bad {
+            0 => Ok(()),
+            1 => Err(Failure::new("1 thing is wrong")),
+            count => Err(Failure::new(format!("{count} things are wrong"))),
+        }
+    }
+
+    async fn project(&self, project: &Project) -> Vec<Check> {
+        let mut checks = Vec::new();
+        let said = match said(project) {
+            Ok(said) => said,
+            Err(check) => return vec![check],
+        };
+        if let Some(said) = &said {
+            checks.push(Check::good(
+                "PROJECT",
+                format!("{}, {} resources", said.name, said.resources.len()),
+            ));
+        }
+        if self.no_build {
+            return checks;
+        }
+        let how = How {
+            root: project.root.clone(),
+            shown: true,
+            ..How::default()
+        };
+        let (_keep, cancel) = tokio::sync::oneshot::channel();
+        let (progress, _) = tokio::sync::mpsc::channel(1);
+        let program = match build::build(&how, cancel, progress).await {
+            Ok(Outcome::Program(program, took)) => {
+                checks.push(Check::good("build", format!("compiles ({:.1} s)", took.as_secs_f64())));
+                program
+            }
+            Ok(Outcome::Failed(failed)) => {
+                let place = failed.place.map(|place| format!("; the first error is at {place}")).unwrap_or_default();
+                checks.push(Check::bad("build", format!("does not compile{place}")).fix("cargo build shows the errors"));
+                return checks;
+            }
+            Ok(Outcome::Cancelled) => return checks,
+            Err(why) => {
+                checks.push(Check::bad("build", format!("cargo cannot be run: {why}")).code(codes::machine::TOOLCHAIN));
+                return checks;
+            }
+        };
+        match declaration::ask(&program, &project.root).await {
+            Ok(declaration) => {
+                checks.extend(drift::version(declaration.kubewright(), env!("CARGO_PKG_VERSION")));
+                if let Some(said) = &said {
+                    checks.extend(drift::drift(said, &declaration));
+                }
+            }
+            Err(why) => checks.push(Check::of("declaration", State::Bad, &why)),
+        }
+        checks
+    }
+}
+
+/// What PROJECT says; `None` in a project without one.
+fn said(project: &Project) -> Result<Option<Declared>, Check> {
+    if !project.scaffolded {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(project.root.join(project::FILE)).map_err(|why| {
+        Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO)
+    })?;
+    Declared::parse(&text).map(Some).map_err(|why| Check::of("PROJECT", State::Bad, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_says_what_was_found_and_what_to_do() {
+        let plain = |check: Check| anstream::adapter::strip_str(&check.text()).to_string();
+        insta::assert_snapshot!(plain(Check::good("rust", "1.95.0")), @"  ✓ rust           1.95.0");
+        let bad = Check::bad("rust", "1.70.0 is too old").code(codes::machine::TOOLCHAIN).fix("rustup update stable");
+        insta::assert_snapshot!(plain(bad), @r"
+          ✗ rust           1.70.0 is too old [KWR0802]
+                           fix: rustup update stable
+        ");
+    }
+}

@@ -1,0 +1,180 @@
+//! `kubewright run`: builds the operator and runs it on this machine, against the cluster of the kubeconfig (kubebuilder's `make run`).
+//!
+//! Any cluster is legitimate here, also one far away; which one it is stands there before anything happens. Webhooks need certificates and a
+//! way for the API server to reach this machine, so they are off unless certificates are named. `dev` does without both.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use clap::Args;
+use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kubewright::kube::{Api, Client};
+use kubewright_codegen::{Diagnostic, Place, codes};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::commands::dev::build::{self, How, Outcome};
+use crate::commands::dev::declaration::{self, Declaration};
+use crate::output::{DIM, Failure, Format, STRONG, paint};
+use crate::project::Project;
+use crate::signals::stop_signal;
+use crate::target::{Target, chain};
+
+/// The switch of a kubebuilder project.
+const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
+
+/// Build the project's operator and run it here, against the cluster of the kubeconfig
+///
+/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). Webhooks are off unless the operator is given
+/// certificates: kubewright run -- --webhook-cert-path DIR. For a cluster that needs no preparations see `kubewright dev`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The kubeconfig to read [default: $KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Build with optimisations, as `cargo build --release`
+    #[arg(long)]
+    release: bool,
+
+    /// Cargo features to build with, with commas
+    #[arg(long, value_name = "FEATURES")]
+    features: Option<String>,
+
+    /// Arguments for the operator, behind `--`
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    operator: Vec<String>,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
+        let project = Project::here()?;
+        let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
+        output.say(
+            &format!("runs against {}", paint(STRONG, target.describe())),
+            &json!({"event": "target", "context": target.context, "server": target.server, "kubeconfig": target.source}),
+        );
+        let program = self.build(&project).await?;
+        if let Ok(declaration) = declaration::ask(&program, &project.root).await {
+            let client = target.client().await?;
+            reachable(&client, &target).await?;
+            installed(&client, &declaration, &target).await?;
+        }
+        let folder = project.private_folder()?;
+        let kubeconfig = target.write(&folder.join("run-kubeconfig"))?;
+        let outcome = self.operate(&project, &program, &kubeconfig, output).await;
+        // It holds credentials, and the next run writes it again.
+        let _ = std::fs::remove_file(kubeconfig);
+        outcome
+    }
+
+    async fn build(&self, project: &Project) -> Result<PathBuf, Failure> {
+        let how = How {
+            root: project.root.clone(),
+            release: self.release,
+            features: self.features.clone(),
+            shown: true,
+        };
+        // Held until the build is done: dropping it would cancel.
+        let (_keep, cancel) = tokio::sync::oneshot::channel();
+        let (progress, _) = tokio::sync::mpsc::channel(1);
+        let stop = stop_signal()?;
+        let built = tokio::select! {
+            built = build::build(&how, cancel, progress) => built,
+            () = stop => return Err(Failure::new("the build was interrupted")),
+        };
+        let built = built.map_err(|why| {
+            Diagnostic::new(codes::machine::TOOLCHAIN, "cannot run cargo")
+                .because(why)
+                .fix("install Rust: https://rustup.rs")
+        })?;
+        match built {
+            Outcome::Program(program, _) => Ok(program),
+            Outcome::Failed(failed) => Err(Failure::new("the operator does not compile").because(match failed.place {
+                Some(place) => format!("the first error is at {place}"),
+                None => failed.rendered,
+            })),
+            Outcome::Cancelled => Err(Failure::new("the build was interrupted")),
+        }
+    }
+
+    async fn operate(
+        &self,
+        project: &Project,
+        program: &std::path::Path,
+        kubeconfig: &std::path::Path,
+        output: Format,
+    ) -> Result<(), Failure> {
+        let mut command = Command::new(program);
+        command
+            .args(&self.operator)
+            .current_dir(&project.root)
+            .env("KUBECONFIG", std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_path_buf()))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let certificates = self.operator.iter().any(|argument| argument.starts_with("--webhook-cert-path"));
+        if std::env::var_os(ENABLE_WEBHOOKS).is_none() && !certificates {
+            command.env(ENABLE_WEBHOOKS, "false");
+            output.say(
+                &paint(DIM, "webhooks are off: they need certificates (-- --webhook-cert-path DIR); `kubewright dev` needs none"),
+                &json!({"event": "note", "note": "webhooks are off"}),
+            );
+        }
+        let stop = stop_signal()?;
+        let mut child = command.spawn().map_err(|why| {
+            Failure::new(format!("cannot start the operator {}", program.display())).because(why)
+        })?;
+        let ended = tokio::select! {
+            ended = child.wait() => ended,
+            () = stop => {
+                // Ctrl-C in a terminal reached it already; a second request to end does no harm.
+                if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+                let _ = child.wait().await;
+                return Ok(());
+            }
+        };
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::from(
+                Diagnostic::new(codes::dev::ENDED, "the operator ended")
+                    .because(status)
+                    .fix("what it printed last says why"),
+            )),
+            Err(why) => Err(Failure::new("cannot wait for the operator").because(why)),
+        }
+    }
+}
+
+/// # Errors
+/// KWR0801 when the server does not answer.
+async fn reachable(client: &Client, target: &Target) -> Result<(), Diagnostic> {
+    client.apiserver_version().await.map(drop).map_err(|why| {
+        Diagnostic::new(codes::machine::KUBECONFIG, format!("the cluster of context {} does not answer", target.context))
+            .at(Place::file(target.source.clone()))
+            .because(format!("{}: {}", target.server, chain(&why)))
+            .fix("start it, or name another context with --context; kubewright dev brings a cluster of its own")
+    })
+}
+
+/// # Errors
+/// KWR0724 when the cluster lacks a definition that the operator declares.
+async fn installed(client: &Client, declaration: &Declaration, target: &Target) -> Result<(), Diagnostic> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for item in declaration.items("crds") {
+        let name = item.pointer("/crd/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        // A person who may not read definitions learns from the operator itself.
+        if let Ok(None) = api.get_opt(name).await {
+            return Err(Diagnostic::new(codes::dev::UNKNOWN_KIND, "cannot run the operator")
+                .because(format!("the definition {name} is not installed in context {}", target.context))
+                .fix(format!("kubewright install --context {}; in `kubewright dev` this happens by itself", target.context)));
+        }
+    }
+    Ok(())
+}
