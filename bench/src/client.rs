@@ -116,13 +116,18 @@ impl Connection {
     pub(crate) async fn lines(&mut self, lines: usize, seen: &mut Vec<u8>) -> Result<(), String> {
         let mut left = lines;
         while left > 0 {
-            seen.clear();
-            if !self.chunk(seen).await? {
-                return Err("the watch ended".to_owned());
-            }
-            left = left.saturating_sub(seen.iter().filter(|byte| **byte == b'\n').count());
+            left = left.saturating_sub(self.some_lines(seen).await?);
         }
         Ok(())
+    }
+
+    /// Waits for the next chunk of a watch, which is then in `seen`; how many lines it holds.
+    pub(crate) async fn some_lines(&mut self, seen: &mut Vec<u8>) -> Result<usize, String> {
+        seen.clear();
+        if !self.chunk(seen).await? {
+            return Err("the watch ended".to_owned());
+        }
+        Ok(seen.iter().filter(|byte| **byte == b'\n').count())
     }
 
     async fn send(&mut self, call: &Call<'_>) -> Result<(), String> {

@@ -16,10 +16,10 @@ use crate::servers::Server;
 /// Figures by name, in milliseconds, per second, or megabytes, as the name says.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
-const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const THINGS: &str = "/apis/bench.example.com/v1/namespaces/default/things";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WATCHERS: usize = 500;
+pub(crate) const WATCHERS: usize = 500;
 const LISTED: usize = 10_000;
 
 /// How many requests each measurement sends, so that it lasts long enough to be believed.
@@ -43,7 +43,7 @@ pub(crate) async fn measure(server: &Server, scale: Scale) -> Result<Figures, St
     );
     latency(server, scale.events, &mut figures).await?;
     fan_out(server, scale.events / 4, &mut figures).await?;
-    list(server, &mut connection, &mut figures).await?;
+    list(server, &mut figures).await?;
     figures.insert("memory after all that, MB", server.resident_megabytes()?);
     Ok(figures)
 }
@@ -72,7 +72,7 @@ pub(crate) async fn memory(server: &Server, objects: usize) -> Result<(f64, f64)
     Ok((server.resident_megabytes()?, json as f64 / 1_048_576.0))
 }
 
-fn config_map(name: &str, text: &str) -> Vec<u8> {
+pub(crate) fn config_map(name: &str, text: &str) -> Vec<u8> {
     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"key":"{text}"}}}}"#)
         .into_bytes()
 }
@@ -115,15 +115,7 @@ async fn one_at_a_time(
         async |name: &'static str, rate: Option<&'static str>, call: &dyn Fn(usize) -> Request| -> Result<(), String> {
             let (before, started) = (server.cpu_milliseconds()?, Instant::now());
             for index in 0..requests {
-                let request = call(index);
-                connection
-                    .call(&Call {
-                        method: request.method,
-                        path: &request.path,
-                        content_type: request.content_type,
-                        body: &request.body,
-                    })
-                    .await?;
+                connection.call(&call(index).as_call()).await?;
             }
             let seconds = started.elapsed().as_secs_f64();
             figures.insert(name, (server.cpu_milliseconds()? - before) / requests as f64);
@@ -190,6 +182,16 @@ impl Request {
             body,
         }
     }
+
+    /// As a connection sends it.
+    fn as_call(&self) -> Call<'_> {
+        Call {
+            method: self.method,
+            path: &self.path,
+            content_type: self.content_type,
+            body: &self.body,
+        }
+    }
 }
 
 /// Creates a second by so many clients.
@@ -225,15 +227,7 @@ async fn at_once(
     for (client, mut connection) in connections.into_iter().enumerate() {
         tasks.spawn(async move {
             for index in 0..each {
-                let request = make(client, index);
-                connection
-                    .call(&Call {
-                        method: request.method,
-                        path: &request.path,
-                        content_type: request.content_type,
-                        body: &request.body,
-                    })
-                    .await?;
+                connection.call(&make(client, index).as_call()).await?;
             }
             Ok::<(), String>(())
         });
@@ -269,7 +263,7 @@ async fn latency(server: &Server, events: usize, figures: &mut Figures) -> Resul
     Ok(())
 }
 
-async fn watching(server: &Server) -> Result<Connection, String> {
+pub(crate) async fn watching(server: &Server) -> Result<Connection, String> {
     let mut watch = Connection::open(server.address).await?;
     let (_, listed) = watch.answer(&Call::get(&format!("{CONFIG_MAPS}?limit=1"))).await?;
     let listed = String::from_utf8_lossy(&listed).into_owned();
@@ -324,9 +318,11 @@ async fn fan_out(server: &Server, writes: usize, figures: &mut Figures) -> Resul
 }
 
 /// A list of ten thousand objects of 870 bytes.
-async fn list(server: &Server, connection: &mut Connection, figures: &mut Figures) -> Result<(), String> {
+async fn list(server: &Server, figures: &mut Figures) -> Result<(), String> {
     const PATH: &str = "/api/v1/namespaces/kube-public/configmaps";
     let text = "v".repeat(620);
+    // A server may close a connection that has rested for as long as everything else takes.
+    let mut connection = Connection::open(server.address).await?;
     for index in 0..LISTED {
         let body = config_map(&format!("listed-{index}"), &text);
         connection.call(&Call::post(PATH, &body)).await?;

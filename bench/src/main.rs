@@ -4,7 +4,7 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load` and `memory` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue` and `memory` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -16,6 +16,7 @@ mod https;
 mod load;
 mod machine;
 mod peer;
+mod queue;
 mod report;
 mod servers;
 mod start;
@@ -46,15 +47,20 @@ async fn run() -> Result<(), String> {
     let asked = |what: &str| wanted.is_empty() || wanted.iter().any(|name| name == what);
     if let Some(unknown) = wanted
         .iter()
-        .find(|name| !["start", "load", "memory"].contains(&name.as_str()))
+        .find(|name| !["start", "load", "queue", "memory"].contains(&name.as_str()))
     {
-        return Err(format!("there is no measurement {unknown:?}: start, load, memory"));
+        return Err(format!(
+            "there is no measurement {unknown:?}: start, load, queue, memory"
+        ));
     }
     if asked("start") {
         start::measure(&kubewright, peer.as_ref()).await?;
     }
     if asked("load") {
         report::load(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("queue") {
+        queue::measure(&kubewright).await?;
     }
     if asked("memory") {
         report::memory(&kubewright).await?;
