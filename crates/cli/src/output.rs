@@ -9,6 +9,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use kubewright_codegen::Diagnostic;
 use serde_json::{Value, json};
 
 /// Form of everything that a command prints.
@@ -34,6 +35,13 @@ pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
 /// `text` in `style`.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
+}
+
+/// Prints a hint beside an error that somebody else printed.
+pub(crate) fn hint(text: &str) {
+    let mut out = anstream::stderr().lock();
+    // Nobody is left to be told when standard error is gone.
+    let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
 }
 
 impl Format {
@@ -68,6 +76,8 @@ pub(crate) struct Failure {
     attempted: String,
     reasons: Vec<String>,
     hint: Option<String>,
+    /// A failure with a code; then it is all there is to say.
+    diagnostic: Option<Box<Diagnostic>>,
 }
 
 impl Failure {
@@ -77,6 +87,7 @@ impl Failure {
             attempted: attempted.into(),
             reasons: Vec::new(),
             hint: None,
+            diagnostic: None,
         }
     }
 
@@ -102,12 +113,30 @@ impl Failure {
     }
 
     fn to_json(&self) -> Value {
+        if let Some(diagnostic) = &self.diagnostic {
+            return json!({
+                "event": "error", "code": diagnostic.code, "error": diagnostic.attempted, "places": diagnostic.places,
+                "because": diagnostic.causes, "hint": diagnostic.fix,
+            });
+        }
         json!({"event": "error", "error": self.attempted, "because": self.reasons, "hint": self.hint})
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Failure {
+        Failure {
+            diagnostic: Some(Box::new(diagnostic)),
+            ..Failure::new("")
+        }
     }
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(diagnostic) = &self.diagnostic {
+            return diagnostic.fmt(f);
+        }
         f.write_str(&self.attempted)?;
         for reason in &self.reasons {
             write!(f, "\n  because: {reason}")?;

@@ -1,5 +1,9 @@
 //! The commands, one file each.
 
 pub(crate) mod cluster;
+pub(crate) mod create;
+pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod edit;
+pub(crate) mod init;
 pub(crate) mod version;
