@@ -294,11 +294,11 @@ fn odd_names() {
         "create api --group crate --version v1-alpha --kind Type --resource --controller",
         "create api --group crate --version v1-alpha --kind Option --resource --controller",
         "create api --group crate --version v1-alpha --kind Context --resource --controller",
-        "create api --group a --version v1 --kind AVeryLongKindForAnOperatorOfSorts --resource --controller",
+        "create api --group a --version v1 --kind LongKindOfAnOperator --resource --controller",
         "create api --version v1 --kind Bare --resource --controller",
         "create webhook --group type --version v1 --kind Self --defaulting --programmatic-validation",
         "create webhook --group crate --version v1-alpha --kind Endpoints --defaulting --programmatic-validation",
-        "create webhook --group a --version v1 --kind AVeryLongKindForAnOperatorOfSorts --programmatic-validation --defaulting",
+        "create webhook --group a --version v1 --kind LongKindOfAnOperator --programmatic-validation --defaulting",
     ]);
     is_formatted(&files);
     insta::assert_snapshot!(show(
