@@ -7,4 +7,8 @@ pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod run;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod edit;
+pub(crate) mod init;
 pub(crate) mod version;

@@ -2,6 +2,8 @@
 
 use minijinja::{Environment, UndefinedBehavior, Value};
 
+use crate::source::layout_chain;
+
 macro_rules! templates {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../templates/", $name, ".jinja")))),*]
@@ -55,6 +57,10 @@ pub(super) fn render(name: &str, context: Value) -> String {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_keep_trailing_newline(true);
+    environment.add_function("chain", |root: &str, calls: Vec<String>, indent: Option<&str>| {
+        layout_chain(root, &calls, indent.unwrap_or("    "))
+    });
+    environment.add_function("assign", |name: &str, value: &str| assign(name, value));
     let text = environment
         .render_str(template, context)
         .unwrap_or_else(|wrong| panic!("the template {name} fits what it is given: {wrong}"));
@@ -63,6 +69,16 @@ pub(super) fn render(name: &str, context: Value) -> String {
 
 /// rustfmt's `max_width`.
 const LINE: usize = 100;
+
+/// `let name = value;`, indented by four from the second line on: the value on a line of its own when it is long.
+fn assign(name: &str, value: &str) -> String {
+    let line = format!("let {name} = {value};");
+    if line.chars().count() + 4 <= LINE {
+        line
+    } else {
+        format!("let {name} =\n        {value};")
+    }
+}
 
 /// A function's signature with the brace that opens it, indented by four: on one line, or with an argument on each.
 pub(super) fn signature(name: &str, arguments: &[String], answer: &str) -> String {

@@ -591,6 +591,7 @@ impl Change<'_> {
             let group = groups.iter().find(|(known, _)| known == module);
             match group {
                 Some((_, title)) => format!("The group `{title}`."),
+                None if root == LIB && modules.len() > 1 => format!("Webhooks for kinds of version `{module}`."),
                 None => format!("Kinds of version `{module}`."),
             }
         };

@@ -214,7 +214,10 @@ pub fn layout_chain(root: &str, calls: &[String], indent: &str) -> String {
         return line;
     }
     let mut text = root.to_owned();
-    for call in calls {
+    // A root that is no wider than the indentation takes the first call along.
+    let (joined, rest) = calls.split_at(usize::from(root.len() <= 4 && !calls.is_empty()));
+    text.push_str(&joined.concat());
+    for call in rest {
         text.push_str(&format!("\n{indent}    {call}"));
     }
     text
