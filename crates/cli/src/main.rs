@@ -17,6 +17,7 @@ mod narrator;
 mod output;
 mod project;
 mod scaffolding;
+mod rollout;
 mod signals;
 mod target;
 
@@ -42,6 +43,11 @@ enum Command {
     Edit(commands::edit::Arguments),
     Create(commands::create::Arguments),
     Delete(commands::delete::Arguments),
+    Install(commands::install::Arguments),
+    Uninstall(commands::uninstall::Arguments),
+    Deploy(commands::deploy::Arguments),
+    Undeploy(commands::undeploy::Arguments),
+    BuildInstaller(commands::build_installer::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
     Doctor(commands::doctor::Arguments),
@@ -71,6 +77,11 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Run(run) => block_on(run.run(output)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
+        Command::Install(install) => block_on(install.run(output)),
+        Command::Uninstall(uninstall) => block_on(uninstall.run(output)),
+        Command::Deploy(deploy) => block_on(deploy.run(output)),
+        Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
+        Command::BuildInstaller(build) => build.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };
     match done {
