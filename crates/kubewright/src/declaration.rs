@@ -224,5 +224,7 @@ pub fn declare(operator: &Operator, out: &mut dyn std::io::Write) -> Result<()> 
         crate::error::Error::Configuration(format!("the declaration cannot be written: {error}"))
     };
     serde_json::to_writer(&mut *out, &operator.declaration()?).map_err(|error| wrong(&error))?;
-    out.write_all(b"\n").and_then(|()| out.flush()).map_err(|error| wrong(&error))
+    out.write_all(b"\n")
+        .and_then(|()| out.flush())
+        .map_err(|error| wrong(&error))
 }
