@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use kubewright::kube;
 use kubewright::kube::ResourceExt as _;
-use kubewright::kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kubewright::kube::api::{Api, DynamicObject, PostParams};
 use kubewright::kube::core::{ApiResource, GroupVersionKind};
 use kubewright::webhook::{WebhookServer, configurations};
 use kubewright::{Action, Context, Controller, Reconciler, Stop, StopSource};
@@ -101,11 +101,10 @@ impl Served {
     /// Has the API server trust another authority for the defaulter.
     async fn trust(&self, certificates: &WebhookCertificates) -> Result<()> {
         let api = admission(&self.cluster, "MutatingWebhookConfiguration");
-        let patch =
-            json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle(certificates)}]);
-        let patch: Patch<Value> = Patch::Json(serde_json::from_value(patch).expect("a patch"));
-        api.patch("mutating-webhook-configuration", &PatchParams::default(), &patch)
-            .await?;
+        let name = "mutating-webhook-configuration";
+        let mut configuration = api.get(name).await?;
+        configuration.data["webhooks"][0]["clientConfig"]["caBundle"] = json!(bundle(certificates));
+        api.replace(name, &PostParams::default(), &configuration).await?;
         Ok(())
     }
 
