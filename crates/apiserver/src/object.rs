@@ -132,11 +132,16 @@ pub(crate) fn fill_system_fields(object: &mut Value, env: &dyn Env) {
     }
 }
 
+/// Whether a new object leaves its name to the server (`generateName`).
+pub(crate) fn is_to_be_named(object: &Value) -> bool {
+    name(object).is_empty() && !text(object, "generateName").is_empty()
+}
+
 fn generated_name(object: &Value, env: &dyn Env) -> Option<String> {
-    let base = text(object, "generateName");
-    if base.is_empty() || !name(object).is_empty() {
+    if !is_to_be_named(object) {
         return None;
     }
+    let base = text(object, "generateName");
     let mut end = base.len().min(MAX_GENERATED_NAME - RANDOM_SUFFIX);
     while !base.is_char_boundary(end) {
         end -= 1;
@@ -360,7 +365,7 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
 
 /// Carries over what an update may not change or may leave out.
 pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
-    let old_metadata = old.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let old_metadata = old.get("metadata").unwrap_or(&Value::Null);
     let metadata = metadata_mut(new);
     metadata.remove("selfLink");
     for field in [
@@ -396,6 +401,14 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
     }
 }
 
+/// A field of the metadata; null when it is absent.
+fn metadata_field<'a>(object: &'a Value, field: &str) -> &'a Value {
+    let metadata = object.get("metadata");
+    metadata
+        .and_then(|metadata| metadata.get(field))
+        .unwrap_or(&Value::Null)
+}
+
 /// What is wrong with the metadata of a changed object.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let at = FieldPath::root().key("metadata");
@@ -423,17 +436,11 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        let of = |object: &Value| {
-            object
-                .get("metadata")
-                .and_then(|metadata| metadata.get(field))
-                .cloned()
-                .unwrap_or(Value::Null)
-        };
-        if of(new) != of(old) {
+        let (now, before) = (metadata_field(new, field), metadata_field(old, field));
+        if now != before {
             errors.push(FieldError::invalid(
                 at.key(field).to_string(),
-                of(new),
+                now.clone(),
                 "field is immutable",
             ));
         }

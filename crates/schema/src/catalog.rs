@@ -37,6 +37,14 @@ pub fn definition(name: &str) -> Option<SchemaRef> {
     static_name(name).map(|name| SchemaRef::named(name, None))
 }
 
+/// The schema of the metadata of every object, which is asked for so often that it is looked up once only.
+pub fn object_meta() -> &'static SchemaRef {
+    static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(|| {
+        definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("the catalog has the metadata of objects")
+    });
+    &OBJECT_META
+}
+
 /// The schema of a kind. The core group is the empty string.
 pub fn for_kind(group: &str, version: &str, kind: &str) -> Option<SchemaRef> {
     name_for_kind(group, version, kind).and_then(definition)

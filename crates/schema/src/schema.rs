@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::error::FieldError;
 use crate::path::FieldPath;
+use crate::structural::Special;
 
 pub use pattern::Pattern;
 
@@ -115,6 +116,8 @@ pub struct GroupVersionKind {
 pub struct Schema {
     /// Name of the definition (`io.k8s.api.apps.v1.Deployment`), for built-in types only.
     pub name: Option<&'static str>,
+    /// Whether Kubernetes reads and writes the type with code of its own. Follows from the name, and is asked for every value.
+    pub(crate) special: Option<Special>,
     /// `type`; none allows every type.
     pub type_: Option<Type>,
     /// `properties`: the known fields of an object.

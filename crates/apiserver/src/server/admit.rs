@@ -90,12 +90,11 @@ impl<'a> Writer<'a> {
     pub(crate) async fn admit_update(
         &self,
         session: &Session<'_>,
+        attributes: &admission::Attributes,
         new: &mut Value,
         old: &Value,
-        name: &str,
         part: Part,
     ) -> Result<(), Status> {
-        let attributes = self.update_attributes(old, name, part);
         match part {
             Part::Raw => Ok(()),
             Part::Whole => {
@@ -103,12 +102,12 @@ impl<'a> Writer<'a> {
                     return Ok(());
                 };
                 let (mut scale, old) = (owned_scale(new, paths)?, owned_scale(old, paths)?);
-                self.mutate(session, &attributes, &mut scale, Some(&old)).await?;
+                self.mutate(session, attributes, &mut scale, Some(&old)).await?;
                 let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
                 set_path(new, &paths.spec_replicas, replicas);
                 Ok(())
             }
-            _ => self.mutate(session, &attributes, new, Some(old)).await,
+            _ => self.mutate(session, attributes, new, Some(old)).await,
         }
     }
 
@@ -116,12 +115,11 @@ impl<'a> Writer<'a> {
     pub(crate) async fn admit_updated(
         &self,
         session: &Session<'_>,
+        attributes: &admission::Attributes,
         new: &Value,
         old: &Value,
-        name: &str,
         part: Part,
     ) -> Result<(), Status> {
-        let attributes = self.update_attributes(old, name, part);
         match part {
             Part::Raw => Ok(()),
             Part::Whole => {
@@ -129,13 +127,14 @@ impl<'a> Writer<'a> {
                     return Ok(());
                 };
                 let (scale, old) = (scale_of(new, paths)?, scale_of(old, paths)?);
-                self.validate(session, &attributes, &scale, Some(&old)).await
+                self.validate(session, attributes, &scale, Some(&old)).await
             }
-            _ => self.validate(session, &attributes, new, Some(old)).await,
+            _ => self.validate(session, attributes, new, Some(old)).await,
         }
     }
 
-    fn update_attributes(&self, old: &Value, name: &str, part: Part) -> admission::Attributes {
+    /// What admission is told about an update of a part.
+    pub(crate) fn update_attributes(&self, old: &Value, name: &str, part: Part) -> admission::Attributes {
         let namespace = object::namespace(old);
         let mut attributes = self.attributes(Operation::Update, part.subresource(), namespace, name);
         if part == Part::Whole {

@@ -2,7 +2,7 @@
 //! like every write, so that conflicts are judged by what is really there.
 
 use http::HeaderMap;
-use kubewright_schema::apply::{self, ApplyError, Conflict, Manager, Operation, Views};
+use kubewright_schema::apply::{self, ApplyError, Conflict, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
 use kubewright_schema::path::FieldPath;
@@ -221,10 +221,7 @@ impl Apply<'_> {
         let version = self.resource.api_version();
         self.configuration.check(&version, &self.resource.kind)?;
         let mut managed = managed::decode(live);
-        let mut bare = live.clone();
-        if !bare.is_null() {
-            object::metadata_mut(&mut bare).remove("managedFields");
-        }
+        let bare = managed::without(live);
         let manager = Manager::new(
             &self.options.field_manager,
             Operation::Apply,
@@ -233,14 +230,12 @@ impl Apply<'_> {
         );
         let kind = managed::object_type(self.resource);
         let config = self.restricted();
-        let known = managed.clone();
-        let mut attempt = |force: bool| {
-            managed.clone_from(&known);
+        let attempt = |managed: &mut ManagedFields, force: bool| {
             apply::apply_seen(
                 &kind,
                 &bare,
                 &config,
-                &mut managed,
+                managed,
                 &manager,
                 &version,
                 force,
@@ -248,13 +243,14 @@ impl Apply<'_> {
                 seen.views(),
             )
         };
-        let mut applied = attempt(self.options.force || matches!(seen, Seen::Probing));
+        let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
         if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
             && let Some(own) = last_applied::fields(&manager, &kind, live)
         {
             conflicts.retain(|conflict| !own.contains(&conflict.field));
             if conflicts.is_empty() {
-                applied = attempt(true);
+                managed = managed::decode(live);
+                applied = attempt(&mut managed, true);
             }
         }
         let mut new = match applied.map_err(|error| self.configuration.refused(error))? {

@@ -14,8 +14,6 @@ use super::options::FieldValidation;
 use crate::registry::{Resource, Snapshot};
 use crate::status::Status;
 
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
 pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode::Decoded, Status> {
     let parsed = match format {
@@ -224,11 +222,11 @@ pub(crate) fn fit(
 
 /// Types of the metadata of a custom resource.
 pub(crate) fn check_metadata(object: &Value, resource: &Resource) -> Result<(), String> {
-    match (object.get("metadata"), catalog::definition(OBJECT_META)) {
-        (Some(metadata), Some(schema)) if !metadata.is_null() => {
-            structural::type_check(metadata, &schema, &format!("{}.metadata", resource.kind))
+    match object.get("metadata") {
+        None | Some(Value::Null) => Ok(()),
+        Some(metadata) => {
+            structural::type_check(metadata, catalog::object_meta(), &format!("{}.metadata", resource.kind))
         }
-        _ => Ok(()),
     }
 }
 

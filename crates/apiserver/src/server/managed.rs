@@ -83,6 +83,22 @@ pub(crate) fn entries(object: &Value) -> Option<&Value> {
     object.get("metadata").and_then(|metadata| metadata.get(KEY))
 }
 
+/// A copy of an object without the entries, which are often the larger part of it.
+pub(crate) fn without(object: &Value) -> Value {
+    let Value::Object(fields) = object else {
+        return object.clone();
+    };
+    let copied = fields.iter().map(|(field, value)| match value {
+        Value::Object(metadata) if field == "metadata" => {
+            let kept = metadata.iter().filter(|(field, _)| *field != KEY);
+            let kept = kept.map(|(field, value)| (field.clone(), value.clone()));
+            (field.clone(), Value::Object(kept.collect()))
+        }
+        other => (field.clone(), other.clone()),
+    });
+    Value::Object(copied.collect())
+}
+
 /// The entries of an object; none where they cannot be read.
 pub(crate) fn decode(object: &Value) -> ManagedFields {
     ManagedFields::decode(entries(object)).unwrap_or_default()

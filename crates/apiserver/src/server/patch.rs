@@ -56,9 +56,8 @@ impl Call<'_> {
         let mut writer = self.tracked_writer(&options);
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {
-                let mut new = patch.apply_to(old, &resource)?;
                 let how = options.field_validation;
-                patch.finish(&mut new, &resource, &kinds, how, warnings)?;
+                let mut new = patch.finished(old, &resource, &kinds, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
                 check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
@@ -150,29 +149,40 @@ impl Patch {
         }
     }
 
-    /// Makes an object of its kind out of the patched document.
-    fn finish(
+    /// The patched object, fit into its kind.
+    fn finished(
+        &self,
+        old: &Value,
+        resource: &Resource,
+        kinds: &Arc<Snapshot>,
+        how: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Status> {
+        let mut new = self.apply_to(old, resource)?;
+        if self.kind == PatchType::Strategic {
+            structural::convert_check(&new, &resource.schema)
+                .map_err(|why| refused_patch(go::text(&self.document), &why))?;
+        }
+        match self.fit(&mut new, resource, kinds, how, warnings) {
+            Ok(()) => Ok(new),
+            // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
+            Err(why) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
+        }
+    }
+
+    fn fit(
         &self,
         new: &mut Value,
         resource: &Resource,
         kinds: &Arc<Snapshot>,
         how: FieldValidation,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Status> {
-        if self.kind == PatchType::Strategic {
-            structural::convert_check(new, &resource.schema)
-                .map_err(|why| refused_patch(go::text(&self.document), &why))?;
-        }
-        let document = new.clone();
-        let refuse = |why: String| undecodable(&document, &why);
+    ) -> Result<(), String> {
         if !new.is_object() {
-            return Err(refuse("the patched document is no object".to_owned()));
+            return Err("the patched document is no object".to_owned());
         }
-        decode::check_kind(new, resource, kinds).map_err(|status| refuse(status.message))?;
-        let findings = decode::fit(new, resource, self.findings.clone(), None).map_err(refuse)?;
-        findings
-            .apply(how, warnings)
-            .map_err(|why| undecodable(&document, &why))
+        decode::check_kind(new, resource, kinds).map_err(|status| status.message)?;
+        decode::fit(new, resource, self.findings.clone(), None)?.apply(how, warnings)
     }
 }
 

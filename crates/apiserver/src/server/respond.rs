@@ -116,15 +116,18 @@ pub(crate) fn prefix(resource: &Resource) -> String {
     )
 }
 
-const API_VERSION: &[u8] = b"\"apiVersion\":";
+/// Whether a stored text may say its version at the top: its keys are sorted, so that the first one tells.
+fn may_say_version(text: &[u8]) -> bool {
+    let first = text.strip_prefix(b"{\"").unwrap_or_default();
+    first.split(|byte| *byte == b'"').next().unwrap_or_default() <= b"apiVersion".as_slice()
+}
 
 /// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
     let converted;
     // What was stored while its kind had several versions says its own. Only such a text is read: lists are long.
-    let mentions = |text: &[u8]| text.windows(API_VERSION.len()).any(|word| word == API_VERSION);
     let versioned =
-        resource.custom.is_some() && mentions(stored.encoded()) && stored.value().get("apiVersion").is_some();
+        resource.custom.is_some() && may_say_version(stored.encoded()) && stored.value().get("apiVersion").is_some();
     let encoded: &[u8] = match resource.conversion {
         None if !versioned => stored.encoded(),
         _ => {
@@ -487,4 +490,27 @@ fn cut(text: &str, max: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first key tells, because keys are sorted: what it says must never be that a version is not there that is.
+    #[test]
+    fn the_first_key_tells_whether_a_text_may_say_its_version() {
+        for (object, want) in [
+            (json!({}), true),
+            (json!({"metadata": {}, "spec": {"apiVersion": "v1"}}), false),
+            (json!({"apiVersion": "g/v1", "metadata": {}}), true),
+            (json!({"a": 1, "apiVersion": "g/v1"}), true),
+            (json!({"A\"": 1, "apiVersion": "g/v1"}), true),
+            (json!({"\u{1}": 1, "apiVersion": "g/v1"}), true),
+            (json!({"apiVersions": 1}), false),
+        ] {
+            let text = object.to_string();
+            assert_eq!(may_say_version(text.as_bytes()), want, "{text}");
+            assert!(want || object.get("apiVersion").is_none(), "{text}");
+        }
+    }
 }

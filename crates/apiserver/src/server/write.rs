@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
@@ -18,7 +18,7 @@ use super::options::WriteOptions;
 use super::respond::full;
 use super::settle::unavailable;
 use super::{Call, Inner};
-use crate::admission::{self, Operation, Session};
+use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::pods;
 use crate::object;
@@ -211,7 +211,7 @@ impl<'a> Writer<'a> {
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(&resource, &self.tracking, &mut object, &now);
         without_empty_lists(&resource, &mut object);
-        let attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
+        let mut attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         let session = self.session();
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
         self.warnings.extend(session.take_warnings());
@@ -224,11 +224,13 @@ impl<'a> Writer<'a> {
             ""
         };
         self.check_grant(&namespace, path_name, &object, None)?;
-        let template = object;
+        // Only a generated name may be tried a second time.
+        let template = object::is_to_be_named(&object).then(|| object.clone());
         for attempt in 0.. {
-            let mut object = template.clone();
+            if let (Some(template), true) = (&template, attempt > 0) {
+                object.clone_from(template);
+            }
             object::fill_system_fields(&mut object, self.server.env.as_ref());
-            let generated = object::name(&object) != object::name(&template);
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
             let _claim = self
@@ -243,10 +245,7 @@ impl<'a> Writer<'a> {
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
             // By now a generated name is known.
-            let attributes = admission::Attributes {
-                name: object::name(&object).to_owned(),
-                ..attributes.clone()
-            };
+            object::name(&object).clone_into(&mut attributes.name);
             let admitted = self.validate(&session, &attributes, &object, None).await;
             self.warnings.extend(session.take_warnings());
             admitted?;
@@ -256,9 +255,9 @@ impl<'a> Writer<'a> {
                     "resourceVersion should not be set on objects to be created",
                 ));
             }
-            match self.insert(object).await {
+            match self.insert(std::mem::take(&mut object)).await {
                 // A generated name that is taken is no fault of the client.
-                Err(status) if generated && status.code == 409 && attempt < 7 => {}
+                Err(status) if template.is_some() && status.code == 409 && attempt < 7 => {}
                 result => return result,
             }
         }
@@ -436,12 +435,13 @@ impl<'a> Writer<'a> {
             managed::put(&mut new, entries);
         }
         let session = self.session();
-        let admitted = self.admit_update(&session, &mut new, old, name, part).await;
+        let attributes = self.update_attributes(old, name, part);
+        let admitted = self.admit_update(&session, &attributes, &mut new, old, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
         self.warnings.extend(object::dedup_owners(&mut new));
         // Plugins may not change more than the request itself may.
-        let owners = managed::entries(&new).cloned();
+        let owners = object::metadata_mut(&mut new).remove("managedFields");
         restrict(&resource, &mut new, old, part);
         managed::put(&mut new, owners);
         if part == Part::Main {
@@ -475,7 +475,7 @@ impl<'a> Writer<'a> {
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
-        let admitted = self.admit_updated(&session, &new, old, name, part).await;
+        let admitted = self.admit_updated(&session, &attributes, &new, old, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
         self.prune_changed(&session, &mut new);
@@ -550,7 +550,21 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
         && !held_by_namespace
 }
 
-/// Puts back what a write to this part may not change.
+/// Makes a map what it was, but for some of its fields. Nearly all of them are, and what is so already is not copied.
+fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) {
+    new.retain(|field, _| old.contains_key(field) || written.contains(&field.as_str()));
+    for (field, value) in old.iter().filter(|(field, _)| !written.contains(&field.as_str())) {
+        match new.get_mut(field) {
+            Some(present) if present == value => {}
+            Some(present) => present.clone_from(value),
+            None => {
+                new.insert(field.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
 fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
     let put_back = |new: &mut Value, field: &str| {
         if let Some(map) = new.as_object_mut() {
@@ -567,26 +581,17 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
             }
         }
         Part::Status => {
-            let status = new.get("status").cloned();
-            let metadata = new.get("metadata").cloned().unwrap_or_default();
-            *new = old.clone();
+            let none = Map::new();
+            // Deployments are alone in keeping their labels.
+            let written: &[&str] = match (resource.strategy.status_keeps_metadata, resource.kind == "Deployment") {
+                (false, _) => &["managedFields"],
+                (true, true) => &["managedFields", "annotations", "finalizers"],
+                (true, false) => &["managedFields", "annotations", "finalizers", "labels"],
+            };
+            let metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&none);
+            put_all_back(object::metadata_mut(new), metadata, written);
             if let Some(map) = new.as_object_mut() {
-                match status {
-                    Some(status) => map.insert("status".to_owned(), status),
-                    None => map.remove("status"),
-                };
-            }
-            if resource.strategy.status_keeps_metadata {
-                // Deployments are alone in keeping their labels.
-                let fields = ["annotations", "finalizers", "labels"];
-                let taken = if resource.kind == "Deployment" { 2 } else { 3 };
-                for field in fields.into_iter().take(taken) {
-                    let target = object::metadata_mut(new);
-                    match metadata.get(field) {
-                        Some(value) => target.insert(field.to_owned(), value.clone()),
-                        None => target.remove(field),
-                    };
-                }
+                put_all_back(map, old.as_object().unwrap_or(&none), &["metadata", "status"]);
             }
         }
         Part::Finalize => {

@@ -101,8 +101,8 @@ struct Store {
     subscribers: Vec<Weak<Subscriber>>,
 }
 
-/// Texts of the objects that are kept open may have this many bytes; what is read of them is some times as large.
-const RECENT_BYTES: usize = 2 * 1024 * 1024;
+/// Texts of the objects that are kept open may have this many bytes; what is read of them is ten to twenty times as large.
+const RECENT_BYTES: usize = 512 * 1024;
 
 /// Objects that were asked for lately, kept so that they need not be read again.
 #[derive(Default)]
@@ -234,7 +234,7 @@ impl Shared {
 
     /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else out.
     fn open_all(&self, entries: Vec<(Arc<str>, Arc<Entry>)>) -> Vec<(Arc<str>, Arc<StoredObject>)> {
-        let short = entries.iter().map(|(_, entry)| entry.size()).sum::<usize>() <= RECENT_BYTES / 4;
+        let short = entries.iter().map(|(_, entry)| entry.size()).sum::<usize>() <= RECENT_BYTES / 2;
         let open = |entry: &Entry| if short { self.open(entry) } else { entry.open().0 };
         entries.into_iter().map(|(key, entry)| (key, open(&entry))).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::set::{field, shown};
+use super::set::shown;
 use super::shape::{Form, Shape, element};
 use crate::go;
 use crate::schema::{Schema, Type};
@@ -12,7 +12,7 @@ use crate::schema::{Schema, Type};
 /// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
 pub(super) fn check(value: &Value, shape: Shape<'_>) -> Vec<String> {
     let mut errors = Vec::new();
-    walk(value, shape, "", &mut errors);
+    walk(value, shape, &mut String::new(), &mut errors);
     errors
 }
 
@@ -32,21 +32,26 @@ fn report(path: &str, message: &str, errors: &mut Vec<String>) {
     });
 }
 
-fn walk(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+/// `path` is put back when a part was looked at: a configuration without mistakes needs no text for each of its fields.
+fn walk(value: &Value, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
     if value.is_null() {
         return;
     }
     match (shape.form([Some(value), None]), value) {
         (Form::Map, Value::Object(map)) => {
+            let here = path.len();
             for (key, below) in map {
-                let path = format!("{path}{}", shown(&field(key)));
-                match shape.part(key) {
-                    Some(part) => walk(below, part.shape, &path, errors),
-                    None => {
-                        // The walk through a map ends with the first field that does not belong there.
-                        report(&path, "field not declared in schema", errors);
-                        break;
-                    }
+                path.push('.');
+                path.push_str(key);
+                let part = shape.part(key);
+                match &part {
+                    Some(part) => walk(below, part.shape, path, errors),
+                    None => report(path, "field not declared in schema", errors),
+                }
+                path.truncate(here);
+                // The walk through a map ends with the first field that does not belong there.
+                if part.is_none() {
+                    break;
                 }
             }
         }
@@ -67,7 +72,8 @@ fn walk(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
     }
 }
 
-fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
+    let here = path.len();
     let mut seen = BTreeSet::new();
     for (at, item) in list.iter().enumerate() {
         match element(form, item) {
@@ -75,7 +81,9 @@ fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &str, errors: &
             Ok(element) => {
                 let below = shown(&element);
                 if seen.insert(element) {
-                    walk(item, shape.items(), &format!("{path}{below}"), errors);
+                    path.push_str(&below);
+                    walk(item, shape.items(), path, errors);
+                    path.truncate(here);
                 } else {
                     report(path, &format!("duplicate entries for key {below}"), errors);
                 }

@@ -51,6 +51,10 @@ impl Found {
         found
     }
 
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
     fn put(&mut self, element: &str, below: Found) {
         for (ours, theirs) in [
             (&mut self.added, below.added),
@@ -128,10 +132,10 @@ fn compare_maps(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> F
         };
         let (old_zero, new_zero) = (absent(old_map.is_some(), old_part), absent(new_map.is_some(), new_part));
         let (old_part, new_part) = (old_part.or(old_zero.as_ref()), new_part.or(new_zero.as_ref()));
-        found.put(
-            &field(key),
-            compare(old_part, new_part, shape.part_or_nothing(key).shape),
-        );
+        let below = compare(old_part, new_part, shape.part_or_nothing(key).shape);
+        if !below.is_empty() {
+            found.put(&field(key), below);
+        }
     }
     found
 }

@@ -30,11 +30,16 @@ fn join(live: Option<&Value>, applied: Option<&Value>, shape: Shape<'_>) -> Opti
     }
     match form {
         Form::Map => {
-            let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
-            let mut joined = map(live);
-            for (key, value) in map(applied) {
-                let below = join(joined.get(&key), Some(&value), shape.part_or_nothing(&key).shape);
-                joined.insert(key, below.unwrap_or(Value::Null));
+            let none = Map::new();
+            let live = live.and_then(Value::as_object).unwrap_or(&none);
+            let applied = applied.and_then(Value::as_object).unwrap_or(&none);
+            let mut joined = Map::new();
+            for (key, value) in live.iter().filter(|(key, _)| !applied.contains_key(*key)) {
+                joined.insert(key.clone(), value.clone());
+            }
+            for (key, value) in applied {
+                let below = join(live.get(key), Some(value), shape.part_or_nothing(key).shape);
+                joined.insert(key.clone(), below.unwrap_or(Value::Null));
             }
             Some(Value::Object(joined))
         }

@@ -48,7 +48,10 @@ impl Node {
 
 /// The element of a field.
 pub(super) fn field(name: &str) -> String {
-    format!("f:{name}")
+    let mut element = String::with_capacity("f:".len() + name.len());
+    element.push_str("f:");
+    element.push_str(name);
+    element
 }
 
 impl FieldSet {

@@ -1,7 +1,6 @@
 //! How a value is taken apart: what its schema says about lists and maps, and which path elements its parts have.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -10,11 +9,6 @@ use super::set::{Node, field, key_element};
 use crate::catalog;
 use crate::schema::{ListType, MapType, Schema, SchemaRef, Type};
 use crate::structural;
-
-static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(|| {
-    catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-        .expect("the catalog has the metadata of objects")
-});
 
 /// The type of an object whose fields are owned.
 #[derive(Clone, Debug)]
@@ -146,7 +140,7 @@ impl<'a> Shape<'a> {
         if embedded {
             match key {
                 "apiVersion" | "kind" => return declared(Shape::Text),
-                "metadata" => return declared(Shape::Schema(&OBJECT_META)),
+                "metadata" => return declared(Shape::Schema(catalog::object_meta())),
                 _ => {}
             }
         }

@@ -385,7 +385,12 @@ pub fn apply_seen(
         time: last.as_ref().and_then(|last| last.time.clone()),
     };
     managed.entries.insert(manager.clone(), owned);
-    if let Some(last) = last {
+    // Nothing goes when everything that was applied the last time is applied again.
+    let repeated = |last: &FieldSet| {
+        let now = managed.entries.get(manager);
+        now.is_some_and(|owned| owned.fields.contains_all(last))
+    };
+    if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
         new = prune(&new, &last.fields, managed, shape);
     }
     if let Some(owned) = managed.entries.get_mut(manager) {

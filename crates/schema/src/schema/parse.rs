@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{GroupVersionKind, ListType, MapType, Pattern, Schema, SchemaRef, Type};
 use crate::error::FieldError;
 use crate::path::FieldPath;
+use crate::structural::Special;
 
 /// Where a `$ref` of a built-in definition points.
 const REFERENCE: &str = "#/components/schemas/";
@@ -22,6 +23,7 @@ pub(crate) fn definition(name: &'static str, text: &Value) -> Schema {
     };
     let mut schema = reader.schema(text, &FieldPath::root());
     schema.name = Some(name);
+    schema.special = Special::named(name);
     schema
 }
 
@@ -186,6 +188,7 @@ impl Reader {
         let additional = from.get("additionalProperties").filter(|value| !value.is_null());
         Schema {
             name: None,
+            special: None,
             type_: self
                 .get(from, at, "type", "a type of OpenAPI v3", |v| {
                     v.as_str().map(Type::parse)

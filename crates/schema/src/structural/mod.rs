@@ -55,18 +55,25 @@ pub(crate) enum Special {
     SchemaOr(&'static str),
 }
 
+impl Special {
+    /// What the type of a definition is, by its name in the catalog.
+    pub(crate) fn named(definition: &'static str) -> Option<Special> {
+        Some(match definition.rsplit('.').next()? {
+            "Time" => Special::Time,
+            "MicroTime" => Special::MicroTime,
+            "Quantity" => Special::Quantity,
+            "IntOrString" => Special::IntOrString,
+            "JSON" | "RawExtension" | "FieldsV1" | "Patch" => Special::Free,
+            name @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray") => {
+                Special::SchemaOr(name)
+            }
+            _ => return None,
+        })
+    }
+}
+
 pub(crate) fn special(schema: &SchemaRef) -> Option<Special> {
-    Some(match schema.type_name()? {
-        "Time" => Special::Time,
-        "MicroTime" => Special::MicroTime,
-        "Quantity" => Special::Quantity,
-        "IntOrString" => Special::IntOrString,
-        "JSON" | "RawExtension" | "FieldsV1" | "Patch" => Special::Free,
-        name @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray") => {
-            Special::SchemaOr(name)
-        }
-        _ => return None,
-    })
+    schema.get().special
 }
 
 fn json_schema_props() -> SchemaRef {

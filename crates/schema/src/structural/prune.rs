@@ -138,8 +138,7 @@ impl Pruner {
 
     /// `metadata` of a custom resource is the built-in ObjectMeta whatever the CRD says.
     fn metadata(&mut self, value: &mut Value) {
-        let meta = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("in the catalog");
-        self.built_in(value, &meta);
+        self.built_in(value, catalog::object_meta());
     }
 
     fn built_in(&mut self, value: &mut Value, schema: &SchemaRef) {

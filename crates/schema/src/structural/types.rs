@@ -38,7 +38,7 @@ pub fn type_check(value: &Value, schema: &SchemaRef, kind: &str) -> Result<(), S
     if !value.is_object() && !value.is_null() && special(schema).is_none() {
         return Err(reader.wrong(value, &go_type(schema)));
     }
-    reader.structs.push(kind.to_owned());
+    reader.structs.push(kind);
     reader.value(value, schema, None)
 }
 
@@ -75,14 +75,14 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-struct Reader {
+struct Reader<'a> {
     /// The structs around the value, outermost first.
-    structs: Vec<String>,
+    structs: Vec<&'a str>,
     /// The fields on the way to it.
-    fields: Vec<String>,
+    fields: Vec<&'a str>,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
     fn wrong(&self, value: &Value, type_: &str) -> String {
         self.wrong_word(go_kind(value), type_)
     }
@@ -98,7 +98,7 @@ impl Reader {
     }
 
     /// `named` is the Go name of a string type that the schema does not tell.
-    fn value(&mut self, value: &Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), String> {
+    fn value(&mut self, value: &'a Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), String> {
         // Null leaves every Go value as it is.
         if value.is_null() {
             return Ok(());
@@ -123,16 +123,16 @@ impl Reader {
         }
     }
 
-    fn object(&mut self, map: &serde_json::Map<String, Value>, schema: &SchemaRef) -> Result<(), String> {
+    fn object(&mut self, map: &'a serde_json::Map<String, Value>, schema: &SchemaRef) -> Result<(), String> {
         // The root's name is the kind; a struct further in brings its own.
         let entered = schema.type_name().filter(|_| !self.fields.is_empty());
         if let Some(name) = entered {
-            self.structs.push(name.to_owned());
+            self.structs.push(name);
         }
         let known = schema.name.and_then(facts);
         for (key, value) in map {
             if let Some(property) = schema.properties.get(key) {
-                self.fields.push(key.clone());
+                self.fields.push(key);
                 self.value(value, property, known.and_then(|facts| facts.type_of(key)))?;
                 self.fields.pop();
             } else if let Some(values) = &schema.additional_properties {
