@@ -4,24 +4,28 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`ServiceAccounts`], [`Classes`], [`TaintNodes`], [`LimitRanger`], [`Signers`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching`
-//! what configurations and policies choose requests by, in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
+//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Resizes`], [`Signers`], [`TopologyLabels`],
+//! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by, in `policy` the admission
+//! policies. Last of all comes [`ResourceQuotas`].
 
 mod classes;
 mod limits;
 pub mod matching;
 mod nodes;
+mod pod_security;
 pub mod policy;
 mod quota;
+mod resizes;
 mod service_account;
 mod session;
 mod signers;
+mod subject;
 mod webhook;
 
 use std::sync::Arc;
 
 use kubewright_schema::schema::GroupVersionKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::env::BoxFuture;
 use crate::object;
@@ -29,11 +33,14 @@ use crate::registry::Resource;
 use crate::status::{Cause, Status};
 use crate::storage::Storage;
 use crate::user::UserInfo;
+use matching::Matched;
 
 pub use classes::Classes;
 pub use limits::LimitRanger;
-pub use nodes::TaintNodes;
+pub use nodes::{TaintNodes, TopologyLabels};
+pub use pod_security::PodSecurity;
 pub use quota::ResourceQuotas;
+pub use resizes::Resizes;
 pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub use signers::Signers;
@@ -93,6 +100,34 @@ impl Attributes {
     pub fn is_own_kind(&self) -> bool {
         let resource = &self.resource;
         self.kind.group == resource.group && self.kind.version == resource.version && self.kind.kind == resource.kind
+    }
+
+    /// The `AdmissionRequest` without its uid and objects, as what `matched` the request sees it: webhooks get it, and expressions see it
+    /// as `request`. Empty texts are absent.
+    pub(crate) fn review(&self, matched: &Matched) -> Value {
+        let kind = |kind: &GroupVersionKind| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
+        let resource = |row: &Resource| json!({"group": row.group, "version": row.version, "resource": row.plural});
+        let mut request = json!({
+            "kind": kind(&matched.kind),
+            "resource": resource(&matched.resource),
+            "requestKind": kind(&self.kind),
+            "requestResource": resource(&self.resource),
+            "operation": self.operation.as_str(),
+            "userInfo": self.user.to_value(),
+            "dryRun": self.dry_run,
+            "options": self.options,
+        });
+        for (field, text) in [
+            ("subResource", &self.subresource),
+            ("requestSubResource", &self.subresource),
+            ("name", &self.name),
+            ("namespace", &self.namespace),
+        ] {
+            if !text.is_empty() {
+                request[field] = json!(text);
+            }
+        }
+        request
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Not here: the definitions in version 2 (`v2` says where they are), protobuf among the media types (it is not served).
 
+mod connects;
 mod paths;
 mod schemas;
 pub mod v2;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::env::{BoxFuture, Env};
 use crate::object;
 use crate::registry::Resource;
-use crate::server::convert::Converter;
+use crate::server::convert::{Converter, defaulted, is_converted, predates};
 use crate::server::respond::{full, prefix, table_of, write_object};
 use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
@@ -272,6 +272,10 @@ impl Encoder {
             && kind == change.kind()
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
+        // What is converted has its defaults by now.
+        if !is_converted(&self.resource) && predates(&self.resource, &change.after) {
+            return self.event(kind, &defaulted(&self.resource, change.after.clone()));
+        }
         if shared {
             change.line(|| self.plain(kind, &change.after))
         } else {

@@ -1,23 +1,25 @@
-//! Plugins that look up a class that an object names and write what the class says into the object: Priority, RuntimeClass,
-//! DefaultStorageClass. They have the names and the words of Kubernetes' own.
+//! Plugins that look up a class that an object names, or the default one, and write what the class says into the object: Priority,
+//! RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes' own.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Admission, Attributes, Operation, Session};
 use crate::env::BoxFuture;
 use crate::kinds::check::{absent, ensure, get};
 use crate::kinds::policy::SYSTEM_CLASSES;
 use crate::object;
+use crate::quota::parse;
 use crate::status::Status;
 use crate::storage::{ListRequest, Storage, StoredObject};
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 const RUNTIME_CLASSES: &str = "runtimeclasses.node.k8s.io";
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
+const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
 
-/// Fills in what classes of priority, runtime and storage say about new pods and claims.
+/// Fills in what classes of priority, runtime, storage and ingress say about new pods, claims and ingresses.
 pub struct Classes {
     storage: Arc<dyn Storage>,
 }
@@ -30,22 +32,49 @@ impl Classes {
 
     fn check(&self, attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
         let resource = &attributes.resource;
-        if attributes.operation != Operation::Create || !attributes.subresource.is_empty() || !resource.group.is_empty()
-        {
+        if attributes.operation != Operation::Create || !attributes.subresource.is_empty() {
             return Ok(());
         }
-        match resource.plural.as_ref() {
-            "pods" => {
+        match (resource.group.as_ref(), resource.plural.as_ref()) {
+            ("", "pods") => {
                 let forbid = |why: String| Status::forbidden(resource, object::name(object), &why);
                 let priority = self.priority(object).map_err(forbid)?;
                 let runtime = self.runtime(object).map_err(forbid)?;
+                if let Some(class) = &runtime {
+                    check_runtime(object, class.value()).map_err(forbid)?;
+                }
                 set_priority(object, priority);
                 if let Some(class) = runtime {
                     set_runtime(object, class.value());
                 }
             }
-            "persistentvolumeclaims" => self.default_storage_class(object),
+            ("", "persistentvolumeclaims") => self.default_storage_class(object),
+            ("networking.k8s.io", "ingresses") => self.default_ingress_class(object),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// RuntimeClass, once more: the overhead of a pod is that of its class, and nothing without one.
+    fn check_overhead(&self, attributes: &Attributes, pod: &Value) -> Result<(), Status> {
+        let resource = &attributes.resource;
+        let is_pod = resource.group.is_empty() && resource.plural == "pods";
+        if attributes.operation != Operation::Create || !attributes.subresource.is_empty() || !is_pod {
+            return Ok(());
+        }
+        let forbid = |why: &str| Status::forbidden(resource, object::name(pod), why);
+        let class = self.runtime(pod).map_err(|why| forbid(&why))?;
+        let fixed = class
+            .as_ref()
+            .map_or(&Value::Null, |class| get(class.value(), &["overhead"]));
+        let overhead = get(pod, &["spec", "overhead"]);
+        if fixed.is_null() && !overhead.is_null() {
+            return Err(forbid(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ));
+        }
+        if !fixed.is_null() && parse(get(fixed, &["podFixed"])) != parse(overhead) {
+            return Err(forbid(OTHER_OVERHEAD));
         }
         Ok(())
     }
@@ -112,40 +141,14 @@ impl Classes {
 
     fn runtime(&self, pod: &Value) -> Result<Option<Arc<StoredObject>>, String> {
         let name = get(pod, &["spec", "runtimeClassName"]).as_str().unwrap_or("");
-        let overhead = get(pod, &["spec", "overhead"]);
-        let class = match name {
-            "" => None,
-            name => Some(
-                self.storage
-                    .get(RUNTIME_CLASSES, name)
-                    .ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found"))?,
-            ),
-        };
-        let fixed = class
-            .as_ref()
-            .map_or(&Value::Null, |class| get(class.value(), &["overhead", "podFixed"]));
-        if !overhead.is_null() && fixed.is_null() {
-            return Err(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
-            );
-        }
-        if !overhead.is_null() && overhead != fixed {
-            return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
-        }
-        let selector = class.as_ref().map_or(&Value::Null, |class| {
-            get(class.value(), &["scheduling", "nodeSelector"])
-        });
-        for (key, wanted) in selector.as_object().into_iter().flatten() {
-            let own = get(pod, &["spec", "nodeSelector", key]);
-            if !own.is_null() && own != wanted {
-                return Err(format!(
-                    "pod rejected: conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
-                    wanted.as_str().unwrap_or(""),
-                    own.as_str().unwrap_or("")
-                ));
+        match name {
+            "" => Ok(None),
+            name => {
+                let class = self.storage.get(RUNTIME_CLASSES, name);
+                let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found"))?;
+                Ok(Some(class))
             }
         }
-        Ok(class)
     }
 
     /// A claim that names no class gets the default one; of several, the newest.
@@ -157,19 +160,13 @@ impl Classes {
         if !old.is_null() {
             return;
         }
-        let is_default = |class: &Arc<StoredObject>| {
-            [
+        let newest = self.newest_default(
+            STORAGE_CLASSES,
+            &[
                 "storageclass.kubernetes.io/is-default-class",
                 "storageclass.beta.kubernetes.io/is-default-class",
-            ]
-            .iter()
-            .any(|key| get(class.value(), &["metadata", "annotations", key]) == "true")
-        };
-        let newest = self.all(STORAGE_CLASSES).into_iter().filter(is_default).max_by(|a, b| {
-            let time = |class: &StoredObject| object::text(class.value(), "creationTimestamp").to_owned();
-            let name = |class: &StoredObject| object::name(class.value()).to_owned();
-            time(a).cmp(&time(b)).then_with(|| name(b).cmp(&name(a)))
-        });
+            ],
+        );
         let Some(class) = newest else { return };
         if let Some(spec) = claim.as_object_mut().and_then(|claim| ensure(claim, "spec"))
             && absent(spec, "storageClassName")
@@ -177,6 +174,57 @@ impl Classes {
             spec.insert("storageClassName".to_owned(), object::name(class.value()).into());
         }
     }
+
+    /// An ingress that names no class, in one way or the other, gets the default one.
+    fn default_ingress_class(&self, ingress: &mut Value) {
+        let named = get(ingress, &["metadata", "annotations", "kubernetes.io/ingress.class"]);
+        if !named.is_null() || !get(ingress, &["spec", "ingressClassName"]).is_null() {
+            return;
+        }
+        let newest = self.newest_default(INGRESS_CLASSES, &["ingressclass.kubernetes.io/is-default-class"]);
+        if let (Some(class), Some(ingress)) = (newest, ingress.as_object_mut())
+            && let Some(spec) = ensure(ingress, "spec")
+        {
+            spec.insert("ingressClassName".to_owned(), object::name(class.value()).into());
+        }
+    }
+
+    /// Of the classes that one of the annotations makes the default: the newest, of those the first by name.
+    fn newest_default(&self, store: &str, annotations: &[&str]) -> Option<Arc<StoredObject>> {
+        let is_default = |class: &Arc<StoredObject>| {
+            let is_true = |key: &&str| get(class.value(), &["metadata", "annotations", key]) == "true";
+            annotations.iter().any(is_true)
+        };
+        self.all(store).into_iter().filter(is_default).max_by(|a, b| {
+            let time = |class: &StoredObject| object::text(class.value(), "creationTimestamp").to_owned();
+            let name = |class: &StoredObject| object::name(class.value()).to_owned();
+            time(a).cmp(&time(b)).then_with(|| name(b).cmp(&name(a)))
+        })
+    }
+}
+
+/// Said where a pod and its RuntimeClass differ.
+const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// Whether what a RuntimeClass says can be written into a pod.
+fn check_runtime(pod: &Value, class: &Value) -> Result<(), String> {
+    let (overhead, fixed) = (get(pod, &["spec", "overhead"]), get(class, &["overhead"]));
+    let has_overhead = overhead.as_object().is_some_and(|map| !map.is_empty());
+    if has_overhead && !fixed.is_null() && parse(overhead) != parse(get(fixed, &["podFixed"])) {
+        return Err(OTHER_OVERHEAD.to_owned());
+    }
+    let selector = get(class, &["scheduling", "nodeSelector"]).as_object();
+    for (key, wanted) in selector.into_iter().flatten() {
+        let own = get(pod, &["spec", "nodeSelector", key]);
+        if !own.is_null() && own != wanted {
+            return Err(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
+                wanted.as_str().unwrap_or(""),
+                own.as_str().unwrap_or("")
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a PriorityClass says about a pod.
@@ -210,15 +258,55 @@ fn set_runtime(pod: &mut Value, class: &Value) {
     {
         own.extend(selector.iter().map(|(key, value)| (key.clone(), value.clone())));
     }
-    let tolerations = get(class, &["scheduling", "tolerations"]).as_array();
-    for toleration in tolerations.into_iter().flatten() {
-        let list = spec.entry("tolerations").or_insert_with(|| json!([]));
-        if let Some(list) = list.as_array_mut()
-            && !list.contains(toleration)
-        {
-            list.push(toleration.clone());
+    if let Some(more) = get(class, &["scheduling", "tolerations"]).as_array() {
+        let mut all = spec
+            .get("tolerations")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        all.extend(more.iter().cloned());
+        spec.insert("tolerations".to_owned(), Value::Array(merge_tolerations(&all)));
+    }
+}
+
+/// Leaves tolerations out that another one covers; of equal ones the first stays.
+fn merge_tolerations(all: &[Value]) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
+    for (index, toleration) in all.iter().enumerate() {
+        let covered = merged.iter().any(|other| covers(other, toleration))
+            || all[index + 1..]
+                .iter()
+                .any(|other| other != toleration && covers(other, toleration));
+        if !covered {
+            merged.push(toleration.clone());
         }
     }
+    merged
+}
+
+/// Whether whatever `toleration` tolerates, `other` tolerates as well.
+fn covers(other: &Value, toleration: &Value) -> bool {
+    fn text<'a>(toleration: &'a Value, field: &str) -> &'a str {
+        get(toleration, &[field]).as_str().unwrap_or("")
+    }
+    let same = |field: &str| text(other, field) == text(toleration, field);
+    let any = text(other, "key").is_empty() && text(other, "operator") == "Exists";
+    let longer = match (
+        get(other, &["tolerationSeconds"]).as_i64(),
+        get(toleration, &["tolerationSeconds"]).as_i64(),
+    ) {
+        (Some(other), Some(seconds)) => seconds <= other,
+        (Some(_), None) => text(other, "effect") != "NoExecute",
+        (None, _) => true,
+    };
+    other == toleration
+        || ((same("key") || any)
+            && (same("effect") || text(other, "effect").is_empty())
+            && (longer || text(other, "effect") != "NoExecute")
+            && match text(other, "operator") {
+                "Equal" | "" => text(toleration, "operator") == "Equal" && same("value"),
+                operator => operator == "Exists",
+            })
 }
 
 impl Admission for Classes {
@@ -230,5 +318,40 @@ impl Admission for Classes {
         _old: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(std::future::ready(self.check(attributes, object)))
+    }
+    fn validate<'a>(
+        &'a self,
+        _session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a Value,
+        _old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(std::future::ready(self.check_overhead(attributes, object)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tolerations_are_merged() {
+        let t = |key: &str, operator: &str, effect: &str, seconds: Value| json!({"key": key, "operator": operator, "effect": effect, "tolerationSeconds": seconds});
+        let none = Value::Null;
+        let check = |all: &[Value], want: &[usize]| {
+            let want: Vec<Value> = want.iter().map(|index| all[*index].clone()).collect();
+            assert_eq!(merge_tolerations(all), want, "{all:?}");
+        };
+        let (a, everything) = (
+            t("a", "Exists", "NoExecute", none.clone()),
+            t("", "Exists", "", none.clone()),
+        );
+        check(&[a.clone(), a.clone()], &[0]);
+        check(&[a.clone(), everything.clone()], &[1]);
+        check(&[everything, a.clone()], &[0]);
+        check(&[t("a", "Exists", "NoExecute", json!(5)), a.clone()], &[1]);
+        check(&[t("a", "Exists", "NoSchedule", none), a], &[0, 1]);
     }
 }

@@ -3,8 +3,6 @@
 //!
 //! Not here: quotas, which count what a namespace has in all.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use kubewright_schema::error::aggregate_texts;
@@ -15,6 +13,7 @@ use super::{Admission, Attributes, Operation, Session};
 use crate::env::BoxFuture;
 use crate::kinds::check::{Object, ensure, get};
 use crate::object;
+use crate::quota::{ResourceList, parse, wanted};
 use crate::status::Status;
 use crate::storage::{ListRequest, Storage, StoredObject};
 
@@ -24,9 +23,6 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 pub struct LimitRanger {
     storage: Arc<dyn Storage>,
 }
-
-/// Amounts by the name of their resource.
-type Amounts = BTreeMap<String, Quantity>;
 
 impl LimitRanger {
     /// The plugin, looking LimitRanges up in `storage`.
@@ -163,77 +159,26 @@ fn fill_defaults(range: &Value, pod: &mut Value) {
     }
 }
 
-fn amounts(list: &Value) -> Amounts {
-    let entries = list.as_object().into_iter().flatten();
-    entries
-        .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_str(amount.as_str()?).ok()?)))
-        .collect()
-}
-
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let total = match sum.remove(name) {
-            Some(known) => known + amount.clone(),
-            None => amount.clone(),
-        };
-        sum.insert(name.clone(), total);
-    }
-}
-
-fn at_least(sum: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        if sum.get(name).is_none_or(|known| known < amount) {
-            sum.insert(name.clone(), amount.clone());
-        }
-    }
-}
-
-/// What all containers of a pod ask for: the sum of those that run together, and at least what each one before them needs.
-fn of_pod(pod: &Value, field: &str) -> Amounts {
-    let of = |container: &Value| amounts(get(container, &["resources", field]));
-    let mut sum = Amounts::new();
-    for container in items(get(pod, &["spec", "containers"])) {
-        add(&mut sum, &of(container));
-    }
-    let (mut sidecars, mut before) = (Amounts::new(), Amounts::new());
-    for container in items(get(pod, &["spec", "initContainers"])) {
-        let mut needed = of(container);
-        if get(container, &["restartPolicy"]) == "Always" {
-            add(&mut sum, &needed);
-            add(&mut sidecars, &needed);
-            needed = sidecars.clone();
-        } else {
-            add(&mut needed, &sidecars);
-        }
-        at_least(&mut before, &needed);
-    }
-    at_least(&mut sum, &before);
-    for (name, amount) in amounts(get(pod, &["spec", "resources", field])) {
-        sum.insert(name, amount);
-    }
-    sum
-}
-
 fn check_pod(limit: &Value, pod: &Value, errors: &mut Vec<String>) {
     match get(limit, &["type"]).as_str() {
         Some("Container") => {
             let containers =
                 items(get(pod, &["spec", "containers"])).chain(items(get(pod, &["spec", "initContainers"])));
             for container in containers {
-                let of = |field: &str| amounts(get(container, &["resources", field]));
+                let of = |field: &str| parse(get(container, &["resources", field]));
                 check_amounts(limit, "Container", &of("requests"), &of("limits"), errors);
             }
         }
-        Some("Pod") => check_amounts(limit, "Pod", &of_pod(pod, "requests"), &of_pod(pod, "limits"), errors),
+        Some("Pod") => check_amounts(limit, "Pod", &wanted(pod, "requests"), &wanted(pod, "limits"), errors),
         _ => {}
     }
 }
 
-fn check_amounts(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
-    for (name, bound) in amounts(get(limit, &["min"])) {
+fn check_amounts(limit: &Value, kind: &str, requests: &ResourceList, limits: &ResourceList, errors: &mut Vec<String>) {
+    for (name, bound) in parse(get(limit, &["min"])) {
         errors.extend(minimum(kind, &name, &bound, requests, limits));
     }
-    for (name, bound) in amounts(get(limit, &["max"])) {
+    for (name, bound) in parse(get(limit, &["max"])) {
         let rule = format!("maximum {name} usage per {kind} is {bound}");
         errors.extend(match (limits.get(&name), requests.get(&name)) {
             (None, _) => Some(format!("{rule}.  No limit is specified")),
@@ -242,12 +187,12 @@ fn check_amounts(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts
             _ => None,
         });
     }
-    for (name, bound) in amounts(get(limit, &["maxLimitRequestRatio"])) {
+    for (name, bound) in parse(get(limit, &["maxLimitRequestRatio"])) {
         errors.extend(ratio(kind, &name, &bound, requests, limits));
     }
 }
 
-fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &ResourceList, limits: &ResourceList) -> Option<String> {
     let rule = format!("minimum {name} usage per {kind} is {bound}");
     match (requests.get(name), limits.get(name)) {
         (None, _) => Some(format!("{rule}.  No request is specified")),
@@ -257,9 +202,9 @@ fn minimum(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits:
     }
 }
 
-fn ratio(kind: &str, name: &str, bound: &Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+fn ratio(kind: &str, name: &str, bound: &Quantity, requests: &ResourceList, limits: &ResourceList) -> Option<String> {
     let rule = format!("{name} max limit to request ratio per {kind} is {bound}");
-    let milli = |amounts: &Amounts| {
+    let milli = |amounts: &ResourceList| {
         amounts
             .get(name)
             .map(Quantity::milli_value)
@@ -285,11 +230,11 @@ fn check_claim(limit: &Value, claim: &Value, errors: &mut Vec<String>) {
     if get(limit, &["type"]) != KIND {
         return;
     }
-    let requests = amounts(get(claim, &["spec", "resources", "requests"]));
-    for (name, bound) in amounts(get(limit, &["min"])) {
-        errors.extend(minimum(KIND, &name, &bound, &requests, &Amounts::new()));
+    let requests = parse(get(claim, &["spec", "resources", "requests"]));
+    for (name, bound) in parse(get(limit, &["min"])) {
+        errors.extend(minimum(KIND, &name, &bound, &requests, &ResourceList::new()));
     }
-    for (name, bound) in amounts(get(limit, &["max"])) {
+    for (name, bound) in parse(get(limit, &["max"])) {
         let rule = format!("maximum {name} usage per {KIND} is {bound}");
         errors.extend(match requests.get(&name) {
             None => Some(format!("{rule}.  No request is specified")),

@@ -1,4 +1,5 @@
-//! TaintNodesByCondition: a new node gets no pods until somebody who watches over nodes says that it is ready.
+//! What plugins say about nodes. TaintNodesByCondition: a new node gets no pods until somebody who watches over nodes says that it is
+//! ready. PodTopologyLabels: a pod has the zone and the region of its node as labels.
 //!
 //! Not here: who takes the taint away (the node lifecycle controller; in the cluster, whoever plays the node).
 
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Admission, Attributes, Operation, Session};
 use crate::env::BoxFuture;
-use crate::kinds::check::ensure;
+use crate::kinds::check::{ensure, get};
+use crate::object;
 use crate::status::Status;
 
 /// The taint of a node that is not ready (`node.kubernetes.io/not-ready`).
@@ -47,6 +49,49 @@ fn taint(node: &mut Value) {
         .any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule");
     if !has {
         taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
+
+/// The labels of a node that its pods get.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// Copies zone and region of a node to the pods that are put on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopologyLabels;
+
+impl Admission for TopologyLabels {
+    fn mutate<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        attributes: &'a Attributes,
+        object: &'a mut Value,
+        _old: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let resource = &attributes.resource;
+        if attributes.operation == Operation::Create && resource.group.is_empty() && resource.plural == "pods" {
+            let node = match attributes.subresource.as_str() {
+                "" => get(object, &["spec", "nodeName"]),
+                // What a binding has as labels the pod gets.
+                "binding" if get(object, &["target", "kind"]) == "Node" => get(object, &["target", "name"]),
+                _ => &Value::Null,
+            };
+            let node = node.as_str().and_then(|name| session.storage().get("nodes", name));
+            if let Some(node) = node {
+                copy_topology(object, node.value());
+            }
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn copy_topology(object: &mut Value, node: &Value) {
+    for key in TOPOLOGY {
+        let value = get(node, &["metadata", "labels", key]);
+        if !value.is_null()
+            && let Some(labels) = ensure(object::metadata_mut(object), "labels")
+        {
+            labels.insert(key.to_owned(), value.clone());
+        }
     }
 }
 

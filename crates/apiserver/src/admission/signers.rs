@@ -1,16 +1,15 @@
-//! Who may approve a CertificateSigningRequest and who may sign it (the plugins `CertificateApproval` and `CertificateSigning`).
+//! Who may approve a CertificateSigningRequest and who may sign it (the plugins `CertificateApproval` and `CertificateSigning`), and for
+//! whom certificates may be requested (`CertificateSubjectRestriction`).
 //!
 //! Rights on the request are not enough: its signer must allow it, `approve` or `sign` on `signers` by the signer's name or by
-//! `domain/*`.
-//!
-//! Not here: `CertificateSubjectRestriction`, which looks into the certificate's subject.
+//! `domain/*`. Nobody gets a client certificate of `system:masters`, whom nothing could ever be taken away from.
 
 use std::sync::Arc;
 
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
-use super::{Admission, Attributes, Operation, Session};
+use super::{Admission, Attributes, Operation, Session, subject};
 use crate::authorization::{self, Authorizer};
 use crate::env::BoxFuture;
 use crate::status::Status;
@@ -55,6 +54,29 @@ impl Signers {
         Err(Status::forbidden(resource, &attributes.name, &why))
     }
 
+    fn check_subject(attributes: &Attributes, new: &Value) -> Result<(), Status> {
+        const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+        let resource = &attributes.resource;
+        let of_kind = resource.group == GROUP && resource.plural == "certificatesigningrequests";
+        let created = attributes.operation == Operation::Create && attributes.subresource.is_empty();
+        let spec = |field: &str| {
+            new.pointer(&format!("/spec/{field}"))
+                .and_then(Value::as_str)
+                .unwrap_or("")
+        };
+        if !of_kind || !created || spec("signerName") != SIGNER {
+            return Ok(());
+        }
+        let why = match subject::organizations(spec("request")) {
+            Ok(groups) if groups.iter().any(|group| group == "system:masters") => {
+                format!("use of {SIGNER} signer with system:masters group is not allowed")
+            }
+            Ok(_) => return Ok(()),
+            Err(why) => format!("failed to parse CSR: {why}"),
+        };
+        Err(Status::forbidden(resource, &attributes.name, &why))
+    }
+
     fn may(&self, attributes: &Attributes, verb: &str, signer: &str) -> bool {
         let question = authorization::Attributes {
             verb: verb.to_owned(),
@@ -76,6 +98,7 @@ impl Admission for Signers {
         object: &'a Value,
         old: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check(attributes, object, old)))
+        let checked = Self::check_subject(attributes, object).and_then(|()| self.check(attributes, object, old));
+        Box::pin(std::future::ready(checked))
     }
 }

@@ -35,7 +35,6 @@ const POLICY: Strategy = Strategy {
 
 /// How ValidatingAdmissionPolicies are written.
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
-    status_keeps_metadata: true,
     default: |object| {
         default_policy(object);
         if let Some(object) = object.as_object_mut() {

@@ -9,8 +9,9 @@ use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
 use super::check::{At, Errors, ensure, fill, fill_text};
+use super::jobs::job_template;
 use super::pods;
-use super::workloads::{WORKLOAD, job_template};
+use super::workloads::WORKLOAD;
 use crate::registry::Strategy;
 
 /// How CronJobs are written.
@@ -28,12 +29,7 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     },
     validate_update: |new, _| cron_job(new),
     validate_status: |_, _| Vec::new(),
-    warnings: |new, _| {
-        let mut warn = Vec::new();
-        let spec = At::root(new).keys(&["spec", "jobTemplate", "spec", "template", "spec"]);
-        pods::spec_warnings(&spec, &mut warn);
-        warn
-    },
+    warnings: |new, _| pods::warnings::warnings(&At::root(new).keys(&["spec", "jobTemplate", "spec", "template"])),
     ..WORKLOAD
 };
 

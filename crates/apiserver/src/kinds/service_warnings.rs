@@ -58,7 +58,7 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
 }
 
 /// A text that some programs read as an address, and others as another one or none: `010.2.3.4`, `::ffff:1.2.3.4`, `2001:0db8::1`.
-fn address(at: &At<'_>) -> Option<String> {
+pub(super) fn address(at: &At<'_>) -> Option<String> {
     let text = at.text();
     let path = &at.path;
     if text.is_empty() || text == "None" {

@@ -409,6 +409,8 @@ fn driver_name(errors: &mut Errors, at: &At<'_>) {
 
 fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
+    // Kubernetes checks a changed volume twice, and tells both.
+    errors.extend(volume(new));
     errors.extend(volume(new));
     let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
     let mut now = spec.value.clone();
@@ -517,8 +519,8 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
     let before = amount(old, &["spec", "resources", "requests", "storage"]);
     let has = amount(old, &["status", "capacity", "storage"]);
     // What is absent is nothing.
-    let has = has.or_else(|_| Quantity::from_str("0"));
-    if let (Ok(asked), Ok(before), Ok(has)) = (asked, before, has)
+    let or_nothing = |amount: Result<Quantity, _>| amount.or_else(|_| Quantity::from_str("0"));
+    if let (Ok(asked), Ok(before), Ok(has)) = (or_nothing(asked), or_nothing(before), or_nothing(has))
         && asked < before
         && asked <= has
     {

@@ -50,11 +50,6 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: api_service,
     validate_update: |new, _| api_service(new),
-    warnings: |new, old| {
-        let elsewhere = old.is_none() && !get(new, &["spec", "service"]).is_null();
-        let words = "this server stores APIServices but does not pass requests on to other servers yet";
-        elsewhere.then(|| words.to_owned()).into_iter().collect()
-    },
     ..PLAIN
 };
 
@@ -164,6 +159,25 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
+/// The name of a signer: `domain/path`.
+pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
+    if at.text().is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let Some((domain, _)) = at.text().split_once('/').filter(|(_, path)| !path.is_empty()) else {
+        errors.invalid(
+            at,
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        );
+        return;
+    };
+    errors.messages(at, names::dns1123_subdomain(domain));
+    if !domain.contains('.') {
+        errors.invalid(at, "should be a domain with at least two segments separated by dots");
+    }
+}
+
 fn signing_request(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -184,28 +198,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
             errors.duplicate(&usage);
         }
     }
-    let signer = spec.key("signerName");
-    if signer.text().is_empty() {
-        errors.required(&signer, "");
-    } else {
-        match signer.text().split_once('/') {
-            Some((domain, path)) if !path.is_empty() => {
-                for message in names::dns1123_subdomain(domain) {
-                    errors.invalid(&signer, message);
-                }
-                if !domain.contains('.') {
-                    errors.invalid(
-                        &signer,
-                        "should be a domain with at least two segments separated by dots",
-                    );
-                }
-            }
-            _ => errors.invalid(
-                &signer,
-                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-            ),
-        }
-    }
+    signer_name(&mut errors, &spec.key("signerName"));
     let seconds = spec.key("expirationSeconds");
     if seconds.int().is_some_and(|seconds| seconds < 600) {
         errors.invalid(

@@ -1,7 +1,7 @@
-//! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, ControllerRevision, Job, PodTemplate.
+//! Workloads: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, ControllerRevision, PodTemplate.
 //!
 //! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
-//! negative. Each has its own defaults.
+//! negative. Each has its own defaults. Jobs have a file of their own.
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::labels::Selector;
@@ -69,11 +69,7 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
     },
     validate_create: lone_template,
     validate_update: |new, _| lone_template(new),
-    warnings: |new, _| {
-        let mut warn = Vec::new();
-        pods::spec_warnings(&At::root(new).keys(&["template", "spec"]), &mut warn);
-        warn
-    },
+    warnings: |new, _| pods::warnings::warnings(&At::root(new).key("template")),
     ..PLAIN
 };
 
@@ -105,17 +101,6 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
     ..WORKLOAD
 };
 
-/// How Jobs are written.
-pub(crate) const JOB: Strategy = Strategy {
-    default: default_job,
-    prepare_create: prepare_job,
-    validate_create: job,
-    validate_update: update_job,
-    validate_status: |new, _| status_numbers(new, &["active", "succeeded", "failed"]),
-    orphan_by_default: true,
-    ..WORKLOAD
-};
-
 /// How ControllerRevisions are written: their data never changes.
 pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     default: |object| {
@@ -126,7 +111,7 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     validate_create: revision,
     validate_update: |new, old| {
         let mut errors = Errors::default();
-        errors.extend(revision(new));
+        errors.non_negative(&At::root(new).key("revision"));
         errors.immutable(&At::root(new).key("data"), &At::root(old).key("data"));
         errors.into_vec()
     },
@@ -203,7 +188,7 @@ fn status_defaults(object: &mut Value) {
 }
 
 /// What is common to the defaults of all: status, spec and template.
-fn default_spec(object: &mut Value) -> Option<&mut Object> {
+pub(super) fn default_spec(object: &mut Value) -> Option<&mut Object> {
     status_defaults(object);
     let spec = ensure(object.as_object_mut()?, "spec")?;
     pods::defaults::template(spec);
@@ -320,89 +305,11 @@ fn default_stateful_set(object: &mut Value) {
     }
 }
 
-fn default_job(object: &mut Value) {
-    let Some(spec) = default_spec(object) else { return };
-    if super::check::absent(spec, "completions") && super::check::absent(spec, "parallelism") {
-        fill(spec, "completions", 1);
-    }
-    fill(spec, "parallelism", 1);
-    let per_index = !super::check::absent(spec, "backoffLimitPerIndex");
-    fill(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
-    fill(spec, "completionMode", "NonIndexed");
-    fill(spec, "suspend", false);
-    fill(spec, "manualSelector", false);
-    let failure_policy = child(spec, "podFailurePolicy").map(|policy| {
-        for rule in each(policy, "rules") {
-            for pattern in each(rule, "onPodConditions") {
-                fill_text(pattern, "status", "True");
-            }
-        }
-    });
-    fill(
-        spec,
-        "podReplacementPolicy",
-        if failure_policy.is_some() {
-            "Failed"
-        } else {
-            "TerminatingOrFailed"
-        },
-    );
-    labels_of_template(object);
-}
-
-/// A job without labels takes those of its template.
-fn labels_of_template(object: &mut Value) {
-    let labels = get(object, &["spec", "template", "metadata", "labels"]).clone();
-    if labels.as_object().is_none_or(Object::is_empty) {
-        return;
-    }
-    let Some(metadata) = object.as_object_mut().and_then(|object| ensure(object, "metadata")) else {
-        return;
-    };
-    if metadata
-        .get("labels")
-        .and_then(Value::as_object)
-        .is_none_or(Object::is_empty)
-    {
-        metadata.insert("labels".to_owned(), labels);
-    }
-}
-
-/// A job selects its pods by its own uid, unless `manualSelector` says that the user does it.
-fn prepare_job(object: &mut Value, _: &StrategyContext<'_>) {
-    let uid = get(object, &["metadata", "uid"]).as_str().unwrap_or("").to_owned();
-    let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
-    let Some(map) = object.as_object_mut() else { return };
-    map.insert("status".to_owned(), json!({}));
-    let Some(spec) = ensure(map, "spec") else { return };
-    if spec.get("manualSelector") != Some(&Value::Bool(true)) {
-        if let Some(labels) = ensure(spec, "template")
-            .and_then(|template| ensure(template, "metadata"))
-            .and_then(|metadata| ensure(metadata, "labels"))
-        {
-            for (key, value) in [
-                ("batch.kubernetes.io/controller-uid", &uid),
-                ("batch.kubernetes.io/job-name", &name),
-                ("controller-uid", &uid),
-                ("job-name", &name),
-            ] {
-                labels.insert(key.to_owned(), value.as_str().into());
-            }
-        }
-        if let Some(selector) = ensure(spec, "selector").and_then(|selector| ensure(selector, "matchLabels")) {
-            fill(selector, "batch.kubernetes.io/controller-uid", uid);
-        }
-    }
-    labels_of_template(object);
-}
-
 fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
-    let mut warn = Vec::new();
-    pods::spec_warnings(&At::root(new).keys(&["spec", "template", "spec"]), &mut warn);
-    warn
+    pods::warnings::warnings(&At::root(new).keys(&["spec", "template"]))
 }
 
-fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
+pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
     let mut errors = Errors::default();
     for number in numbers {
         errors.non_negative(&At::root(new).key("status").key(number));
@@ -466,7 +373,7 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
 
 /// What a workload asks of its template besides a valid pod.
 #[derive(Clone, Copy)]
-enum Restart {
+pub(super) enum Restart {
     Always(&'static str),
     NotAlways,
     Any,
@@ -482,7 +389,7 @@ impl Restart {
     }
 }
 
-fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
+pub(super) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
     let metadata = template.key("metadata");
     if metadata.key("labels").present() {
         errors.extend(kubewright_schema::names::labels(
@@ -523,11 +430,10 @@ fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
         }
         Restart::Any => {}
         Restart::NotAlways => {
-            if policy.text() == "Always" {
-                errors.push(FieldError::required(
-                    policy.path.to_string(),
-                    "valid values: \"OnFailure\", \"Never\"",
-                ));
+            if matches!(policy.text(), "Always" | "") {
+                errors.required(&policy, "valid values: \"OnFailure\", \"Never\"");
+            } else if !["OnFailure", "Never"].contains(&policy.text()) {
+                errors.unsupported(&policy, &["OnFailure", "Never"]);
             }
         }
     }
@@ -721,7 +627,18 @@ fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
 fn daemon_set(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    selector_and_template(&mut errors, &spec, Restart::Always("daemonset"));
+    let (selector, template) = (spec.key("selector"), spec.key("template"));
+    label_selector(&mut errors, &selector);
+    // No selector selects nothing; it is not said to be missing.
+    let parsed = Selector::from_label_selector(selector.value, &selector.path);
+    let labels = template.keys(&["metadata", "labels"]);
+    if !selector.present() || parsed.is_ok_and(|parsed| !parsed.matches(labels.value)) {
+        errors.invalid(&labels, "`selector` does not match template `labels`");
+    }
+    if selector.present() && selector.key("matchLabels").is_empty() && selector.key("matchExpressions").is_empty() {
+        errors.invalid(&selector, "empty selector is invalid for daemonset");
+    }
+    pod_template(&mut errors, &template, Restart::Always("daemonset"));
     errors.non_negative(&spec.key("minReadySeconds"));
     errors.non_negative(&spec.key("revisionHistoryLimit"));
     let strategy = spec.key("updateStrategy");
@@ -747,123 +664,15 @@ fn daemon_set(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// `jobTemplate` of a CronJob: a job whose selector the server will make.
-pub(super) fn job_template(errors: &mut Errors, at: &At<'_>) {
-    let spec = at.key("spec");
-    let (selector, manual) = (spec.key("selector"), spec.key("manualSelector"));
-    if selector.present() {
-        errors.invalid(&selector, "`selector` will be auto-generated");
-    }
-    if manual.is_true() {
-        errors.push(FieldError::not_supported(
-            manual.path.to_string(),
-            true,
-            &["nil", "false"],
-        ));
-    }
-    job_spec(errors, &spec);
-}
-
-fn job_spec(errors: &mut Errors, spec: &At<'_>) {
-    for number in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ] {
-        errors.non_negative(&spec.key(number));
-    }
-    let mode = spec.key("completionMode");
-    errors.one_of(&mode, &["NonIndexed", "Indexed"], false);
-    let indexed = mode.text() == "Indexed";
-    if indexed && !spec.key("completions").present() {
-        errors.required(&spec.key("completions"), "when completion mode is Indexed");
-    }
-    for only in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-        if !indexed && spec.key(only).present() {
-            errors.invalid(&spec.key(only), "requires indexed completion mode");
-        }
-    }
-    errors.one_of(
-        &spec.key("podReplacementPolicy"),
-        &["Failed", "TerminatingOrFailed"],
-        false,
-    );
-    pod_template(errors, &spec.key("template"), Restart::NotAlways);
-}
-
-fn job(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    job_spec(&mut errors, &spec);
-    let selector = spec.key("selector");
-    if selector.present() {
-        label_selector(&mut errors, &selector);
-    } else {
-        errors.required(&selector, "");
-    }
-    let labels = spec.keys(&["template", "metadata", "labels"]);
-    if let Ok(parsed) = Selector::from_label_selector(selector.value, &selector.path)
-        && selector.present()
-        && !parsed.matches(labels.value)
-    {
-        errors.invalid(&labels, "`selector` does not match template `labels`");
-    }
-    errors.into_vec()
-}
-
-fn update_job(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    errors.extend(job(new));
-    let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    let elastic = spec.key("completionMode").text() == "Indexed"
-        && spec.key("completions").int() == spec.key("parallelism").int()
-        && was.key("completions").present();
-    if !elastic {
-        errors.immutable(&spec.key("completions"), &was.key("completions"));
-    }
-    for field in [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        errors.immutable(&spec.key(field), &was.key(field));
-    }
-    // While a job is suspended and has not started, where its pods may run can still be chosen.
-    let waiting = was.key("suspend").is_true() && !get(old, &["status", "startTime"]).is_string();
-    let comparable = |at: &At<'_>| {
-        let mut template = at.key("template").value.clone();
-        if waiting {
-            if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
-                for field in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
-                    spec.remove(field);
-                }
-            }
-            if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove("labels");
-                metadata.remove("annotations");
-            }
-        }
-        template
-    };
-    if comparable(&spec) != comparable(&was) {
-        errors.invalid(&spec.key("template"), "field is immutable");
-    }
-    errors.into_vec()
-}
-
 fn revision(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
     errors.non_negative(&at.key("revision"));
-    if !at.key("data").present() {
-        errors.required(&at.key("data"), "data is mandatory");
+    let data = at.key("data");
+    if !data.present() {
+        errors.required(&data, "data is mandatory");
+    } else if !data.value.is_object() {
+        errors.required(&data, "data must be a valid JSON object");
     }
     errors.into_vec()
 }

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::META;
 use super::schemas::Schemas;
+use super::{META, connects};
 use crate::registry::{Resource, Snapshot, Subresource, Verbs};
 
 /// Media types of answers about built-in kinds.
@@ -94,7 +94,7 @@ fn capital(text: &str) -> String {
         .unwrap_or_default()
 }
 
-fn parameter(name: &str) -> Value {
+pub(super) fn parameter(name: &str) -> Value {
     // name, type, description
     static DATA: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
         serde_json::from_str(include_str!("../../data/parameters.json"))
@@ -111,7 +111,7 @@ fn parameter(name: &str) -> Value {
     json!({"name": shown, "in": "query", "description": description, "schema": {"type": type_, "uniqueItems": true}})
 }
 
-fn path_parameter(name: &str, description: &str) -> Value {
+pub(super) fn path_parameter(name: &str, description: &str) -> Value {
     json!({"name": name, "in": "path", "description": description, "required": true, "schema": {"type": "string", "uniqueItems": true}})
 }
 
@@ -130,13 +130,13 @@ pub(super) fn responses(codes: &[(&str, &str)], schema: &Value, types: &[&str]) 
 }
 
 /// What an operation is called and whom it concerns.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     tag: String,
     /// `AppsV1`
-    prefix: String,
+    pub(super) prefix: String,
     /// `NamespacedDeployment` or `Node`
-    noun: String,
-    row: &'a Resource,
+    pub(super) noun: String,
+    pub(super) row: &'a Resource,
 }
 
 impl<'a> Names<'a> {
@@ -149,7 +149,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn operation(
+    pub(super) fn operation(
         &self,
         verb: &str,
         suffix: &str,
@@ -292,7 +292,9 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
     let item_path = format!("{collection}/{{name}}");
     let mut item = read_write(&names, "", "the specified", &object, schemas);
     let status = schemas.reference(&format!("{META}.Status"));
-    let deleted = if row.strategy.delete_returns_object {
+    // A namespace is shown while it goes, but not documented so.
+    let is_namespace = row.group.is_empty() && row.plural == "namespaces";
+    let deleted = if row.strategy.delete_returns_object && !is_namespace {
         &object
     } else {
         &status
@@ -322,10 +324,20 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
         watches(&names, base, paths, &common, schemas);
     }
     for subresource in &row.subresources {
+        if let Subresource::Refused { name, kind, .. } = subresource {
+            connects::add(&names, name, kind, &item_path, &common, paths);
+        }
         if let Some((name, mut operations)) = self::subresource(&names, subresource, &object, schemas) {
             let mut common = common.clone();
-            if let (Subresource::Scale(_), Some(first)) = (subresource, common.first_mut()) {
-                first["description"] = "name of the Scale".into();
+            let posted = match subresource {
+                Subresource::Scale(_) => Some("Scale"),
+                Subresource::Binding => Some("Binding"),
+                Subresource::Eviction => Some("Eviction"),
+                Subresource::Token => Some("TokenRequest"),
+                _ => None,
+            };
+            if let (Some(kind), Some(first)) = (posted, common.first_mut()) {
+                first["description"] = format!("name of the {kind}").into();
             }
             operations.insert("parameters".to_owned(), common.into());
             paths.insert(format!("{item_path}/{name}"), Value::Object(operations));
@@ -622,7 +634,7 @@ fn subresource(
                 "TokenRequest",
             ),
         ),
-        // What is refused is not offered.
+        // They have paths of their own, see `connects`.
         Subresource::Refused { .. } => return None,
     })
 }

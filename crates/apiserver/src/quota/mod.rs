@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use amounts::{ResourceList, add, parse, to_value};
+pub(crate) use pods::{containers_need, wanted};
 pub use write::Write;
 
 use crate::admission::Operation;

@@ -97,17 +97,48 @@ fn named(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
     used
 }
 
-/// What all containers together need: the sum of those that run together, and at least what each one before them needs.
+/// What a pod asks for in all, whatever it was given: the `requests` or the `limits`, without the overhead of its runtime.
+pub(crate) fn wanted(pod: &Value, field: &str) -> ResourceList {
+    let mut sum = containers_need(get(pod, &["spec"]), field);
+    as_a_whole(&mut sum, pod, field);
+    sum
+}
+
+/// The same, with what was given where that is more, and the overhead.
 fn total(pod: &Value, field: &str) -> ResourceList {
+    let spec = get(pod, &["spec"]);
+    let mut sum = together(spec, field, |container, statuses| {
+        of_container(pod, container, statuses, field)
+    });
+    as_a_whole(&mut sum, pod, field);
+    let overhead = amounts::parse(get(pod, &["spec", "overhead"]));
+    // What has no limit gets none by the overhead.
+    let overhead = amounts::only(&overhead, |name| {
+        field == "requests" || sum.get(name).is_some_and(|limit| !limit.is_zero())
+    });
+    amounts::add(&mut sum, &overhead);
+    sum
+}
+
+/// What the containers of a pod with this spec ask for, whatever the pod says as a whole.
+pub(crate) fn containers_need(spec: &Value, field: &str) -> ResourceList {
+    together(spec, field, |container, _| {
+        amounts::parse(get(container, &["resources", field]))
+    })
+}
+
+/// What all containers together need: the sum of those that run together, and at least what each one before them needs. `of` says what
+/// one that stays needs, given the name of the list that holds its status.
+fn together(spec: &Value, field: &str, of: impl Fn(&Value, &str) -> ResourceList) -> ResourceList {
     let mut sum = ResourceList::new();
-    for container in items(pod, &["spec", "containers"]) {
-        amounts::add(&mut sum, &of_container(pod, container, "containerStatuses", field));
+    for container in items(spec, &["containers"]) {
+        amounts::add(&mut sum, &of(container, "containerStatuses"));
     }
     let (mut sidecars, mut before) = (ResourceList::new(), ResourceList::new());
-    for container in items(pod, &["spec", "initContainers"]) {
+    for container in items(spec, &["initContainers"]) {
         let mut needed;
         if get(container, &["restartPolicy"]) == "Always" {
-            let own = of_container(pod, container, "initContainerStatuses", field);
+            let own = of(container, "initContainerStatuses");
             amounts::add(&mut sum, &own);
             amounts::add(&mut sidecars, &own);
             needed = sidecars.clone();
@@ -118,19 +149,16 @@ fn total(pod: &Value, field: &str) -> ResourceList {
         amounts::at_least(&mut before, &needed);
     }
     amounts::at_least(&mut sum, &before);
-    // What the pod says as a whole counts instead of the sum of its containers.
+    sum
+}
+
+/// What the pod says as a whole counts instead of the sum of its containers.
+fn as_a_whole(sum: &mut ResourceList, pod: &Value, field: &str) {
     for (name, amount) in amounts::parse(get(pod, &["spec", "resources", field])) {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with(HUGE_PAGES) {
             sum.insert(name, amount);
         }
     }
-    let overhead = amounts::parse(get(pod, &["spec", "overhead"]));
-    // What has no limit gets none by the overhead.
-    let overhead = amounts::only(&overhead, |name| {
-        field == "requests" || sum.get(name).is_some_and(|limit| !limit.is_zero())
-    });
-    amounts::add(&mut sum, &overhead);
-    sum
 }
 
 fn of_container(pod: &Value, container: &Value, statuses: &str, field: &str) -> ResourceList {

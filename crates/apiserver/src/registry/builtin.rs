@@ -10,8 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    admission_policies, autoscaling, core, cron, definitions, events, networking, nodes, pods, policy, rbac, services,
-    storage, system, webhooks, workloads,
+    admission_policies, autoscaling, core, cron, definitions, events, jobs, networking, nodes, pods, policy, rbac,
+    services, storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -477,7 +477,7 @@ const KINDS: &[Kind] = &[
         subresources: &[Subresource::Status],
         fields: &[("status.successful", &["/status/succeeded"])],
         cells: cells::JOB,
-        strategy: workloads::JOB,
+        strategy: jobs::JOB,
         ..KIND
     },
     Kind {

@@ -37,10 +37,11 @@ pub fn rows(definition: &Value) -> Vec<Resource> {
         .find(|version| version.key("storage").is_true())
         .map(|version| version.key("name").text().to_owned())
         .unwrap_or_default();
+    let several = several(definition);
     at.key("versions")
         .items()
         .filter(|version| version.key("served").is_true())
-        .map(|version| row(definition, &version, &storage))
+        .map(|version| row(definition, &version, &storage, several.clone()))
         .collect()
 }
 
@@ -61,7 +62,7 @@ fn has_defaults(schema: &Value) -> bool {
     }
 }
 
-fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
+fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Several>) -> Resource {
     let spec = At::root(definition).key("spec");
     let accepted = At::root(definition).keys(&["status", "acceptedNames"]);
     let (group, plural, kind) = (
@@ -87,8 +88,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
         verbs: Verbs::All,
         store: Text::Owned(format!("{plural}.{group}")),
         storage_version: owned(storage),
-        // A stored definition was validated; should its schema be unreadable all the same, everything is kept as it came.
-        schema: SchemaRef::from_crd(schema.value).unwrap_or_else(|_| SchemaRef::any()),
+        schema: read_schema(&schema),
         schema_name: Text::Owned(schema_name(group, name, kind)),
         selectable_fields: version
             .key("selectableFields")
@@ -115,7 +115,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
                 .and_then(|version| version.parse().ok())
                 .unwrap_or(0),
             has_defaults: has_defaults(schema.value),
-            several: several(definition),
+            several,
             compiled_rules: Arc::default(),
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
@@ -130,6 +130,11 @@ fn row(definition: &Value, version: &At<'_>, storage: &str) -> Resource {
     }
 }
 
+/// A stored definition was validated; should its schema be unreadable all the same, everything is kept as it came.
+fn read_schema(at: &At<'_>) -> SchemaRef {
+    SchemaRef::from_crd(at.value).unwrap_or_else(|_| SchemaRef::any())
+}
+
 /// What it takes to tell versions of objects apart and to convert them.
 fn several(definition: &Value) -> Option<Several> {
     let spec = At::root(definition).key("spec");
@@ -140,8 +145,13 @@ fn several(definition: &Value) -> Option<Several> {
     let first = stored.items().next().map(|version| version.text().to_owned());
     let conversion = spec.key("conversion");
     let webhook = conversion.key("webhook");
+    let schemas = spec.key("versions").items().map(|version| {
+        let schema = version.keys(&["schema", "openAPIV3Schema"]);
+        (version.key("name").text().to_owned(), read_schema(&schema))
+    });
     Some(Several {
         first: first.unwrap_or_default(),
+        schemas: Arc::new(schemas.collect()),
         webhook: (conversion.key("strategy").text() == "Webhook").then(|| {
             Arc::new(ConversionWebhook {
                 client: Client::new(webhook.key("clientConfig").value),

@@ -113,6 +113,8 @@ pub struct Several {
     pub first: String,
     /// Who converts; `None` when all versions have the same fields (strategy `None`).
     pub webhook: Option<std::sync::Arc<ConversionWebhook>>,
+    /// The schemas of all versions by their names: an object that is read gets the defaults of the version that it was written in.
+    pub schemas: std::sync::Arc<std::collections::BTreeMap<String, SchemaRef>>,
 }
 
 /// `spec.conversion.webhook` of a definition.

@@ -7,7 +7,7 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::options::WriteOptions;
-use super::subresource::{scale_of, set_path};
+use super::subresource::{scale_or_none, set_path};
 use super::write::{Part, Writer};
 use super::{Call, managed};
 use crate::admission::{self, Operation, Session};
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
                 let Some(paths) = scale_paths(&self.resource) else {
                     return Ok(());
                 };
-                let (scale, old) = (scale_of(new, paths)?, scale_of(old, paths)?);
+                let (scale, old) = (scale_or_none(new, paths)?, scale_or_none(old, paths)?);
                 self.validate(session, attributes, &scale, Some(&old)).await
             }
             _ => self.validate(session, attributes, new, Some(old)).await,
@@ -156,7 +156,7 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
 
 /// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
 fn owned_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
-    let mut scale = scale_of(object, paths)?;
+    let mut scale = scale_or_none(object, paths)?;
     managed::set(&mut scale, &managed::of_scale(object, paths));
     Ok(scale)
 }

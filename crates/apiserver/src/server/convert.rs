@@ -135,6 +135,11 @@ impl Converter {
         for item in &items {
             let mut object = as_stored(resource, item.value());
             foreign.push(text(&object, "apiVersion") != to);
+            // It may have been written before there was a default.
+            let own = text(&object, "apiVersion").rsplit('/').next().unwrap_or("").to_owned();
+            if let Some(schema) = several.schemas.get(&own) {
+                structural::default(&mut object, schema);
+            }
             // Whoever converts sees what is stored, which has no version of its own.
             crate::object::metadata_mut(&mut object).remove("resourceVersion");
             objects.push(object);
@@ -145,9 +150,6 @@ impl Converter {
             .map(|((mut object, foreign), item)| {
                 if foreign {
                     prune(&mut object, resource);
-                } else {
-                    // It may have been written in a version that does not know the field, or before there was a default.
-                    structural::default(&mut object, &resource.schema);
                 }
                 if let Some(map) = object.as_object_mut() {
                     map.remove("apiVersion");
@@ -175,10 +177,15 @@ impl Converter {
     }
 }
 
-/// The object with what its definition fills in since it was written.
-fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
+/// Whether the object was written before its definition was as it is now, and may lack defaults.
+pub(crate) fn predates(resource: &Resource, item: &StoredObject) -> bool {
     let is_older = |custom: &Custom| custom.has_defaults && item.revision() <= custom.revision;
-    if !resource.custom.as_ref().is_some_and(is_older) {
+    resource.custom.as_ref().is_some_and(is_older)
+}
+
+/// The object with what its definition fills in since it was written.
+pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
+    if !predates(resource, &item) {
         return item;
     }
     let mut object = item.value().clone();

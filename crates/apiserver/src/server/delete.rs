@@ -55,8 +55,17 @@ enum After {
 }
 
 impl Call<'_> {
+    /// Who deletes jobs without a word about their pods keeps the pods.
+    fn warn_of_orphans(&mut self, options: &DeleteOptions) {
+        let silent = options.propagation.is_none() && options.orphan_dependents.is_none();
+        if silent && self.resource.strategy.orphan_by_default {
+            self.warnings.push(ORPHAN_WARNING.to_owned());
+        }
+    }
+
     pub(crate) async fn delete(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
+        self.warn_of_orphans(&options);
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.writer(options.dry_run);
@@ -74,6 +83,7 @@ impl Call<'_> {
 
     pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
+        self.warn_of_orphans(&options);
         let selection = self.selection()?;
         let limit = self.query.number("limit")?;
         let listed = self.present(&selection).await?;
@@ -256,10 +266,7 @@ impl Writer<'_> {
             };
             return Ok((waits, After::Nothing));
         }
-        if self.dependents(&mut marked, options) && resource.strategy.orphan_by_default && options.propagation.is_none()
-        {
-            self.warnings.push(ORPHAN_WARNING.to_owned());
-        }
+        self.dependents(&mut marked, options);
         let held = !object::finalizers(&marked).is_empty();
         if held && grace == Grace::None {
             self.mark(&mut marked, 0);
@@ -378,7 +385,7 @@ impl Writer<'_> {
     }
 
     /// Puts or takes the finalizers of garbage collection; whether the dependents are orphaned.
-    fn dependents(&self, marked: &mut Value, options: &DeleteOptions) -> bool {
+    fn dependents(&self, marked: &mut Value, options: &DeleteOptions) {
         let present = object::finalizers(marked);
         let has = |finalizer: &str| present.contains(&finalizer);
         let orphan = match (options.orphan_dependents, options.propagation) {
@@ -407,7 +414,6 @@ impl Writer<'_> {
         if !same {
             object::set_finalizers(marked, next);
         }
-        orphan
     }
 }
 

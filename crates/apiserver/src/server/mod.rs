@@ -71,8 +71,8 @@ pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, ResourceQuotas, ServiceAccounts, Signers,
-    TaintNodes, ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
+    ServiceAccounts, Signers, TaintNodes, TopologyLabels, ValidatingWebhooks,
 };
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
@@ -248,8 +248,11 @@ impl ApiServer {
             admission.push(Box::new(ServiceAccounts::new(storage.clone(), env.clone())));
         }
         admission.push(Box::new(TaintNodes));
+        admission.push(Box::new(PodSecurity));
         admission.push(Box::new(Classes::new(storage.clone())));
+        admission.push(Box::new(Resizes));
         admission.push(Box::new(Signers::new(authorizer.clone())));
+        admission.push(Box::new(TopologyLabels));
         admission.push(Box::new(ParameterAccess));
         admission.push(Box::new(MutatingPolicies::default()));
         admission.push(Box::new(MutatingWebhooks::default()));
@@ -454,8 +457,15 @@ impl Inner {
         {
             call.warnings.push(warning);
         }
-        call.warnings.extend(call.resource.deprecation().map(str::to_owned));
-        match self.settled(call.run(verb).await).await {
+        let outcome = call.run(verb).await;
+        let unrouted = outcome
+            .as_ref()
+            .is_err_and(|status| status.code == 405 || *status == Status::no_such_path());
+        // A path that leads nowhere warns of nothing.
+        if let Some(deprecation) = call.resource.deprecation().filter(|_| !unrouted) {
+            call.warnings.insert(0, deprecation.to_owned());
+        }
+        match self.settled(outcome).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 responder.respond(reply)

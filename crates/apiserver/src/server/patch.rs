@@ -9,8 +9,9 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::go;
 use kubewright_schema::patch;
 use kubewright_schema::patch::json::JsonPatchError;
+use kubewright_schema::patch::strategic::StrategicError;
 use kubewright_schema::structural;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
@@ -48,8 +49,8 @@ impl Call<'_> {
         if super::apply::is_apply(self.headers) {
             return self.apply_part(part).await;
         }
-        let patch = self.read_patch()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
+        let patch = self.read_patch(options.field_validation)?;
         let resource = self.resource.clone();
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
@@ -68,8 +69,8 @@ impl Call<'_> {
         Ok(self.show(200, written?))
     }
 
-    /// Reads the body by its content type.
-    pub(crate) fn read_patch(&self) -> Result<Patch, Status> {
+    /// Reads the body by its content type. How fields are validated decides which of Go's decoders speaks.
+    pub(crate) fn read_patch(&self, how: FieldValidation) -> Result<Patch, Status> {
         let kind = match negotiate::content_type(self.headers).as_str() {
             "application/json-patch+json" => PatchType::Json,
             "application/merge-patch+json" => PatchType::Merge,
@@ -85,47 +86,84 @@ impl Call<'_> {
                 );
             }
         };
-        let decoded = schema_decode::json(self.body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-        let what = match &decoded.value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let wanted = match (kind, &decoded.value) {
-            (PatchType::Json, Value::Array(operations)) => {
-                if operations.len() > MAX_OPERATIONS {
-                    let message = format!(
-                        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
-                        operations.len()
-                    );
-                    return Err(Status::failure(413, "RequestEntityTooLarge", message));
-                }
-                None
-            }
-            (PatchType::Json, _) => Some("[]handlers.jsonPatchOp"),
-            (_, Value::Object(_)) => None,
-            _ => Some("map[string]interface {}"),
-        };
-        match wanted {
-            None => {
-                let findings = match kind {
-                    PatchType::Json => operation_findings(&decoded.value, decoded.duplicates),
-                    PatchType::Merge | PatchType::Strategic => decoded.duplicates,
+        let careless = how == FieldValidation::Ignore;
+        let decoded = schema_decode::json(self.body).map_err(|error| match kind {
+            PatchType::Merge if careless => Status::bad_request(BAD_MERGE_PATCH),
+            _ => undecoded(kind, careless, &error.to_string()),
+        })?;
+        let document = match (kind, decoded.value) {
+            // Go reads `null` as a patch that changes nothing; only its library for merge patches does not.
+            (PatchType::Json, Value::Null) => Value::Array(Vec::new()),
+            (PatchType::Strategic, Value::Null) => Value::Object(Map::new()),
+            (PatchType::Merge, Value::Null) => return Err(Status::bad_request(BAD_MERGE_PATCH)),
+            (PatchType::Json, document @ Value::Array(_))
+            | (PatchType::Merge | PatchType::Strategic, document @ Value::Object(_)) => document,
+            (kind, other) => {
+                let wanted = match kind {
+                    PatchType::Json if careless => "jsonpatch.Patch",
+                    PatchType::Json => "[]handlers.jsonPatchOp",
+                    PatchType::Merge | PatchType::Strategic => "map[string]interface {}",
                 };
-                Ok(Patch {
-                    kind,
-                    document: decoded.value,
-                    findings,
-                })
+                let why = format!(
+                    "json: cannot unmarshal {} into Go value of type {wanted}",
+                    json_type(&other)
+                );
+                return Err(undecoded(kind, careless, &why));
             }
-            Some(wanted) => Err(Status::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}"
-            ))),
+        };
+        if let Some(operations) = document.as_array().filter(|list| list.len() > MAX_OPERATIONS) {
+            let message = format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                operations.len()
+            );
+            return Err(Status::failure(413, "RequestEntityTooLarge", message));
         }
+        let findings = match kind {
+            PatchType::Json => operation_findings(&document, decoded.duplicates),
+            PatchType::Merge | PatchType::Strategic => decoded.duplicates,
+        };
+        Ok(Patch {
+            kind,
+            document,
+            findings,
+        })
+    }
+}
+
+/// What the library for merge patches says about anything that it cannot read.
+const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
+
+/// 400 for a body that is no patch. Who looks for unknown fields says what was attempted.
+fn undecoded(kind: PatchType, careless: bool, why: &str) -> Status {
+    if kind == PatchType::Strategic || careless {
+        Status::bad_request(why)
+    } else {
+        Status::bad_request(format!("error decoding patch: {why}"))
+    }
+}
+
+/// The type of a JSON value, as Go's decoder names it.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn strategic_error(error: &StrategicError) -> Status {
+    match error.code() {
+        400 => Status::bad_request(error.to_string()),
+        422 => Status::failure(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .with_empty_details(),
+        code => Status::failure(code, "", error.to_string()),
     }
 }
 
@@ -136,7 +174,7 @@ impl Patch {
             PatchType::Json => patch::json::apply(document, &self.document).map_err(|error| json_patch_error(&error)),
             PatchType::Merge => Ok(patch::merge::apply(document, &self.document)),
             PatchType::Strategic => patch::strategic::apply(document, &self.document, &resource.schema)
-                .map_err(|error| Status::failure(500, "", error.to_string())),
+                .map_err(|error| strategic_error(&error)),
         }
     }
 
@@ -163,14 +201,14 @@ impl Patch {
             structural::convert_check(&new, &resource.schema)
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
-        match self.fit(&mut new, resource, kinds, how, warnings) {
+        match self.fit_kind(&mut new, resource, kinds, how, warnings) {
             Ok(()) => Ok(new),
             // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
             Err(why) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
         }
     }
 
-    fn fit(
+    fn fit_kind(
         &self,
         new: &mut Value,
         resource: &Resource,
@@ -178,11 +216,36 @@ impl Patch {
         how: FieldValidation,
         warnings: &mut Vec<String>,
     ) -> Result<(), String> {
+        if new.is_object() {
+            decode::check_kind(new, resource, kinds).map_err(|status| status.message)?;
+        }
+        self.fit_fields(new, resource, how, warnings)
+    }
+
+    fn fit_fields(
+        &self,
+        new: &mut Value,
+        resource: &Resource,
+        how: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), String> {
         if !new.is_object() {
             return Err("the patched document is no object".to_owned());
         }
-        decode::check_kind(new, resource, kinds).map_err(|status| status.message)?;
         decode::fit(new, resource, self.findings.clone(), None)?.apply(how, warnings)
+    }
+
+    /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and told.
+    pub(crate) fn fit(
+        &self,
+        new: &mut Value,
+        resource: &Resource,
+        how: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let document = new.clone();
+        self.fit_fields(new, resource, how, warnings)
+            .map_err(|why| undecodable(&document, &why))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kubewright_schema::{catalog, structural};
+use kubewright_schema::catalog;
 use serde_json::Value;
 
 use crate::kinds::check::get;
@@ -56,11 +56,6 @@ pub(super) fn row() -> Arc<Resource> {
         Arc::new(row)
     });
     Arc::clone(&ROW)
-}
-
-/// Whether Go could read it; the error is Go's.
-pub(super) fn check(scale: &Value) -> Result<(), String> {
-    structural::type_check(scale, &row().schema, "Scale")
 }
 
 #[cfg(test)]

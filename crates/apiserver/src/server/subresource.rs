@@ -75,13 +75,18 @@ impl Call<'_> {
     async fn update_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "UpdateOptions")?;
         let format = negotiate::input(self.headers)?;
-        let scale = decode::parse(self.body, format, "Scale")?.value;
+        let decoded = decode::parse(self.body, format, "Scale")?;
+        let mut scale = decoded.value;
         check_scale_kind(&scale, &self.kinds)?;
-        scales::check(&scale).map_err(|why| {
-            Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
-        })?;
+        let mut warnings = Vec::new();
+        decode::fit(&mut scale, &scales::row(), decoded.duplicates, None)
+            .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
+            .map_err(|why| {
+                Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+            })?;
+        self.warnings.append(&mut warnings);
         self.fit_name(&scale)?;
-        self.write_scale(paths, &options, |live, owners| {
+        self.write_scale(paths, &options, |live, owners, _| {
             owners.update(live, &scale);
             Ok(scale.clone())
         })
@@ -92,23 +97,24 @@ impl Call<'_> {
         if super::apply::is_apply(self.headers) {
             return self.apply_scale(paths).await;
         }
-        let patch = self.read_patch()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        self.write_scale(paths, &options, |live, owners| {
-            let scale = patch.apply_plain(live)?;
-            scales::check(&scale).map_err(|why| super::patch::undecodable(&scale, &why))?;
+        let patch = self.read_patch(options.field_validation)?;
+        self.write_scale(paths, &options, |live, owners, warnings| {
+            let mut scale = patch.apply_plain(live)?;
+            patch.fit(&mut scale, &scales::row(), options.field_validation, warnings)?;
             owners.update(live, &scale);
             Ok(scale)
         })
         .await
     }
 
-    /// Writes `spec.replicas` of a Scale into the object; `wanted` makes the new Scale of the present one and says who owns it.
+    /// Writes `spec.replicas` of a Scale into the object; `wanted` makes the new Scale of the present one, says who owns it, and what the
+    /// client is to be warned of.
     pub(crate) async fn write_scale(
         &mut self,
         paths: &ScalePaths,
         options: &WriteOptions,
-        wanted: impl Fn(&Value, &mut ScaleOwners) -> Result<Value, Status>,
+        wanted: impl Fn(&Value, &mut ScaleOwners, &mut Vec<String>) -> Result<Value, Status>,
     ) -> Result<Reply, Status> {
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
@@ -117,9 +123,9 @@ impl Call<'_> {
         writer.tracking = Tracking::Given;
         let now = crate::env::rfc3339(self.server.env.now());
         let written = writer
-            .update(&namespace, &name, Part::Whole, |old, _| {
+            .update(&namespace, &name, Part::Whole, |old, warnings| {
                 let mut owners = ScaleOwners::new(old, paths, &manager, &now);
-                let scale = wanted(&scale_of(old, paths)?, &mut owners)?;
+                let scale = wanted(&scale_or_none(old, paths)?, &mut owners, warnings)?;
                 check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
                 let replicas = match scale.pointer("/spec/replicas") {
                     None | Some(Value::Null) => 0,
@@ -128,6 +134,10 @@ impl Call<'_> {
                         Status::bad_request(message)
                     })?,
                 };
+                if replicas == NO_REPLICAS {
+                    let message = format!("the spec replicas field {:?} cannot be empty", paths.spec_replicas);
+                    return Err(Status::bad_request(message));
+                }
                 if replicas < 0 {
                     let error = FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
@@ -212,7 +222,7 @@ impl Call<'_> {
                     return Err(conflict(format!("pod {name} is already assigned to node {present:?}")));
                 }
                 let mut new = old.clone();
-                copy_annotations(binding, &mut new);
+                copy_metadata(binding, &mut new);
                 pods::bind(&mut new, &node, now);
                 Ok(new)
             })
@@ -272,6 +282,22 @@ pub(crate) fn set_path(object: &mut Value, path: &str, value: Value) {
 
 /// The `autoscaling/v1` Scale of an object.
 pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
+    if replicas_at(object, &paths.spec_replicas).is_none() {
+        let why = format!("the spec replicas field {:?} does not exist", paths.spec_replicas);
+        return Err(Status::internal(&why));
+    }
+    scale_or_none(object, paths)
+}
+
+fn replicas_at(object: &Value, path: &str) -> Option<i64> {
+    object.pointer(&pointer(path)).and_then(Value::as_i64)
+}
+
+/// Stands for the number of an object that has none, as upstream: whoever leaves it in place has not scaled.
+const NO_REPLICAS: i64 = i32::MIN as i64;
+
+/// The Scale of an object that is about to be scaled; it may have no number yet.
+pub(crate) fn scale_or_none(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let text = object::text(object, field);
@@ -279,14 +305,7 @@ pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Stat
             metadata.insert(field.to_owned(), json!(text));
         }
     }
-    let number = |path: &str| object.pointer(&pointer(path)).and_then(Value::as_i64);
-    let Some(replicas) = number(&paths.spec_replicas) else {
-        let message = format!(
-            "Internal error occurred: the spec replicas field {:?} does not exist",
-            paths.spec_replicas
-        );
-        return Err(Status::failure(500, "InternalError", message));
-    };
+    let replicas = replicas_at(object, &paths.spec_replicas).unwrap_or(NO_REPLICAS);
     let mut spec = Map::new();
     if replicas != 0 {
         spec.insert("replicas".to_owned(), json!(replicas));
@@ -294,7 +313,7 @@ pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Stat
     let mut status = Map::new();
     status.insert(
         "replicas".to_owned(),
-        json!(number(&paths.status_replicas).unwrap_or(0)),
+        json!(replicas_at(object, &paths.status_replicas).unwrap_or(0)),
     );
     let selector = match paths.selector.as_ref().and_then(|path| object.pointer(&pointer(path))) {
         Some(Value::String(text)) => text.clone(),
@@ -346,7 +365,7 @@ fn bound_node(binding: &Value) -> Result<String, String> {
     }
 }
 
-fn copy_annotations(binding: &Value, pod: &mut Value) {
+fn copy_metadata(binding: &Value, pod: &mut Value) {
     for field in ["annotations", "labels"] {
         let Some(given) = binding
             .pointer(&format!("/metadata/{field}"))

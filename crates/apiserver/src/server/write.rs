@@ -258,6 +258,11 @@ impl<'a> Writer<'a> {
             match self.insert(std::mem::take(&mut object)).await {
                 // A generated name that is taken is no fault of the client.
                 Err(status) if template.is_some() && status.code == 409 && attempt < 7 => {}
+                // What is not stored keeps the version that it came with.
+                Ok(Written::Shown(mut shown)) if !asked_version.is_empty() => {
+                    object::metadata_mut(&mut shown).insert("resourceVersion".to_owned(), asked_version.into());
+                    return Ok(Written::Shown(shown));
+                }
                 result => return result,
             }
         }

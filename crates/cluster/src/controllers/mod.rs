@@ -12,6 +12,7 @@
 //! | `deployment` | `deployment/` | rollouts |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
+//! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
@@ -25,6 +26,7 @@ mod garbage_collector;
 mod meta;
 mod namespace;
 mod node;
+mod node_taints;
 mod pods;
 mod protection;
 mod replicaset;
@@ -49,6 +51,7 @@ pub const NAMES: &[&str] = &[
     "deployment",
     "scheduler",
     "node",
+    "node-lifecycle",
     "volume-protection",
     "resourcequota",
     "clusterrole-aggregation",
@@ -157,6 +160,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
+        "node-lifecycle" => manager.add(node_taints::controller()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }

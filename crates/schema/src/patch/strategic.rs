@@ -31,29 +31,50 @@ pub enum StrategicError {
         key: String,
     },
     /// `$setElementOrder/x` does not list what the patch changes, or in another order.
-    #[error("the order in patch list {list} doesn't match {directive}: {order}")]
+    #[error("The order in patch list:\n{list}\n doesn't match $setElementOrder list:\n{order}\n")]
     Order {
-        /// The patch's items.
+        /// The patch's items, as Go prints them.
         list: String,
-        /// The directive's name.
-        directive: String,
-        /// The directive's items.
+        /// The directive's items, as Go prints them.
         order: String,
     },
-    /// `$retainKeys` does not list a key that the patch sets.
-    #[error("{RETAIN} directive does not contain {0}, which the patch sets")]
-    Retain(String),
-    /// A directive has the wrong type or an unknown value.
-    #[error("malformed directive {directive}: {value}")]
+    /// `$setElementOrder/x` is no list.
+    #[error("expected a []interface {{}}, but received a {0}")]
+    OrderType(&'static str),
+    /// `$retainKeys` is no list, or does not list a key that the patch sets.
+    #[error("invalid patch format of retainKeys")]
+    Retain,
+    /// `$patch` says something that is no directive.
+    #[error("unknown patch type: {directive} in map: {map}")]
     Directive {
-        /// The directive's name.
+        /// The directive, as Go prints it with `%s`.
         directive: String,
-        /// What was given.
-        value: String,
+        /// The map that it stands in, as Go prints it.
+        map: String,
     },
+    /// `$patch: merge` in an item of a list.
+    #[error("merging lists cannot yet be specified in the patch")]
+    MergeItem,
+    /// Items of the list and of the patch are not all of one type.
+    #[error("list element types are not identical: {0}")]
+    Types(String),
+    /// A list that merges has lists as its items.
+    #[error("lists of lists are not supported")]
+    ListOfLists,
     /// The patch is no object.
     #[error("a strategic merge patch is an object, not {0}")]
     NotAnObject(String),
+}
+
+impl StrategicError {
+    /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for what it does not do, and 500 for everything else.
+    pub fn code(&self) -> u16 {
+        match self {
+            StrategicError::Retain => 400,
+            StrategicError::ListOfLists => 422,
+            _ => 500,
+        }
+    }
 }
 
 /// The document with the patch applied, by the rules of `schema`.
@@ -84,7 +105,7 @@ fn merge_map(
     schema: Option<&SchemaRef>,
 ) -> Result<Map<String, Value>, StrategicError> {
     match patch.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
-        None | Some((_, Some("merge"))) => {}
+        None => {}
         // What is replaced is taken as it stands.
         Some((_, Some("replace"))) => {
             return Ok(patch
@@ -94,16 +115,15 @@ fn merge_map(
                 .collect());
         }
         Some((_, Some("delete"))) => return Ok(Map::new()),
-        Some((directive, _)) => return Err(malformed(DIRECTIVE, directive)),
+        Some((directive, _)) => return Err(unknown(directive, patch)),
     }
     let schema = schema.map(SchemaRef::get);
     let mut merged = retain(original, patch)?;
     for (key, items) in patch {
         if let Some(list) = key.strip_prefix(DELETE_PREFIX) {
-            let Value::Array(gone) = items else {
-                return Err(malformed(key, items));
-            };
-            if let Some(Value::Array(items)) = merged.get_mut(list) {
+            // What is no list deletes nothing.
+            if let (Some(Value::Array(items)), Value::Array(gone)) = (merged.get_mut(list), items) {
+                check_types(items, gone)?;
                 let gone = Identity::Value.index(gone);
                 items.retain(|item| !gone.contains_key(&Identity::Value.of(item)));
             }
@@ -114,7 +134,7 @@ fn merge_map(
         if change.is_null() {
             merged.remove(key);
         } else {
-            let value = merge_value(merged.get(key), change, order, key, child(schema, key))?;
+            let value = merge_value(merged.get(key), change, order, child(schema, key))?;
             merged.insert(key.clone(), value);
         }
     }
@@ -122,10 +142,10 @@ fn merge_map(
     for (key, order) in patch {
         if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list)) {
             let Value::Array(_) = order else {
-                return Err(malformed(key, order));
+                return Err(StrategicError::OrderType(go::type_name(order)));
             };
             if let Some(Value::Array(items)) = merged.get(list).cloned() {
-                let sorted = merge_list(&items, &[], Some(order), list, child(schema, list))?;
+                let sorted = merge_list(&items, &[], Some(order), child(schema, list))?;
                 merged.insert(list.to_owned(), Value::Array(sorted));
             }
         }
@@ -137,11 +157,31 @@ fn is_directive(key: &str) -> bool {
     key == DIRECTIVE || key == RETAIN || key.starts_with(DELETE_PREFIX) || key.starts_with(ORDER_PREFIX)
 }
 
-fn malformed(directive: &str, value: &Value) -> StrategicError {
+fn unknown(directive: &Value, map: &Map<String, Value>) -> StrategicError {
+    let shown = match directive {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={directive})", go::type_name(directive)),
+        other => go::text(other),
+    };
     StrategicError::Directive {
-        directive: directive.to_owned(),
-        value: value.to_string(),
+        directive: shown,
+        map: go::text(&Value::Object(map.clone())),
     }
+}
+
+/// Lists merge only when all their items are of one type (`sliceElementType`).
+fn check_types(original: &[Value], change: &[Value]) -> Result<(), StrategicError> {
+    let mut types = original.iter().chain(change).map(go::type_name);
+    let Some(first) = types.next() else { return Ok(()) };
+    if first == "[]interface {}" {
+        return Err(StrategicError::ListOfLists);
+    }
+    if types.all(|other| other == first) {
+        return Ok(());
+    }
+    let both = Value::from(vec![Value::from(original.to_vec()), Value::from(change.to_vec())]);
+    Err(StrategicError::Types(go::text(&both)))
 }
 
 /// `$retainKeys`: keys of the original that are not listed go.
@@ -150,14 +190,14 @@ fn retain(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result<M
         return Ok(original.clone());
     };
     let Value::Array(listed) = listed else {
-        return Err(malformed(RETAIN, listed));
+        return Err(StrategicError::Retain);
     };
     let listed: BTreeSet<&str> = listed.iter().filter_map(Value::as_str).collect();
     let unlisted = patch
         .iter()
         .find(|(key, value)| !is_directive(key) && !value.is_null() && !listed.contains(key.as_str()));
-    if let Some((key, _)) = unlisted {
-        return Err(StrategicError::Retain(key.clone()));
+    if unlisted.is_some() {
+        return Err(StrategicError::Retain);
     }
     let kept = original.iter().filter(|(key, _)| listed.contains(key.as_str()));
     Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
@@ -167,14 +207,14 @@ fn merge_value(
     original: Option<&Value>,
     change: &Value,
     order: Option<&Value>,
-    key: &str,
     schema: Option<&SchemaRef>,
 ) -> Result<Value, StrategicError> {
     match (original, change) {
         (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Ok(change.clone()),
         (Some(Value::Object(before)), Value::Object(change)) => Ok(Value::Object(merge_map(before, change, schema)?)),
         (Some(Value::Array(before)), Value::Array(change)) if follows(schema, "merge") => {
-            Ok(Value::Array(merge_list(before, change, order, key, schema)?))
+            check_types(before, change)?;
+            Ok(Value::Array(merge_list(before, change, order, schema)?))
         }
         (Some(Value::Array(_)), Value::Array(_)) => Ok(change.clone()),
         // Where there was nothing of that type, there is nothing to merge with.
@@ -241,7 +281,6 @@ fn merge_list(
     original: &[Value],
     change: &[Value],
     order: Option<&Value>,
-    name: &str,
     schema: Option<&SchemaRef>,
 ) -> Result<Vec<Value>, StrategicError> {
     let schema = schema.map(SchemaRef::get);
@@ -268,10 +307,10 @@ fn merge_list(
     let named = match order {
         None => changes.as_slice(),
         Some(Value::Array(order)) => {
-            check_order(&changes, order, identity, name)?;
+            check_order(&changes, order, identity)?;
             order
         }
-        Some(other) => return Err(malformed(&format!("{ORDER_PREFIX}{name}"), other)),
+        Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
     };
     let before = if order.is_some() {
         overwritten(original, &kept, &merged)
@@ -306,7 +345,8 @@ fn apply_item_directives(
             Some((_, Some("delete"))) => {
                 gone.insert(identity.check(item)?);
             }
-            Some((directive, _)) => return Err(malformed(DIRECTIVE, directive)),
+            Some((_, Some("merge"))) => return Err(StrategicError::MergeItem),
+            Some((directive, _)) => return Err(unknown(directive, item.as_object().unwrap_or(&Map::new()))),
         }
     }
     let kept = original
@@ -316,16 +356,15 @@ fn apply_item_directives(
 }
 
 /// Everything that the patch changes must be in the order, and in that order.
-fn check_order(changes: &[Value], order: &[Value], identity: Identity<'_>, name: &str) -> Result<(), StrategicError> {
+fn check_order(changes: &[Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
     let places = identity.index(order);
     let positions: Option<Vec<&usize>> = changes.iter().map(|item| places.get(&identity.of(item))).collect();
     if order.is_empty() || positions.is_some_and(|positions| positions.is_sorted()) {
         return Ok(());
     }
     Err(StrategicError::Order {
-        list: Value::from(changes.to_vec()).to_string(),
-        directive: format!("{ORDER_PREFIX}{name}"),
-        order: Value::from(order.to_vec()).to_string(),
+        list: go::text(&Value::from(changes.to_vec())),
+        order: go::text(&Value::from(order.to_vec())),
     })
 }
 
@@ -509,13 +548,32 @@ mod tests {
         );
         refused(
             json!({"spec": {"containers": [{"name": "b"}], "$setElementOrder/containers": [{"name": "a"}]}}),
-            "doesn't match $setElementOrder/containers",
+            "The order in patch list:\n[map[name:b]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
         );
         refused(
             json!({"metadata": {"labels": {"$patch": "maybe"}}}),
-            "malformed directive $patch: \"maybe\"",
+            "unknown patch type: maybe in map: map[$patch:maybe]",
         );
-        refused(json!({"spec": {"$retainKeys": "a"}}), "malformed directive $retainKeys");
+        refused(
+            json!({"spec": {"containers": [{"$patch": 5}]}}),
+            "unknown patch type: %!s(int64=5) in map: map[$patch:5]",
+        );
+        refused(
+            json!({"spec": {"containers": [{"$patch": "merge"}]}}),
+            "merging lists cannot yet be specified in the patch",
+        );
+        refused(
+            json!({"spec": {"$retainKeys": "a"}}),
+            "invalid patch format of retainKeys",
+        );
+        refused(
+            json!({"spec": {"$setElementOrder/containers": "a"}}),
+            "expected a []interface {}, but received a string",
+        );
+        refused(
+            json!({"spec": {"containers": ["x"]}}),
+            "list element types are not identical: [[",
+        );
         refused(json!([1]), "a strategic merge patch is an object");
     }
 }

@@ -11,11 +11,8 @@ use kubewright_schema::cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
 use kubewright_schema::cel::value::{Fields, Map, Value as Cel};
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::super::{Attributes, matching::Matched};
 use super::compiled::{Expression, Variable};
 use crate::kinds::check::get;
-use crate::registry::Resource;
-use crate::user::UserInfo;
 
 /// Said where the budget of a request is used up.
 const OUT_OF_BUDGET: &str =
@@ -163,55 +160,6 @@ impl<'a> Fields<'a> for Scope<'a> {
         self.0.computed.borrow_mut().insert(&variable.name, value.clone());
         Some(value)
     }
-}
-
-fn kind(group: &str, version: &str, kind: &str) -> Value {
-    json!({"group": group, "version": version, "kind": kind})
-}
-
-fn resource(row: &Resource) -> Value {
-    json!({"group": row.group, "version": row.version, "resource": row.plural})
-}
-
-fn user(user: &UserInfo) -> Value {
-    let mut info = JsonMap::new();
-    info.insert("username".to_owned(), json!(user.name));
-    if !user.uid.is_empty() {
-        info.insert("uid".to_owned(), json!(user.uid));
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
-}
-
-/// `request`: the request as what matched it sees it. Empty texts are absent.
-pub(super) fn request(attributes: &Attributes, matched: &Matched) -> Value {
-    let (own, shown) = (&attributes.kind, &matched.kind);
-    let mut request = json!({
-        "kind": kind(&shown.group, &shown.version, &shown.kind),
-        "resource": resource(&matched.resource),
-        "requestKind": kind(&own.group, &own.version, &own.kind),
-        "requestResource": resource(&attributes.resource),
-        "operation": attributes.operation.as_str(),
-        "userInfo": user(&attributes.user),
-        "dryRun": attributes.dry_run,
-        "options": attributes.options,
-    });
-    for (field, text) in [
-        ("subResource", &attributes.subresource),
-        ("requestSubResource", &attributes.subresource),
-        ("name", &attributes.name),
-        ("namespace", &attributes.namespace),
-    ] {
-        if !text.is_empty() {
-            request[field] = json!(text);
-        }
-    }
-    request
 }
 
 /// `namespaceObject`: a namespace without what only concerns its owners.

@@ -72,7 +72,7 @@ impl Conditions {
         if self.is_empty() {
             return Ok(true);
         }
-        let request = super::activation::request(attributes, matched);
+        let request = attributes.review(matched);
         let inputs = Inputs {
             object,
             old,

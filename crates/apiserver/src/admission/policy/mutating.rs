@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::super::matching::Matched;
 use super::super::{Admission, Attributes, Operation, Session};
-use super::activation::{self, Inputs, Scope};
+use super::activation::{Inputs, Scope};
 use super::authorizer;
 use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
 use super::conditions::{Met, conditions};
@@ -225,7 +225,7 @@ async fn invoke(
     let policy = &mutating.policy;
     let mut shown = matched.show(session, attributes, object).await?;
     let old = matched.show(session, attributes, old.unwrap_or(&Value::Null)).await?;
-    let request = activation::request(attributes, matched);
+    let request = attributes.review(matched);
     let around = Inputs {
         object: &Value::Null,
         old: &old,

@@ -227,7 +227,7 @@ async fn prepare(
         Ok((object, old)) => Ok(Seen {
             object,
             old,
-            request: activation::request(attributes, matched),
+            request: attributes.review(matched),
             namespace,
         }),
         Err(status) => Err(format!("failed to convert object version: {}", status.message)),

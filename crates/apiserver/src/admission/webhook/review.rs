@@ -10,7 +10,6 @@ use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
 use crate::env;
 use crate::outbound::client::{Document, kind_text};
-use crate::registry::Resource;
 use crate::status::{Cause, Details, Status};
 
 const GROUP: &str = "admission.k8s.io";
@@ -83,35 +82,15 @@ pub(super) async fn ask(
     patch(&hook.name, &response.patch, response.patch_type.as_deref())
 }
 
-fn resource_of(resource: &Resource) -> Value {
-    json!({"group": resource.group, "version": resource.version, "resource": resource.plural})
-}
-
-/// The `request` of a review.
+/// The `request` of a review: what is done, and to which objects.
 fn request(attributes: &Attributes, seen: &Matched, objects: &Objects<'_>, uid: &str) -> Value {
-    let kind = |kind: &kubewright_schema::schema::GroupVersionKind| json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-    let mut request = json!({
-        "uid": uid,
-        "kind": kind(&seen.kind),
-        "resource": resource_of(&seen.resource),
-        "requestKind": kind(&attributes.kind),
-        "requestResource": resource_of(&attributes.resource),
-        "operation": attributes.operation.as_str(),
-        "userInfo": attributes.user.to_value(),
-        "object": objects.object,
-        "oldObject": objects.old,
-        "dryRun": attributes.dry_run,
-        "options": attributes.options,
-    });
-    for (field, text) in [
-        ("subResource", &attributes.subresource),
-        ("requestSubResource", &attributes.subresource),
-        ("name", &attributes.name),
-        ("namespace", &attributes.namespace),
+    let mut request = attributes.review(seen);
+    for (field, value) in [
+        ("uid", &json!(uid)),
+        ("object", objects.object),
+        ("oldObject", objects.old),
     ] {
-        if !text.is_empty() {
-            request[field] = json!(text);
-        }
+        request[field] = value.clone();
     }
     request
 }

@@ -1,6 +1,6 @@
 //! Rules for containers: names, images, ports, environment, mounts, probes, lifecycle hooks and security.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kubewright_schema::names;
 use serde_json::json;
@@ -130,7 +130,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         at.keys(&["securityContext", "privileged"]).is_true(),
     );
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
-    resources::requirements(errors, &at.key("resources"));
+    resources::requirements(errors, &at.key("resources"), resources::Of::Container);
     host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
     host::devices(errors, at, &facts.spec.key("volumes"));
     let restart = facts.spec.key("restartPolicy").text();
@@ -204,11 +204,11 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
     let given = SOURCES.iter().filter(|source| at.key(source).present()).count();
     let field = at.key("fieldRef");
     if field.present() {
-        field_reference(errors, &field);
+        field_reference(errors, &field, &ENVIRONMENT_FIELDS);
     }
     let resource = at.key("resourceFieldRef");
     if resource.present() {
-        resource_reference(errors, &resource);
+        resource_reference(errors, &resource, false);
     }
     for (source, name_required) in [("configMapKeyRef", true), ("secretKeyRef", true)] {
         let source = at.key(source);
@@ -238,61 +238,67 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
     }
 }
 
-fn field_reference(errors: &mut Errors, at: &At<'_>) {
-    const SUPPORTED: [&str; 9] = [
+/// What an environment variable may show of a pod.
+const ENVIRONMENT_FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+
+/// A `fieldRef` that may name the fields in `supported`.
+pub(super) fn field_reference(errors: &mut Errors, at: &At<'_>, supported: &[&str]) {
+    const KNOWN: [&str; 14] = [
+        "metadata.annotations",
+        "metadata.labels",
         "metadata.name",
         "metadata.namespace",
         "metadata.uid",
+        "spec.hostNetwork",
         "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
         "spec.serviceAccountName",
         "status.hostIP",
         "status.hostIPs",
         "status.podIP",
         "status.podIPs",
     ];
-    const KNOWN: [&str; 6] = [
-        "metadata.annotations",
-        "metadata.labels",
-        "spec.hostNetwork",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "status.phase",
-    ];
     let path = at.key("fieldPath");
     if path.text().is_empty() {
         errors.required(&path, "");
         return;
     }
-    if let Some((map, rest)) = path.text().split_once("['") {
-        let Some(key) = rest.strip_suffix("']") else {
-            errors.invalid(
-                &path,
-                format!("error converting fieldPath: field label not supported: {}", path.text()),
-            );
-            return;
-        };
-        match map {
-            "metadata.labels" | "metadata.annotations" => {
-                errors.messages(&path, names::qualified_name(&key.to_lowercase()));
+    let unknown = |errors: &mut Errors, why: &str| {
+        errors.invalid(&path, format!("error converting fieldPath: {why}: {}", path.text()));
+    };
+    let subscripted = path.text().strip_suffix("']").and_then(|text| text.split_once("['"));
+    match subscripted {
+        Some(("metadata.annotations", key)) => {
+            let key = key.to_lowercase();
+            for message in names::qualified_name(&key) {
+                errors.invalid_value(at, key.as_str(), message);
             }
-            _ => errors.invalid(&path, format!("{map} does not support subscript")),
         }
-        return;
-    }
-    if SUPPORTED.contains(&path.text()) {
-        return;
-    }
-    if KNOWN.contains(&path.text()) {
-        errors.unsupported(&path, &SUPPORTED);
-    } else {
-        errors.invalid(
-            &path,
-            format!("error converting fieldPath: field label not supported: {}", path.text()),
-        );
+        Some(("metadata.labels", key)) => {
+            for message in names::qualified_name(key) {
+                errors.invalid_value(at, key, message);
+            }
+        }
+        Some(_) => unknown(errors, "field label does not support subscript"),
+        None if supported.contains(&path.text()) => {}
+        None if KNOWN.contains(&path.text()) || path.text() == "status.phase" => errors.unsupported(&path, supported),
+        None => unknown(errors, "field label not supported"),
     }
 }
 
-fn resource_reference(errors: &mut Errors, at: &At<'_>) {
+/// A `resourceFieldRef`; that of a volume names its container.
+pub(super) fn resource_reference(errors: &mut Errors, at: &At<'_>, of_volume: bool) {
     const SUPPORTED: [&str; 6] = [
         "limits.cpu",
         "limits.ephemeral-storage",
@@ -302,7 +308,9 @@ fn resource_reference(errors: &mut Errors, at: &At<'_>) {
         "requests.memory",
     ];
     let resource = at.key("resource");
-    if resource.text().is_empty() {
+    if of_volume && at.key("containerName").text().is_empty() {
+        errors.required(&at.key("containerName"), "");
+    } else if resource.text().is_empty() {
         errors.required(&resource, "");
     } else if !SUPPORTED.contains(&resource.text())
         && !resource.text().starts_with("limits.hugepages-")
@@ -310,6 +318,37 @@ fn resource_reference(errors: &mut Errors, at: &At<'_>) {
     {
         errors.unsupported(&resource, &SUPPORTED);
     }
+    divisor(errors, at, resource.text());
+}
+
+fn divisor(errors: &mut Errors, at: &At<'_>, resource: &str) {
+    const BYTES: [&str; 13] = [
+        "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+    ];
+    let Some((_, name)) = resource.split_once('.') else {
+        return;
+    };
+    let (allowed, what): (&[&str], &str) = match name {
+        "cpu" => (&["1m", "1"], "cpu"),
+        "memory" => (&BYTES, "memory"),
+        "ephemeral-storage" => (&BYTES, "local ephemeral storage"),
+        name if name.starts_with("hugepages-") => (&BYTES, "hugepages"),
+        _ => return,
+    };
+    let divisor = at.key("divisor");
+    if matches!(divisor.text(), "" | "0") || allowed.contains(&divisor.text()) {
+        return;
+    }
+    let values = if what == "cpu" {
+        "1m and 1".to_owned()
+    } else {
+        allowed.join(", ")
+    };
+    errors.invalid_value(
+        &divisor,
+        resource,
+        format!("only divisor's values {values} are supported with the {what} resource"),
+    );
 }
 
 fn environment_sources(errors: &mut Errors, at: &At<'_>) {
@@ -545,39 +584,4 @@ fn is_sysctl(name: &str) -> bool {
                     .chars()
                     .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
         })
-}
-
-/// What makes two ports the same: number, protocol, host address and host port.
-type Port<'a> = (Option<i64>, &'a str, &'a str, Option<i64>);
-
-/// Warnings about containers: duplicates that are allowed but surely not meant.
-pub(crate) fn warnings(spec: &At<'_>, warn: &mut Vec<String>) {
-    for list in super::defaults::CONTAINER_LISTS {
-        for container in spec.key(list).items() {
-            let mut names: BTreeSet<&str> = BTreeSet::new();
-            for entry in container.key("env").items() {
-                let name = entry.key("name").text();
-                if !names.insert(name) {
-                    warn.push(format!(
-                        "{}: hides previous definition of {name:?}, which may be dropped when using apply",
-                        entry.path
-                    ));
-                }
-            }
-            let mut ports: BTreeMap<Port<'_>, String> = BTreeMap::new();
-            for port in container.key("ports").items() {
-                let key = (
-                    port.key("containerPort").int(),
-                    port.key("protocol").text(),
-                    port.key("hostIP").text(),
-                    port.key("hostPort").int().filter(|port| *port != 0),
-                );
-                if let Some(first) = ports.get(&key) {
-                    warn.push(format!("{}: duplicate port definition with {first}", port.path));
-                } else {
-                    ports.insert(key, port.path.to_string());
-                }
-            }
-        }
-    }
 }

@@ -1,12 +1,15 @@
 //! Pods, and the pod spec that every workload's template shares.
 
+mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
 pub(crate) mod host;
+mod projections;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 pub(crate) mod validate;
 pub(crate) mod volumes;
+pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -29,7 +32,7 @@ pub(crate) const POD: Strategy = Strategy {
     validate_create: validate::create,
     validate_update: validate::update,
     validate_status: validate::status,
-    warnings,
+    warnings: |new, _| warnings::warnings(&At::root(new)),
     ..PLAIN
 };
 
@@ -55,6 +58,7 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
         .as_array()
         .is_some_and(|gates| !gates.is_empty());
     let Some(object) = pod.as_object_mut() else { return };
+    annotations::sync_app_armor(object);
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
         let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
@@ -206,60 +210,6 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
         "Guaranteed"
     } else {
         "Burstable"
-    }
-}
-
-fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
-    let mut warn = Vec::new();
-    spec_warnings(&At::root(new).key("spec"), &mut warn);
-    warn
-}
-
-/// Warnings about a `PodSpec`.
-pub(crate) fn spec_warnings(spec: &At<'_>, warn: &mut Vec<String>) {
-    const OLD_LABELS: [(&str, &str, &str); 4] = [
-        (
-            "beta.kubernetes.io/arch",
-            "deprecated since v1.14",
-            "kubernetes.io/arch",
-        ),
-        ("beta.kubernetes.io/os", "deprecated since v1.14", "kubernetes.io/os"),
-        (
-            "failure-domain.beta.kubernetes.io/region",
-            "deprecated since v1.17",
-            "topology.kubernetes.io/region",
-        ),
-        (
-            "failure-domain.beta.kubernetes.io/zone",
-            "deprecated since v1.17",
-            "topology.kubernetes.io/zone",
-        ),
-    ];
-    for (key, entry) in spec.key("nodeSelector").entries() {
-        for (old, since, new) in OLD_LABELS {
-            if key == old {
-                warn.push(format!("{}: {since}; use {new:?} instead", entry.path));
-            }
-        }
-    }
-    containers::warnings(spec, warn);
-    for list in defaults::CONTAINER_LISTS {
-        for container in spec.key(list).items() {
-            resources::warnings(&container.key("resources"), warn);
-        }
-    }
-    scheduling::warnings(&spec.key("affinity"), warn);
-    for secret in spec.key("imagePullSecrets").items() {
-        if secret.key("name").text().is_empty() {
-            warn.push(format!("{}: invalid empty name \"\"", secret.key("name").path));
-        }
-    }
-    let grace = spec.key("terminationGracePeriodSeconds");
-    if grace.int().is_some_and(|seconds| seconds < 0) {
-        warn.push(format!(
-            "{}: must be >= 0; negative values are invalid and will be treated as 1",
-            grace.path
-        ));
     }
 }
 

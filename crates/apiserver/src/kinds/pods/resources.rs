@@ -2,24 +2,35 @@
 
 use std::str::FromStr;
 
+use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
 use crate::kinds::check::{At, Errors};
+use crate::quota::containers_need;
 
-/// `resources` of a container.
-pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>) {
+/// Whose resources they are: it decides which may be named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A container.
+    Container,
+    /// A pod as a whole.
+    Pod,
+}
+
+/// `resources` of a container or of a pod.
+pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>, of: Of) {
     let limits = at.key("limits");
     let requests = at.key("requests");
     let huge = |list: &At<'_>| list.entries().any(|(name, _)| name.starts_with("hugepages-"));
     let other = |list: &At<'_>| list.entries().any(|(name, _)| matches!(name, "cpu" | "memory"));
     let huge_alone = (huge(&limits) || huge(&requests)) && !other(&limits) && !other(&requests);
     for (name, entry) in limits.entries() {
-        resource_name(errors, name, &entry);
+        resource_name(errors, name, &entry, of);
         quantity(errors, name, &entry);
     }
     for (name, entry) in requests.entries() {
-        resource_name(errors, name, &entry);
+        resource_name(errors, name, &entry, of);
         quantity(errors, name, &entry);
         let limit = limits.key(name);
         match (Quantity::from_str(entry.text()), Quantity::from_str(limit.text())) {
@@ -48,24 +59,61 @@ pub(crate) fn requirements(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Warnings about amounts that cannot be had.
-pub(crate) fn warnings(at: &At<'_>, warn: &mut Vec<String>) {
-    for list in ["limits", "requests"] {
-        for name in ["memory", "ephemeral-storage"] {
-            let entry = at.key(list).entries().find(|(known, _)| *known == name);
-            let Some((_, entry)) = entry else { continue };
-            if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.milli_value() % 1000 != 0) {
-                warn.push(format!(
-                    "{}: fractional byte value {:?} is invalid, must be an integer",
-                    entry.path,
-                    entry.text()
-                ));
+/// `resources` of a pod as a whole.
+pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
+    let at = spec.key("resources");
+    if !at.present() {
+        return;
+    }
+    if spec.keys(&["os", "name"]).text() == "windows" {
+        errors.forbidden(&at, "may not be set for a windows pod");
+        return;
+    }
+    if at.key("claims").present() {
+        errors.forbidden(&at.key("claims"), "claims may not be set for Resources at pod-level");
+    }
+    requirements(errors, &at, Of::Pod);
+    for (field, only_huge) in [("requests", false), ("limits", true)] {
+        for (name, sum) in containers_need(spec.value, field) {
+            let entry = at.key(field).entries().find(|(known, _)| *known == name);
+            let Some((_, entry)) = entry.filter(|_| !only_huge || name.starts_with("hugepages-")) else {
+                continue;
+            };
+            if Quantity::from_str(entry.text()).is_ok_and(|whole| sum > whole) {
+                errors.invalid(
+                    &entry,
+                    format!("must be greater than or equal to aggregate container {field} of {sum}"),
+                );
+            }
+        }
+    }
+    for (index, container) in spec.key("containers").items().enumerate() {
+        for (name, limit) in container.keys(&["resources", "limits"]).entries() {
+            let whole = at.keys(&["limits", name]);
+            if let (Ok(own), Ok(most)) = (Quantity::from_str(limit.text()), Quantity::from_str(whole.text()))
+                && own > most
+            {
+                // The path stands so in Kubernetes.
+                let path = at.path.key("containers").index(index).map_key(name).key("limits");
+                errors.invalid(
+                    &limit.moved(path),
+                    format!("must be less than or equal to pod limits of {most}"),
+                );
             }
         }
     }
 }
 
-/// A list of quantities such as a node's capacity or a pod's overhead.
+/// `overhead` of a pod: limits of a container, to Kubernetes.
+pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
+    let limits = at.moved(at.path.key("limits"));
+    for (name, entry) in limits.entries() {
+        resource_name(errors, name, &entry, Of::Container);
+        quantity(errors, name, &entry);
+    }
+}
+
+/// A list of quantities such as a node's capacity or the fixed overhead of a runtime.
 pub(crate) fn list(errors: &mut Errors, at: &At<'_>) {
     for (name, entry) in at.entries() {
         errors.messages(&entry, names::qualified_name(name));
@@ -81,16 +129,45 @@ fn overcommit_allowed(name: &str) -> bool {
     !is_extended(name) && !name.starts_with("hugepages-")
 }
 
-fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>) {
-    for message in names::qualified_name(name) {
+fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
+    const STANDARD: [&str; 10] = [
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+        "storage",
+    ];
+    let messages = names::qualified_name(name);
+    let qualified = messages.is_empty();
+    for message in messages {
         errors.invalid_value(at, name, message);
     }
-    if name.contains('/') {
-        return;
-    }
-    if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !name.starts_with("hugepages-") {
+    let plain = !name.contains('/');
+    let computed = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    let unknown = plain && !computed && !STANDARD.contains(&name);
+    if qualified && unknown {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
-        errors.invalid_value(at, name, "must be a standard resource for containers");
+    }
+    match of {
+        Of::Container if plain && !computed => {
+            errors.invalid_value(at, name, "must be a standard resource for containers");
+        }
+        Of::Container if !plain && name.starts_with("requests.") => {
+            errors.invalid_value(at, name, "doesn't follow extended resource name standard");
+        }
+        Of::Pod if qualified && !unknown && (!computed || name == "ephemeral-storage") => {
+            errors.push(FieldError::not_supported(
+                at.path.to_string(),
+                name,
+                &["cpu", "hugepages-", "memory"],
+            ));
+        }
+        _ => {}
     }
 }
 

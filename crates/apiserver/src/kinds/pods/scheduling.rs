@@ -159,27 +159,6 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// Warnings about terms of affinity between pods that match none.
-pub(crate) fn warnings(affinity: &At<'_>, warn: &mut Vec<String>) {
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let terms = affinity
-            .keys(&[kind, "requiredDuringSchedulingIgnoredDuringExecution"])
-            .items();
-        let preferred = affinity
-            .keys(&[kind, "preferredDuringSchedulingIgnoredDuringExecution"])
-            .items();
-        for term in terms.chain(preferred.map(|term| term.key("podAffinityTerm"))) {
-            let selector = term.key("labelSelector");
-            if !selector.present() {
-                warn.push(format!(
-                    "{}: a null labelSelector results in matching no pod",
-                    selector.path
-                ));
-            }
-        }
-    }
-}
-
 /// `spec.topologySpreadConstraints`.
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
     let same = |at: &At<'_>| {

@@ -8,7 +8,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::{internal, names};
 use serde_json::Value;
 
-use super::{containers, host, resources, scheduling, volumes};
+use super::{annotations, containers, host, resources, scheduling, volumes};
 use crate::kinds::check::{At, Errors, check_ip, ensure, get, keep};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -27,6 +27,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     containers::containers(errors, &at.key("containers"), &facts);
     containers::init_containers(errors, &at.key("initContainers"), &at.key("containers"), &facts);
     containers::ephemeral_containers(errors, &at.key("ephemeralContainers"), at, &facts);
+    resources::of_pod(errors, at);
     errors.one_of(&at.key("restartPolicy"), &RESTART_POLICIES, true);
     errors.one_of(&at.key("dnsPolicy"), &DNS_POLICIES, true);
     node_selector(errors, &at.key("nodeSelector"));
@@ -70,7 +71,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     if at.key("preemptionPolicy").present() {
         errors.one_of(&at.key("preemptionPolicy"), &["Never", "PreemptLowerPriority"], true);
     }
-    resources::list(errors, &at.key("overhead"));
+    resources::overhead(errors, &at.key("overhead"));
     host::host(errors, at);
 }
 
@@ -148,8 +149,26 @@ pub(crate) fn create(new: &Value) -> Vec<FieldError> {
         errors.forbidden(&at.key("ephemeralContainers"), "cannot be set on create");
         return errors.into_vec();
     }
+    annotations::annotations(&mut errors, &At::root(new));
     spec(&mut errors, &at);
+    tokens_without_account(&mut errors, &at);
+    annotations::profiles(&mut errors, &At::root(new));
     errors.into_vec()
+}
+
+/// A pod without a service account can have no token of it.
+fn tokens_without_account(errors: &mut Errors, spec: &At<'_>) {
+    if !spec.key("serviceAccountName").text().is_empty() {
+        return;
+    }
+    for volume in spec.key("volumes").items() {
+        for source in volume.keys(&["projected", "sources"]).items() {
+            let token = source.key("serviceAccountToken");
+            if token.present() {
+                errors.forbidden(&token, "must not be specified when serviceAccountName is not set");
+            }
+        }
+    }
 }
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
+use super::projections::{descending, downward_file, key_to_path, mode, no_backsteps, projections};
 use crate::kinds::check::{At, Errors};
 
 /// Checks `spec.volumes` and gives the names that mounts may use.
@@ -42,13 +44,15 @@ const SOURCES: [&str; 30] = [
     "nfs",
     "iscsi",
     "glusterfs",
+    "flocker",
     "persistentVolumeClaim",
     "rbd",
     "cinder",
     "cephfs",
-    "flocker",
+    "quobyte",
     "downwardAPI",
     "fc",
+    "flexVolume",
     "configMap",
     "azureFile",
     "vsphereVolume",
@@ -61,8 +65,6 @@ const SOURCES: [&str; 30] = [
     "csi",
     "ephemeral",
     "image",
-    "quobyte",
-    "flexVolume",
 ];
 
 fn source(errors: &mut Errors, volume: &At<'_>) {
@@ -71,58 +73,65 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
         errors.required(volume, "must specify a volume type");
         return;
     };
-    one_source(errors, first, &volume.key(first));
+    // The path of this one kind is another upstream.
+    let shown = if *first == "gcePersistentDisk" {
+        "persistentDisk"
+    } else {
+        first
+    };
+    one_source(errors, first, &volume.key(first).moved(volume.path.key(shown)));
     for source in given {
-        errors.forbidden(&volume.key(source), "may not specify more than 1 volume type");
+        // Two paths are misspelt upstream.
+        let shown = match *source {
+            "cephfs" => "cephFS",
+            "downwardAPI" => "downwarAPI",
+            source => source,
+        };
+        let at = volume.key(source);
+        errors.forbidden(
+            &at.moved(volume.path.key(shown)),
+            "may not specify more than 1 volume type",
+        );
+    }
+    let iscsi = volume.key("iscsi");
+    let target = volume.key("name").text().len() + 1 + iscsi.key("targetPortal").text().len();
+    if iscsi.key("initiatorName").present() && target > 64 {
+        errors.invalid(
+            &volume.key("name"),
+            "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.",
+        );
     }
 }
 
 fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
-    let required: &[&str] = match kind {
+    let fields: &[&str] = match kind {
         "hostPath" => &["path"],
         "secret" => &["secretName"],
         "configMap" => &["name"],
         "persistentVolumeClaim" => &["claimName"],
         "nfs" => &["server", "path"],
-        "csi" => &["driver"],
         "iscsi" => &["targetPortal", "iqn"],
         "gitRepo" => &["repository"],
         "cephfs" => &["monitors"],
         "rbd" => &["monitors", "image"],
-        "cinder" => &["volumeID"],
+        "cinder" | "portworxVolume" | "awsElasticBlockStore" => &["volumeID"],
         "glusterfs" => &["endpoints", "path"],
         "azureFile" => &["secretName", "shareName"],
         "azureDisk" => &["diskName", "diskURI"],
-        "flexVolume" => &["driver"],
-        "portworxVolume" => &["volumeID"],
+        "csi" | "flexVolume" => &["driver"],
         "vsphereVolume" => &["volumePath"],
         "gcePersistentDisk" => &["pdName"],
-        "awsElasticBlockStore" => &["volumeID"],
+        "photonPersistentDisk" => &["pdID"],
+        "scaleIO" => &["gateway", "system", "volumeName"],
         _ => &[],
     };
-    for field in required {
-        let field = at.key(field);
-        if field.text().is_empty() && field.is_empty() {
-            errors.required(&field, "");
-        }
+    for field in fields {
+        required(errors, &at.key(field));
     }
     match kind {
-        "hostPath" => {
-            no_backsteps(errors, &at.key("path"));
-            let types = [
-                "",
-                "BlockDevice",
-                "CharDevice",
-                "Directory",
-                "DirectoryOrCreate",
-                "File",
-                "FileOrCreate",
-                "Socket",
-            ];
-            errors.one_of(&at.key("type"), &types, false);
-        }
-        "nfs" if !at.key("path").text().is_empty() && !at.key("path").text().starts_with('/') => {
-            errors.invalid(&at.key("path"), "must be an absolute path");
+        "hostPath" => host_path(errors, at),
+        "nfs" if !at.key("path").text().starts_with('/') => {
+            errors.invalid_value(&at.key("path"), at.key("path").text(), "must be an absolute path");
         }
         "emptyDir" if at.key("sizeLimit").text().starts_with('-') => {
             errors.forbidden(
@@ -130,15 +139,35 @@ fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
                 "SizeLimit field must be a valid resource quantity",
             );
         }
-        "secret" | "configMap" | "downwardAPI" => {
+        "gitRepo" => descending(errors, &at.key("directory")),
+        "iscsi" => iscsi(errors, at),
+        "fc" => fibre_channel(errors, at),
+        "cinder" if at.key("secretRef").present() => required(errors, &at.keys(&["secretRef", "name"])),
+        "flexVolume" => options(errors, &at.key("options")),
+        "azureDisk" => azure_disk(errors, at),
+        "csi" => csi(errors, at),
+        "image" => {
+            errors.one_of(&at.key("pullPolicy"), &["Always", "IfNotPresent", "Never"], false);
+        }
+        "gcePersistentDisk" | "awsElasticBlockStore" => {
+            let partition = at.key("partition");
+            if partition.int().is_some_and(|number| !(0..=255).contains(&number)) {
+                errors.invalid(&partition, "must be between 0 and 255, inclusive");
+            }
+        }
+        "secret" | "configMap" => {
             mode(errors, &at.key("defaultMode"));
-            items(errors, &at.key("items"), kind);
+            at.key("items").items().for_each(|item| key_to_path(errors, &item));
+        }
+        "downwardAPI" => {
+            mode(errors, &at.key("defaultMode"));
+            at.key("items")
+                .items()
+                .for_each(|item| downward_file(errors, &item, at));
         }
         "projected" => {
             mode(errors, &at.key("defaultMode"));
-            for source in at.key("sources").items() {
-                projection(errors, &source);
-            }
+            projections(errors, at);
         }
         "ephemeral" => {
             let claim = at.key("volumeClaimTemplate");
@@ -152,74 +181,149 @@ fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
     }
 }
 
-fn projection(errors: &mut Errors, at: &At<'_>) {
-    let kinds = [
-        "secret",
-        "configMap",
-        "downwardAPI",
-        "serviceAccountToken",
-        "clusterTrustBundle",
-        "podCertificate",
+/// A text or a list that may not be empty.
+pub(super) fn required(errors: &mut Errors, at: &At<'_>) {
+    if at.text().is_empty() && at.is_empty() {
+        errors.required(at, "");
+    }
+}
+
+fn host_path(errors: &mut Errors, at: &At<'_>) {
+    if at.key("path").text().is_empty() {
+        return;
+    }
+    no_backsteps(errors, &at.key("path"));
+    let types = [
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket",
     ];
-    for (index, kind) in kinds.into_iter().filter(|kind| at.key(kind).present()).enumerate() {
-        let source = at.key(kind);
-        if index > 0 {
-            errors.forbidden(&source, "may not specify more than 1 volume type per source");
-            continue;
+    errors.one_of(&at.key("type"), &types, false);
+}
+
+fn iscsi(errors: &mut Errors, at: &At<'_>) {
+    let name = |errors: &mut Errors, name: &At<'_>| {
+        let text = name.text();
+        if !["iqn", "eui", "naa"].iter().any(|kind| text.starts_with(kind)) {
+            errors.invalid(name, "must be valid format starting with iqn, eui, or naa");
+        } else if !is_iscsi_name(text) {
+            errors.invalid(name, "must be valid format");
         }
-        match kind {
-            "secret" | "configMap" => {
-                if source.key("name").text().is_empty() {
-                    errors.required(&source.key("name"), "");
-                }
-                items(errors, &source.key("items"), kind);
-            }
-            "downwardAPI" => items(errors, &source.key("items"), kind),
-            "serviceAccountToken" => {
-                if source.key("path").text().is_empty() {
-                    errors.required(&source.key("path"), "");
-                }
-                let seconds = source.key("expirationSeconds");
-                if seconds.int().is_some_and(|seconds| seconds < 600) {
-                    errors.invalid(&seconds, "may not specify a duration less than 10 minutes");
-                }
-            }
-            _ => {}
+    };
+    if !at.key("iqn").text().is_empty() {
+        name(errors, &at.key("iqn"));
+    }
+    let lun = at.key("lun");
+    if lun.int().is_some_and(|lun| !(0..=255).contains(&lun)) {
+        errors.invalid(&lun, "must be between 0 and 255, inclusive");
+    }
+    let authenticates = ["chapAuthDiscovery", "chapAuthSession"]
+        .iter()
+        .any(|field| at.key(field).is_true());
+    if authenticates && !at.key("secretRef").present() {
+        errors.required(&at.key("secretRef"), "");
+    }
+    let initiator = at.key("initiatorName");
+    if initiator.present() {
+        name(errors, &initiator.moved(at.path.key("initiatorname")));
+    }
+}
+
+/// The three forms of iSCSI names: `iqn.2001-04.com.example:x`, `eui.` and `naa.` with their hexadecimal digits.
+fn is_iscsi_name(name: &str) -> bool {
+    let hex = |digits: &str, lengths: &[usize]| {
+        lengths.contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    if let Some(rest) = name.strip_prefix("iqn.") {
+        let (date, rest) = rest.split_once('.').unwrap_or((rest, ""));
+        let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (year, month) = date.split_once('-').unwrap_or((date, ""));
+        let (authority, _) = rest.split_once(':').unwrap_or((rest, ""));
+        let (first, last) = (authority.chars().next(), authority.chars().last());
+        let plain = |c: char| c.is_ascii_alphanumeric();
+        return digits(year, 4)
+            && digits(month, 2)
+            && first.is_some_and(plain)
+            && last.is_some_and(plain)
+            && authority.chars().all(|c| plain(c) || matches!(c, '.' | '-'));
+    }
+    name.strip_prefix("eui.").is_some_and(|digits| hex(digits, &[16]))
+        || name.strip_prefix("naa.").is_some_and(|digits| hex(digits, &[16, 32]))
+}
+
+fn fibre_channel(errors: &mut Errors, at: &At<'_>) {
+    let (targets, ids, lun) = (at.key("targetWWNs"), at.key("wwids"), at.key("lun"));
+    if targets.is_empty() && ids.is_empty() {
+        errors.required(&targets, "must specify either targetWWNs or wwids, but not both");
+    }
+    if targets.is_empty() {
+        return;
+    }
+    if !ids.is_empty() {
+        errors.invalid(&targets, "targetWWNs and wwids can not be specified simultaneously");
+    }
+    match lun.int() {
+        None => errors.required(&lun, "lun is required if targetWWNs is specified"),
+        Some(number) if !(0..=255).contains(&number) => errors.invalid(&lun, "must be between 0 and 255, inclusive"),
+        Some(_) => {}
+    }
+}
+
+fn options(errors: &mut Errors, at: &At<'_>) {
+    for (key, entry) in at.entries() {
+        let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
+        let namespace = format!(".{}", namespace.to_lowercase());
+        if namespace.ends_with(".kubernetes.io") || namespace.ends_with(".k8s.io") {
+            errors.invalid_value(&entry, key, "kubernetes.io and k8s.io namespaces are reserved");
         }
     }
 }
 
-fn items(errors: &mut Errors, at: &At<'_>, kind: &str) {
-    for item in at.items() {
-        if kind == "downwardAPI" {
-            if !item.key("fieldRef").present() && !item.key("resourceFieldRef").present() {
-                errors.required(&item, "one of fieldRef and resourceFieldRef is required");
-            }
-        } else if item.key("key").text().is_empty() {
-            errors.required(&item.key("key"), "");
-        }
-        let path = item.key("path");
-        if path.text().is_empty() {
-            errors.required(&path, "");
-        } else if path.text().starts_with('/') {
-            errors.invalid(&path, "must be a relative path");
-        } else {
-            no_backsteps(errors, &path);
-        }
-        mode(errors, &item.key("mode"));
+fn azure_disk(errors: &mut Errors, at: &At<'_>) {
+    errors.one_of(&at.key("cachingMode"), &["None", "ReadOnly", "ReadWrite"], false);
+    let kind = at.key("kind");
+    errors.one_of(&kind, &["Dedicated", "Managed", "Shared"], false);
+    let address = at.key("diskURI");
+    let (prefix, form) = match kind.text() {
+        "Managed" => (
+            "/subscriptions/",
+            "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",
+        ),
+        _ => (
+            "https://",
+            "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",
+        ),
+    };
+    if kind.present() && !address.text().starts_with(prefix) {
+        errors.unsupported(&address, &[form]);
     }
 }
 
-fn no_backsteps(errors: &mut Errors, at: &At<'_>) {
-    if at.text().split('/').any(|part| part == "..") {
-        errors.invalid(at, "must not contain '..'");
+fn csi(errors: &mut Errors, at: &At<'_>) {
+    let driver = at.key("driver");
+    if !driver.text().is_empty() {
+        csi_driver_name(errors, &driver);
+    }
+    let secret = at.key("nodePublishSecretRef");
+    let name = secret.key("name");
+    if secret.present() && name.text().is_empty() {
+        errors.required(&name, "");
+    } else if secret.present() {
+        errors.messages(&name.moved(at.path.key("name")), names::dns1123_subdomain(name.text()));
     }
 }
 
-fn mode(errors: &mut Errors, at: &At<'_>) {
-    if at.int().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
-        errors.invalid(at, "must be a number between 0 and 0777 (octal), both inclusive");
+/// The name of a CSI driver that is not empty.
+pub(crate) fn csi_driver_name(errors: &mut Errors, at: &At<'_>) {
+    if at.text().len() > 63 {
+        errors.push(FieldError::too_long(at.path.to_string(), 63));
     }
+    errors.messages(at, names::dns1123_subdomain(&at.text().to_lowercase()));
 }
 
 /// A `PersistentVolumeClaimSpec`, of a claim itself, of ephemeral volumes and of a StatefulSet's templates.

@@ -70,26 +70,37 @@ fn is_bound_to(pod: &Pod, node: &str) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
 }
 
-/// Registers the node, as a kubelet does once when it starts.
+/// Registers the node, as a kubelet does once when it starts. Others may write the node meanwhile, and are not in the way.
 pub(crate) async fn register(node: Arc<str>, client: Client, _stop: Stop) -> Result<()> {
-    let there = match client.create(&simulate::node(&node)).await {
-        Ok(created) => (*created).clone(),
-        Err(error) if error.is_already_exists() => match client.live::<Node>(None, &node).await? {
-            Some(there) => there,
-            None => return Ok(()),
-        },
-        Err(error) => return Err(error),
-    };
-    if !is_simulated(&there) {
-        tracing::warn!(node = %node, "a Node of this name exists and is not simulated; its pods are left alone");
-        return Ok(());
+    match client.create(&simulate::node(&node)).await {
+        Err(error) if !error.is_already_exists() => return Err(error),
+        _ => {}
     }
-    let mut ready = there;
-    ready.status = Some(simulate::node_status(&node, SystemClock.now()));
-    let mut ready = (*client.update_status(&ready).await?).clone();
-    // Admission taints every new Node, and the node lifecycle controller of a real cluster takes the taint away once it is ready.
-    if let Some(taints) = ready.spec.as_mut().and_then(|spec| spec.taints.as_mut()) {
-        taints.retain(|taint| taint.key != simulate::NOT_READY);
+    loop {
+        let Some(there) = client.live::<Node>(None, &node).await? else {
+            return Ok(());
+        };
+        if !is_simulated(&there) {
+            tracing::warn!(node = %node, "a Node of this name exists and is not simulated; its pods are left alone");
+            return Ok(());
+        }
+        match report(&client, &node, there).await {
+            Err(error) if error.is_conflict() => {}
+            done => return done,
+        }
+    }
+}
+
+/// Says that the node is ready, and takes the taint of new nodes away: without a node lifecycle controller nobody else does.
+async fn report(client: &Client, name: &str, mut node: Node) -> Result<()> {
+    node.status = Some(simulate::node_status(name, SystemClock.now()));
+    let mut ready = (*client.update_status(&node).await?).clone();
+    let Some(taints) = ready.spec.as_mut().and_then(|spec| spec.taints.as_mut()) else {
+        return Ok(());
+    };
+    let before = taints.len();
+    taints.retain(|taint| taint.key != simulate::NOT_READY);
+    if taints.len() < before {
         client.update(&ready).await?;
     }
     Ok(())
