@@ -16,7 +16,9 @@ mod kubeconfig;
 mod narrator;
 mod output;
 mod scaffolding;
+mod project;
 mod signals;
+mod target;
 
 use output::Format;
 
@@ -38,6 +40,7 @@ enum Command {
     Edit(commands::edit::Arguments),
     Create(commands::create::Arguments),
     Delete(commands::delete::Arguments),
+    Dev(commands::dev::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
     Version(commands::version::Arguments),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Delete(delete) => delete.run(output),
         Command::Version(version) => version.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
+        Command::Dev(dev) => block_on(dev.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };
     match done {

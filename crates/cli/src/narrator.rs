@@ -122,7 +122,7 @@ impl Narration {
 }
 
 /// What is told about one observation.
-struct Line {
+pub(crate) struct Line {
     /// Whether it is about the operator.
     hero: bool,
     head: String,
@@ -131,7 +131,8 @@ struct Line {
 }
 
 impl Line {
-    fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
+    /// Nothing when there is nothing to tell. `heroes` are the controllers told in full.
+    pub(crate) fn of(what: &Observation, heroes: &BTreeSet<String>) -> Option<Line> {
         let is_hero = |controller: &str| heroes.contains(controller);
         match what {
             Observation::ReconcileStarted {
@@ -218,7 +219,8 @@ impl Line {
         }
     }
 
-    fn text(&self, seconds: f64) -> String {
+    /// For people, one line or more, so many seconds after the beginning.
+    pub(crate) fn text(&self, seconds: f64) -> String {
         let mut text = format!("{} {}", paint(DIM, format!("{seconds:>9.3} s")), self.head);
         if self.hero {
             for detail in &self.details {
@@ -234,7 +236,8 @@ impl Line {
         text
     }
 
-    fn json(&self, seconds: f64) -> Value {
+    /// For machines.
+    pub(crate) fn json(&self, seconds: f64) -> Value {
         let mut event = self.event.clone();
         event["seconds"] = json!(seconds);
         event

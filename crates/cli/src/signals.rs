@@ -22,6 +22,7 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static,
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
+            crate::commands::dev::screen::restore();
             std::process::exit(130);
         });
     })

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::diff::{FieldChange, changes_between};
@@ -28,7 +28,8 @@ pub struct Cause {
 }
 
 /// What kind of thing happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum CauseKind {
     /// The object was there when the cache was filled.
@@ -170,6 +171,41 @@ impl fmt::Display for Cause {
 
 /// How many field changes `Display` shows.
 const SHOWN: usize = 4;
+
+/// A cause as it leaves the process: with the fields that changed, not with the two objects.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    kind: CauseKind,
+    object: Option<ObjectRef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<FieldChange>,
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = Written {
+            kind: self.kind.clone(),
+            object: self.object.clone(),
+            changes: self.changes().to_vec(),
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        let Written { kind, object, changes } = Written::deserialize(deserializer)?;
+        let change = (kind == CauseKind::Changed).then(|| {
+            // The objects stayed where they were; what differs between them is all that is known here.
+            Arc::new(Change {
+                old: Arc::new(Value::Null),
+                new: Arc::new(Value::Null),
+                fields: OnceLock::from(changes),
+            })
+        });
+        Ok(Cause { kind, object, change })
+    }
+}
 
 impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// At most this many changes are listed; the last entry then says how many there are in all.
@@ -14,7 +14,7 @@ pub const MAX_CHANGES: usize = 32;
 pub const MAX_VALUE: usize = 80;
 
 /// One field that changed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// The path, such as `spec.replicas`, `status.conditions[0].status` or `metadata.annotations[example.com/a]`.
     pub path: String,

@@ -8,8 +8,8 @@ use std::fmt;
 
 use kube::Resource;
 use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented for all of them.
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
@@ -32,7 +32,8 @@ pub fn is_cluster_scoped<K: AnyObject>() -> bool {
 }
 
 /// An object by kind and name, for causes, observations and messages.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
     /// Group and version, such as `apps/v1`.
     pub api_version: String,

@@ -219,6 +219,12 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
         self.lock().forget(item);
     }
 
+    /// How many items are ready, and how many wait for their time.
+    pub(crate) fn depth(&self) -> (usize, usize) {
+        let metrics = self.lock().metrics(self.now());
+        (metrics.depth_normal + metrics.depth_low, metrics.delayed)
+    }
+
     pub(crate) fn shut_down(&self) {
         self.lock().shut_down();
         self.0.workers.notify_waiters();

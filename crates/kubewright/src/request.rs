@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Resource;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Which object to reconcile (controller-runtime's `reconcile.Request`, client-go's `NamespacedName`). Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +48,27 @@ impl Request {
     /// The name as text.
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Serialize for Request {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut request = serializer.serialize_struct("Request", 2)?;
+        request.serialize_field("namespace", &self.namespace())?;
+        request.serialize_field("name", self.name())?;
+        request.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Request, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            namespace: Option<String>,
+            name: String,
+        }
+        let Written { namespace, name } = Written::deserialize(deserializer)?;
+        Ok(Request::new(namespace.as_deref(), &name))
     }
 }
 

@@ -6,4 +6,5 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod edit;
 pub(crate) mod init;
+pub(crate) mod dev;
 pub(crate) mod version;

@@ -8,9 +8,14 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 pub mod config;
+pub mod crds;
+pub mod dev;
 pub mod files;
+pub mod machine;
 pub mod project;
+pub mod rbac;
 pub mod source;
+pub mod webhooks;
 
 /// The stable number of a kind of error, printed as `KWR0001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,9 +47,15 @@ pub struct Explanation {
 /// All areas, in the order of their numbers.
 const AREAS: &[&[Explanation]] = &[
     files::EXPLANATIONS,
+    files::EXPLANATIONS,
     project::EXPLANATIONS,
     source::EXPLANATIONS,
+    crds::EXPLANATIONS,
+    rbac::EXPLANATIONS,
+    webhooks::EXPLANATIONS,
     config::EXPLANATIONS,
+    dev::EXPLANATIONS,
+    machine::EXPLANATIONS,
 ];
 
 /// All codes with their stories, in order.

@@ -162,11 +162,16 @@ impl Workshop {
             let causes = causes.into_vec();
             tracing::debug!(?causes, "reconcile starts");
             let observers = self.client.observers();
-            observers.tell(|| Observation::ReconcileStarted {
-                controller: controller.clone(),
-                request: request.clone(),
-                reconcile_id,
-                causes: causes.clone(),
+            observers.tell(|| {
+                let (ready, delayed) = self.prepared.queue.depth();
+                Observation::ReconcileStarted {
+                    controller: controller.clone(),
+                    request: request.clone(),
+                    reconcile_id,
+                    causes: causes.clone(),
+                    ready,
+                    delayed,
+                }
             });
             let began = tokio::time::Instant::now();
             let result = self

@@ -2,10 +2,21 @@
 //!
 //! Observers are called where the thing happens, so they must be quick and must not block. A panicking observer is caught. Nothing is
 //! computed for observations when nobody observes.
+//!
+//! `wire.rs` is the form in which an observation leaves the process, `stream.rs` the socket that it leaves by.
+
+mod stream;
+mod wire;
+
+pub use stream::OBSERVE_SOCKET;
+pub(crate) use stream::from_environment;
+pub use wire::Message;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
 use crate::diff::FieldChange;
@@ -38,17 +49,22 @@ impl<F: Fn(&Observation) + Send + Sync + 'static> Observer for F {
 }
 
 /// One thing that the runtime did.
-#[derive(Debug, Clone)]
+///
+/// Its serialised form is for one program: whoever reads it is as old as who wrote it, or knows that there may be kinds it does not know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Observation {
     /// All sources of a controller are synced and its workers start.
     ControllerStarted {
         /// The controller's name.
+        #[serde(with = "wire::text")]
         controller: Arc<str>,
     },
     /// A reconcile begins.
     ReconcileStarted {
         /// The controller's name.
+        #[serde(with = "wire::text")]
         controller: Arc<str>,
         /// The key.
         request: Request,
@@ -56,10 +72,15 @@ pub enum Observation {
         reconcile_id: u64,
         /// Why it runs.
         causes: Vec<Cause>,
+        /// How many other keys of this controller could run now and wait for a worker.
+        ready: usize,
+        /// How many keys of this controller wait for their time: retries after errors, and delays that reconciles asked for.
+        delayed: usize,
     },
     /// A reconcile ended.
     ReconcileFinished {
         /// The controller's name.
+        #[serde(with = "wire::text")]
         controller: Arc<str>,
         /// The key.
         request: Request,
@@ -73,9 +94,11 @@ pub enum Observation {
     /// A write that the API server accepted. Dry runs and refused writes are not reported.
     Written {
         /// The controller whose client wrote; `None` for a client outside controllers.
+        #[serde(with = "wire::optional_text")]
         controller: Option<Arc<str>>,
         /// The verb: `create`, `update`, `patch` or `delete`.
-        verb: &'static str,
+        #[serde(deserialize_with = "wire::verb")]
+        verb: Verb,
         /// The object.
         object: ObjectRef,
         /// The subresource, such as `status`.
@@ -100,8 +123,12 @@ pub enum Observation {
     },
 }
 
+/// Not written out where it is used: serde takes a `&str` for something that is borrowed from the input.
+type Verb = &'static str;
+
 /// How a reconcile ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Outcome {
     /// Success; it runs again when something changes.

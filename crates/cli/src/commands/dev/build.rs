@@ -1,0 +1,380 @@
+//! Compiles the operator with cargo, and reads what cargo says about it.
+//!
+//! What a line means is a function of the line ([`Said::of`]); the rest starts a process and reads its two pipes. Invariants: a build that
+//! is dropped or cancelled takes its compilers with it (they are one process group); of the errors the first one is kept whole, because it
+//! is the one to mend first.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, oneshot};
+
+/// How to build.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct How {
+    pub(crate) root: PathBuf,
+    pub(crate) release: bool,
+    pub(crate) features: Option<String>,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The program, and how long it took.
+    Program(PathBuf, Duration),
+    Failed(Failed),
+    Cancelled,
+}
+
+/// Why there is no program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// The first error as the compiler shows it, with colours.
+    pub(crate) rendered: String,
+    /// Where it is: `src/lib.rs:12:5`.
+    pub(crate) place: Option<String>,
+    /// How many errors there are.
+    pub(crate) errors: usize,
+}
+
+/// Compiles until it is done or `cancel` is heard or dropped. `progress` is told how many of how many crates are done.
+///
+/// # Errors
+/// When cargo cannot be started.
+pub(crate) async fn build(
+    how: &How,
+    cancel: oneshot::Receiver<()>,
+    progress: mpsc::Sender<(usize, usize)>,
+) -> std::io::Result<Outcome> {
+    let began = Instant::now();
+    let mut group = Group(command(how).spawn()?);
+    let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
+    let read_out = async {
+        let mut said = Vec::new();
+        if let Some(out) = out {
+            let mut lines = BufReader::new(out).lines();
+            while let Some(line) = lines.next_line().await? {
+                said.extend(Said::of(&line));
+            }
+        }
+        Ok::<_, std::io::Error>(said)
+    };
+    let read_err = async {
+        match err {
+            Some(err) => read_progress(err, progress).await,
+            None => Ok(String::new()),
+        }
+    };
+    let reading = async { tokio::try_join!(read_out, read_err) };
+    let (said, complaints) = tokio::select! {
+        read = reading => read?,
+        _ = cancel => {
+            group.end();
+            group.0.wait().await?;
+            return Ok(Outcome::Cancelled);
+        }
+    };
+    let status = group.0.wait().await?;
+    if !status.success() {
+        return Ok(Outcome::Failed(Failed::of(said, &complaints)));
+    }
+    Ok(match program(&said, &how.root) {
+        Ok(program) => Outcome::Program(program, began.elapsed()),
+        Err(rendered) => Outcome::Failed(Failed {
+            rendered,
+            place: Some("Cargo.toml".to_owned()),
+            errors: 1,
+        }),
+    })
+}
+
+fn command(how: &How) -> Command {
+    // The cargo of the shell, and not the one that built this program.
+    let mut command = Command::new("cargo");
+    command
+        .args(["build", "--message-format=json-diagnostic-rendered-ansi"])
+        .current_dir(&how.root)
+        .env("CARGO_TERM_PROGRESS_WHEN", "always")
+        .env("CARGO_TERM_PROGRESS_WIDTH", "100")
+        .env("CARGO_TERM_COLOR", "never")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .process_group(0);
+    if how.release {
+        command.arg("--release");
+    }
+    if let Some(features) = &how.features {
+        command.args(["--features", features]);
+    }
+    command
+}
+
+/// A process with all that it started.
+struct Group(Child);
+
+impl Group {
+    fn end(&mut self) {
+        if let Some(pid) = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            // A group that has ended meanwhile needs no signal.
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Reads cargo's standard error: progress goes to `progress`, the rest is given back.
+async fn read_progress(
+    mut err: impl tokio::io::AsyncRead + Unpin,
+    progress: mpsc::Sender<(usize, usize)>,
+) -> std::io::Result<String> {
+    let mut complaints = String::new();
+    let mut rest = Vec::new();
+    let mut buffer = [0_u8; 4096];
+    loop {
+        let count = err.read(&mut buffer).await?;
+        rest.extend_from_slice(&buffer[..count]);
+        // The bar is drawn over itself, so its lines end with a carriage return.
+        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line[..end]);
+            match bar(&line) {
+                // Whoever draws the bar may be slower than cargo.
+                Some(done) => drop(progress.try_send(done)),
+                None if !line.trim().is_empty() => complaints.push_str(&format!("{}\n", line.trim_end())),
+                None => {}
+            }
+        }
+        if count == 0 {
+            complaints.push_str(&String::from_utf8_lossy(&rest));
+            return Ok(complaints);
+        }
+    }
+}
+
+/// `Building [====>   ] 61/74: kube` is `(61, 74)`.
+fn bar(line: &str) -> Option<(usize, usize)> {
+    let (_, after) = line.split_once("Building [")?.1.split_once("] ")?;
+    let (done, total) = after.split(':').next()?.split_once('/')?;
+    Some((done.trim().parse().ok()?, total.trim().parse().ok()?))
+}
+
+/// What one line of cargo's standard output says, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Error {
+        rendered: String,
+        place: Option<String>,
+    },
+    Program {
+        manifest: PathBuf,
+        source: PathBuf,
+        program: PathBuf,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+enum Message {
+    CompilerMessage {
+        message: Diagnostic,
+    },
+    CompilerArtifact {
+        manifest_path: PathBuf,
+        target: Target,
+        executable: Option<PathBuf>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Diagnostic {
+    level: String,
+    rendered: Option<String>,
+    spans: Vec<Span>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    file_name: String,
+    line_start: usize,
+    column_start: usize,
+    is_primary: bool,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+impl Said {
+    fn of(line: &str) -> Option<Said> {
+        // Build scripts and procedural macros may print whatever they like into the same pipe.
+        match serde_json::from_str(line).ok()? {
+            Message::CompilerMessage { message } if message.level.starts_with("error") => {
+                let primary = message.spans.iter().find(|span| span.is_primary);
+                Some(Said::Error {
+                    rendered: message.rendered.unwrap_or_default(),
+                    place: primary.map(|span| format!("{}:{}:{}", span.file_name, span.line_start, span.column_start)),
+                })
+            }
+            Message::CompilerArtifact {
+                manifest_path,
+                target,
+                executable: Some(program),
+            } if target.kind.iter().any(|kind| kind == "bin") => Some(Said::Program {
+                manifest: manifest_path,
+                source: target.src_path,
+                program,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Failed {
+    fn of(said: Vec<Said>, complaints: &str) -> Failed {
+        let mut errors = said.into_iter().filter_map(|said| match said {
+            // "aborting due to 2 previous errors" is a summary and no error.
+            Said::Error { rendered, place } if place.is_some() || !rendered.contains("aborting due to") => {
+                Some((rendered, place))
+            }
+            _ => None,
+        });
+        if let Some((rendered, place)) = errors.next() {
+            return Failed {
+                rendered: rendered.trim_end().to_owned(),
+                place,
+                errors: 1 + errors.count(),
+            };
+        }
+        // It did not come to compiling: a manifest that cannot be read, a dependency that cannot be had.
+        let start = complaints.find("error").unwrap_or_default();
+        let rendered = match complaints[start..].trim_end() {
+            "" => "cargo failed and did not say why; `cargo build` in this folder may".to_owned(),
+            said => said.to_owned(),
+        };
+        Failed {
+            rendered,
+            place: None,
+            errors: 1,
+        }
+    }
+}
+
+/// The operator among the programs that cargo built: the one of `src/main.rs`, or the only one.
+fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
+    let ours: Vec<(&PathBuf, &PathBuf)> = said
+        .iter()
+        .filter_map(|said| match said {
+            Said::Program {
+                manifest,
+                source,
+                program,
+            } if *manifest == root.join("Cargo.toml") => Some((source, program)),
+            _ => None,
+        })
+        .collect();
+    let main = root.join("src/main.rs");
+    match ours[..] {
+        [] => Err("error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned()),
+        [(_, program)] => Ok(program.clone()),
+        _ => ours
+            .iter()
+            .find(|(source, _)| **source == main)
+            .map(|(_, program)| (*program).clone())
+            .ok_or_else(|| {
+                "error: the package has several programs and none of them is src/main.rs, so it is not clear which one is the operator"
+                    .to_owned()
+            }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn error(rendered: &str, place: Option<(&str, usize, usize)>) -> String {
+        let spans: Vec<_> = place
+            .iter()
+            .map(|(file, line, column)| json!({"file_name": file, "line_start": line, "column_start": column, "is_primary": true}))
+            .collect();
+        json!({"reason": "compiler-message", "message": {"level": "error", "rendered": rendered, "spans": spans}}).to_string()
+    }
+
+    #[test]
+    fn the_first_error_is_kept_whole_and_the_others_are_counted() {
+        let lines = [
+            json!({"reason": "compiler-message", "message": {"level": "warning", "rendered": "warning: w", "spans": []}}).to_string(),
+            "a build script talks".to_owned(),
+            error("error[E0308]: mismatched types\n", Some(("src/lib.rs", 12, 5))),
+            error("error: another", Some(("src/main.rs", 1, 1))),
+            error("error: aborting due to 2 previous errors", None),
+            json!({"reason": "build-finished", "success": false}).to_string(),
+        ];
+        let said = lines.iter().filter_map(|line| Said::of(line)).collect();
+        assert_eq!(
+            Failed::of(said, "error: could not compile"),
+            Failed {
+                rendered: "error[E0308]: mismatched types".into(),
+                place: Some("src/lib.rs:12:5".into()),
+                errors: 2,
+            }
+        );
+    }
+
+    #[test]
+    fn what_cargo_itself_says_is_shown_when_nothing_was_compiled() {
+        let check = |complaints: &str, rendered: &str| assert_eq!(Failed::of(Vec::new(), complaints).rendered, rendered);
+        check(
+            "    Updating index\nerror: failed to parse manifest\n\nCaused by: no\n",
+            "error: failed to parse manifest\n\nCaused by: no",
+        );
+        check("", "cargo failed and did not say why; `cargo build` in this folder may");
+    }
+
+    #[test]
+    fn the_bar_tells_how_far_it_is() {
+        assert_eq!(bar("    Building [=====>   ] 61/74: kube, serde"), Some((61, 74)));
+        assert_eq!(bar("   Compiling kube v5.0.0"), None);
+        assert_eq!(bar("    Building [=====>   ] many"), None);
+    }
+
+    #[test]
+    fn the_operator_is_the_program_of_main() {
+        let artifact = |manifest: &str, source: &str, program: &str| {
+            json!({"reason": "compiler-artifact", "manifest_path": manifest, "executable": program,
+                "target": {"kind": ["bin"], "src_path": source}})
+            .to_string()
+        };
+        let check = |lines: &[String], expected: Result<&str, &str>| {
+            let said: Vec<_> = lines.iter().filter_map(|line| Said::of(line)).collect();
+            match (program(&said, Path::new("/p")), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, Path::new(expected)),
+                (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+                (found, expected) => panic!("{found:?} is not {expected:?}"),
+            }
+        };
+        let tool = artifact("/p/Cargo.toml", "/p/src/bin/tool.rs", "/t/tool");
+        let main = artifact("/p/Cargo.toml", "/p/src/main.rs", "/t/op");
+        let other = artifact("/other/Cargo.toml", "/other/src/main.rs", "/t/other");
+        check(&[tool.clone(), main.clone(), other.clone()], Ok("/t/op"));
+        check(std::slice::from_ref(&tool), Ok("/t/tool"));
+        check(&[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")], Err("several programs"));
+        check(&[other], Err("no program"));
+    }
+}

@@ -1,0 +1,241 @@
+//! What `dev` puts into the cluster: definitions, webhook configurations, samples. All by server-side apply, so that what others own stays.
+//!
+//! Invariants: an object that is as it should be keeps its resourceVersion; a definition counts only when the server serves it; what the
+//! server refuses is told in its own words.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
+use kubewright::kube::core::discovery::Scope;
+use kubewright::kube::{self, Client, discovery};
+use kubewright_codegen::{Code, Diagnostic, Place, codes};
+use serde_json::Value;
+
+use crate::target::chain;
+
+/// Who writes.
+const FIELD_MANAGER: &str = "kubewright-dev";
+/// How long a definition may take until it is served.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    Created,
+    Changed,
+    Same,
+}
+
+impl Applied {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Applied::Created => "created",
+            Applied::Changed => "changed",
+            Applied::Same => "unchanged",
+        }
+    }
+}
+
+/// Something that is to be applied, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) object: Value,
+    pub(crate) place: Place,
+}
+
+impl Item {
+    fn text(&self, pointer: &str) -> &str {
+        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// `Guestbook default/hello`.
+    pub(crate) fn name(&self) -> String {
+        match self.text("/metadata/namespace") {
+            "" => format!("{} {}", self.text("/kind"), self.text("/metadata/name")),
+            namespace => format!("{} {namespace}/{}", self.text("/kind"), self.text("/metadata/name")),
+        }
+    }
+}
+
+/// The objects in the YAML files of a folder, in the order of their names; `kustomization.yaml` is no object. A folder that does not exist is empty.
+///
+/// # Errors
+/// KWR0705 or what `code` says, with file and line, when a file is not YAML or holds something that is no object.
+pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, Diagnostic> {
+    let mut files: Vec<PathBuf> = match std::fs::read_dir(root.join(folder)) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => {
+            return Err(Diagnostic::new(codes::files::IO, "cannot read a folder of the project")
+                .at(Place::file(folder))
+                .because(why));
+        }
+    };
+    files.sort();
+    let mut items = Vec::new();
+    for file in files {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let yaml = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+        if !yaml || name.starts_with("kustomization.") || name.starts_with('.') {
+            continue;
+        }
+        let place = Place::file(format!("{folder}/{name}"));
+        let cannot = |why: String| {
+            Diagnostic::new(code, "cannot read an object that is to be applied")
+                .at(place.clone())
+                .because(why)
+                .fix("mend the file and save it")
+        };
+        let text = std::fs::read_to_string(&file).map_err(|why| cannot(why.to_string()))?;
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|why| cannot(why.to_string()))?;
+        for object in objects.into_iter().filter(|object| !object.is_null()) {
+            let item = Item {
+                object,
+                place: place.clone(),
+            };
+            if ["/apiVersion", "/kind", "/metadata/name"].iter().any(|field| item.text(field).is_empty()) {
+                return Err(cannot(
+                    "it is no Kubernetes object: apiVersion, kind and metadata.name must be there".to_owned(),
+                ));
+            }
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// Applies one object, in `default` when it says no namespace and needs one. Fields that the server does not know are refused.
+///
+/// # Errors
+/// What the server says.
+pub(crate) async fn apply(client: &Client, item: &Item) -> Result<Applied, kube::Error> {
+    let types: TypeMeta = serde_json::from_value(item.object.clone()).map_err(kube::Error::SerdeError)?;
+    let kind = GroupVersionKind::try_from(&types)
+        .map_err(|why| kube::Error::Service(format!("apiVersion cannot be read: {why}").into()))?;
+    let (resource, capabilities) = discovery::pinned_kind(client, &kind).await?;
+    let api = api(client, &resource, &capabilities.scope, item.text("/metadata/namespace"));
+    let name = item.text("/metadata/name");
+    let before = api.get_metadata_opt(name).await?;
+    let parameters = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
+    let after = api.patch(name, &parameters, &Patch::Apply(&item.object)).await?;
+    Ok(match before {
+        None => Applied::Created,
+        Some(before) if before.metadata.resource_version == after.metadata.resource_version => Applied::Same,
+        Some(_) => Applied::Changed,
+    })
+}
+
+fn api(client: &Client, resource: &ApiResource, scope: &Scope, namespace: &str) -> Api<DynamicObject> {
+    match (scope, namespace) {
+        (Scope::Cluster, _) => Api::all_with(client.clone(), resource),
+        (Scope::Namespaced, "") => Api::namespaced_with(client.clone(), "default", resource),
+        (Scope::Namespaced, namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+    }
+}
+
+/// Applies a definition and waits until the server serves it.
+///
+/// # Errors
+/// KWR0703 with the server's words.
+pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<Applied, Diagnostic> {
+    let name = item.text("/metadata/name").to_owned();
+    let refused = |why: String| {
+        let fix = if why.contains("immutable") || why.contains("storedVersions") {
+            format!("keep it as it is, or delete the definition with all its objects (kubectl delete crd {name}) and save again")
+        } else {
+            "mend the type in api/ (or its attributes) and save; `kubewright explain KWR0703` says more".to_owned()
+        };
+        Diagnostic::new(codes::dev::REFUSED, format!("the API server refused the definition {name}"))
+            .at(item.place.clone())
+            .because(why)
+            .fix(fix)
+    };
+    let applied = apply(client, item).await.map_err(|why| refused(words(&why)))?;
+    let resource = ApiResource {
+        group: "apiextensions.k8s.io".into(),
+        version: "v1".into(),
+        api_version: "apiextensions.k8s.io/v1".into(),
+        kind: "CustomResourceDefinition".into(),
+        plural: "customresourcedefinitions".into(),
+    };
+    let definitions: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let end = tokio::time::Instant::now() + ESTABLISHED_WITHIN;
+    loop {
+        let found = definitions.get(&name).await.map_err(|why| refused(words(&why)))?;
+        let conditions = found.data.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = conditions.map_or(&[][..], Vec::as_slice);
+        if conditions
+            .iter()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+        {
+            return Ok(applied);
+        }
+        if tokio::time::Instant::now() >= end {
+            let told: Vec<&str> = conditions.iter().filter_map(|condition| condition["message"].as_str()).collect();
+            return Err(refused(format!(
+                "it took the definition but does not serve it after {} s: {}",
+                ESTABLISHED_WITHIN.as_secs(),
+                told.join("; ")
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Applies a sample.
+///
+/// # Errors
+/// KWR0705 with the server's words, and what to do about the commonest of them.
+pub(crate) async fn apply_sample(client: &Client, item: &Item) -> Result<Applied, Diagnostic> {
+    apply(client, item).await.map_err(|why| {
+        let why = words(&why);
+        let refused = Diagnostic::new(codes::dev::SAMPLE, format!("cannot apply the sample {}", item.name()))
+            .at(item.place.clone())
+            .because(&why);
+        refused.fix(if why.contains("unknown field") || why.contains("field not declared") {
+            "is it spelled as in the type? The server would drop the field silently if it were let"
+        } else if why.contains("not found") || why.contains("GroupVersion") {
+            "is the kind part of the operator? `kubectl api-resources` lists what the server knows"
+        } else {
+            "mend the file and save it"
+        })
+    })
+}
+
+/// What a server said, without the wrapping.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("{} ({})", status.reason, status.code),
+        other => chain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_read_with_their_places_and_what_is_none_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let samples = folder.path().join("config/samples");
+        std::fs::create_dir_all(&samples).unwrap();
+        let read = || super::read(folder.path(), "config/samples", codes::dev::SAMPLE);
+        assert_eq!(read().unwrap(), []);
+        let hello = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\n---\n\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: c}\n";
+        std::fs::write(samples.join("a.yaml"), hello).unwrap();
+        std::fs::write(samples.join("kustomization.yaml"), "resources: [a.yaml]\n").unwrap();
+        std::fs::write(samples.join("notes.txt"), "no").unwrap();
+        let names: Vec<String> = read().unwrap().iter().map(Item::name).collect();
+        assert_eq!(names, ["ConfigMap b/a", "Namespace c"]);
+
+        std::fs::write(samples.join("b.yaml"), "kind: [").unwrap();
+        let wrong = read().unwrap_err().to_string();
+        assert!(wrong.contains("at: config/samples/b.yaml"), "{wrong}");
+        std::fs::write(samples.join("b.yaml"), "kind: Namespace\n").unwrap();
+        let wrong = read().unwrap_err().to_string();
+        assert!(wrong.contains("apiVersion, kind and metadata.name must be there"), "{wrong}");
+        assert_eq!(super::read(folder.path(), "config/none", codes::dev::SAMPLE), Ok(Vec::new()));
+    }
+}

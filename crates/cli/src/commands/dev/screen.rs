@@ -1,0 +1,379 @@
+//! The live screen: the state on top, then the one thing that matters: the first compiler error while there is one, else what happens.
+//!
+//! [`frame`] draws a [`Story`] into lines; the [`Terminal`] puts them on the screen and leaves the terminal as it found it, whatever
+//! happens. No cursor addressing of single cells: a frame is small, and the terminal shows it at once.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+
+use super::story::{BuildState, OperatorState, Story};
+use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
+
+/// The lines of a screen of this size. Never more than `height`, never wider than `width`.
+pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) -> Vec<String> {
+    let mut lines = header(story, now);
+    let rule = paint(DIM, "─".repeat(width));
+    lines.push(rule.clone());
+    let footer = [
+        rule,
+        paint(DIM, "q quit · r build again · s apply samples · l show or hide the operator's own lines"),
+    ];
+    let room = height.saturating_sub(lines.len() + footer.len());
+    let mut body = Vec::new();
+    if let Some(failed) = &story.failed {
+        let more = match failed.errors {
+            1 => String::new(),
+            count => format!(" (the first of {count} errors)"),
+        };
+        body.push(paint(BAD, format!("does not compile{more}; what runs is the last good build")));
+        body.extend(failed.rendered.lines().map(str::to_owned));
+        // At least a few lines of what happens meanwhile.
+        body.truncate(room.saturating_sub(4).max(room.min(6)));
+        body.push(String::new());
+        body.truncate(room);
+    }
+    let left = room - body.len();
+    let mut feed: Vec<&str> = Vec::new();
+    for entry in story.entries.iter().rev().filter(|entry| story.show_log || !entry.log) {
+        if feed.len() >= left {
+            break;
+        }
+        feed.extend(entry.text.lines().rev());
+    }
+    feed.truncate(left);
+    body.extend(feed.into_iter().rev().map(str::to_owned));
+    body.resize(room, String::new());
+    lines.extend(body);
+    lines.extend(footer);
+    lines.truncate(height);
+    lines.iter().map(|line| fit(line, width)).collect()
+}
+
+fn header(story: &Story, now: Instant) -> Vec<String> {
+    let name = |name: &str| format!(" {name:<11} ");
+    let mut lines = vec![format!(
+        " {}   {}",
+        paint(STRONG, format!("kubewright dev · {}", story.project)),
+        paint(DIM, clock(now.saturating_duration_since(story.started)))
+    )];
+    if let Some((address, kubeconfig)) = &story.cluster {
+        lines.push(format!(
+            "{}{address}   {}",
+            name("cluster"),
+            paint(STRONG, format!("KUBECONFIG={kubeconfig}"))
+        ));
+    }
+    if !story.definitions.is_empty() {
+        lines.push(format!("{}{}", name("definitions"), story.definitions.join(", ")));
+    }
+    let build = match &story.build {
+        BuildState::Running { since, progress } => {
+            let since = since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
+            let progress = progress.map(|(done, total)| format!(" {done}/{total}")).unwrap_or_default();
+            paint(CHANGE, format!("compiling{progress} … {:.1} s", since.as_secs_f64()))
+        }
+        _ if story.failed.is_some() => {
+            let place = story.failed.as_ref().and_then(|failed| failed.place.clone()).unwrap_or_default();
+            paint(BAD, format!("does not compile  {place}"))
+        }
+        BuildState::Done(took) => {
+            let turnaround = story
+                .turnaround
+                .map(|took| format!("   last save → reconciled in {:.2} s", took.as_secs_f64()))
+                .unwrap_or_default();
+            format!("{} in {:.2} s{turnaround}", paint(GOOD, "compiled"), took.as_secs_f64())
+        }
+        BuildState::None => paint(DIM, "not yet"),
+    };
+    lines.push(format!("{}{build}", name("build")));
+    lines.push(format!("{}{}", name("operator"), operator(story)));
+    lines.push(format!("{}{}", name("queue"), queue(story, now)));
+    lines
+}
+
+fn operator(story: &Story) -> String {
+    let state = match story.operator {
+        OperatorState::None => paint(DIM, "not running"),
+        OperatorState::Starting => paint(CHANGE, "starting"),
+        OperatorState::Ready => paint(GOOD, "running"),
+        OperatorState::Stopping => paint(CHANGE, "stopping"),
+        OperatorState::Crashed => paint(BAD, "crashed"),
+    };
+    let mut words = vec![state];
+    if let Some(pid) = story.pid {
+        words.push(format!("build {}, process {pid}", story.build_number));
+        let counts = &story.counts;
+        let errors = match counts.errors {
+            0 => "0 errors".to_owned(),
+            count => paint(BAD, format!("{count} errors")),
+        };
+        words.push(format!("{} reconciles, {} writes, {errors}", counts.reconciles, counts.writes));
+    }
+    words.join(" · ")
+}
+
+fn queue(story: &Story, now: Instant) -> String {
+    let (ready, delayed) = story
+        .queues
+        .values()
+        .fold((0, 0), |(ready, delayed), (more, later)| (ready + more, delayed + later));
+    let mut words = format!("{} running · {ready} ready · {delayed} delayed", story.running.len());
+    // What runs for long is named: it is where somebody waits.
+    let longest = story.running.iter().min_by_key(|(_, since)| **since);
+    if let Some(((controller, request), since)) = longest {
+        let since = now.saturating_duration_since(*since);
+        if since > Duration::from_secs(1) {
+            words.push_str(&format!("   {controller} {request} for {:.0} s", since.as_secs_f64()));
+        }
+    }
+    words
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+/// Cuts a line to a width; colours take no room and are ended.
+fn fit(line: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut taken = 0;
+    let mut rest = line.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '\u{1b}' => {
+                out.push(next);
+                for code in rest.by_ref() {
+                    out.push(code);
+                    if code.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+            }
+            '\t' => {
+                let spaces = (8 - taken % 8).min(width - taken);
+                out.extend(std::iter::repeat_n(' ', spaces));
+                taken += spaces;
+            }
+            // Whatever else the operator prints must not move the cursor.
+            control if control.is_control() => {}
+            _ if taken + 1 >= width && rest.clone().any(|more| !more.is_control()) && visible(rest.as_str()) > 0 => {
+                out.push('…');
+                taken += 1;
+            }
+            letter => {
+                out.push(letter);
+                taken += 1;
+            }
+        }
+        if taken >= width {
+            break;
+        }
+    }
+    out.push_str("\u{1b}[0m");
+    out
+}
+
+/// How many letters of a text are seen.
+fn visible(text: &str) -> usize {
+    anstream::adapter::strip_str(text).to_string().chars().count()
+}
+
+/// What a person pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Quit,
+    Build,
+    Samples,
+    Log,
+}
+
+impl Key {
+    fn of(byte: u8) -> Option<Key> {
+        match byte {
+            b'q' | b'Q' => Some(Key::Quit),
+            b'r' | b'R' => Some(Key::Build),
+            b's' | b'S' => Some(Key::Samples),
+            b'l' | b'L' => Some(Key::Log),
+            _ => None,
+        }
+    }
+}
+
+/// The terminal as it was, while the screen is ours.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// The terminal, taken over. It is given back when this is dropped, when the program panics, and by [`restore`].
+pub(crate) struct Terminal;
+
+impl Terminal {
+    /// Takes the terminal, if standard input and output are one.
+    pub(crate) fn take() -> Option<Terminal> {
+        static HOOK: Once = Once::new();
+        let (input, output) = (std::io::stdin(), std::io::stdout());
+        if !input.is_terminal() || !output.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+            return None;
+        }
+        let before = termios::tcgetattr(&input).ok()?;
+        let mut ours = before.clone();
+        // Keys come at once and are not shown; Ctrl-C stays a signal, and Ctrl-Z, after which a shell would write into our screen, nothing.
+        ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        termios::tcsetattr(&input, OptionalActions::Now, &ours).ok()?;
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        HOOK.call_once(|| {
+            let hook = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                restore();
+                hook(panic);
+            }));
+        });
+        // Another screen, no cursor, no wrapping of lines.
+        write("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J");
+        Some(Terminal)
+    }
+
+    /// Columns and rows.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match termios::tcgetwinsize(std::io::stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => (80, 24),
+        }
+    }
+
+    /// Shows a frame, all at once.
+    pub(crate) fn draw(&self, lines: &[String]) {
+        let mut text = String::from("\u{1b}[?2026h\u{1b}[H");
+        for (index, line) in lines.iter().enumerate() {
+            if index > 0 {
+                text.push_str("\r\n");
+            }
+            text.push_str(line);
+            text.push_str("\u{1b}[K");
+        }
+        text.push_str("\u{1b}[J\u{1b}[?2026l");
+        write(&text);
+    }
+
+    /// Gives keys to `pressed` for as long as it wants them.
+    pub(crate) fn keys(&self, pressed: impl Fn(Key) + Send + 'static) {
+        // A thread: reading a terminal cannot be taken back, so it ends with the process.
+        std::thread::spawn(move || {
+            let mut byte = [0];
+            while let Ok(1) = std::io::Read::read(&mut std::io::stdin(), &mut byte) {
+                if let Some(key) = Key::of(byte[0]) {
+                    pressed(key);
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal back, if it is taken. May be called at any time, more than once.
+pub(crate) fn restore() {
+    let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        return;
+    };
+    write("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l");
+    // A terminal that is gone needs nothing.
+    let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
+}
+
+fn write(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody can be told that the terminal is gone.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::Failed;
+    use super::super::story::{Fact, News};
+    use super::*;
+
+    fn drawn(story: &Story, width: usize, height: usize) -> String {
+        let lines = frame(story, width, height, story.started + Duration::from_secs(75));
+        assert!(lines.len() <= height);
+        let plain: Vec<String> = lines
+            .iter()
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect();
+        assert!(plain.iter().all(|line| line.chars().count() <= width), "{plain:#?}");
+        plain.join("\n")
+    }
+
+    fn story() -> Story {
+        let mut story = Story::new(Instant::now(), "guestbook".into());
+        let facts = [
+            Fact::Cluster {
+                description: "https://127.0.0.1:40001".into(),
+                address: "https://127.0.0.1:40001".into(),
+                kubeconfig: ".kubewright/kubeconfig".into(),
+                milliseconds: Some(9.0),
+            },
+            Fact::Compiled {
+                took: Duration::from_millis(2100),
+                new: true,
+            },
+            Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
+            Fact::Started { build: 1, pid: Some(4711) },
+        ];
+        for fact in facts {
+            let now = story.started;
+            story.hear(&News::Fact(fact), now);
+        }
+        story
+    }
+
+    #[test]
+    fn the_state_stands_above_what_happens() {
+        insta::assert_snapshot!(drawn(&story(), 100, 16), @"");
+    }
+
+    #[test]
+    fn the_first_error_is_what_the_screen_shows() {
+        let mut story = story();
+        let now = story.started;
+        let rendered = "error[E0308]: mismatched types\n  --> src/lib.rs:12:5\n   |\n12 |     \u{1b}[31m\"three\"\u{1b}[0m\n   |     ^^^^^^^ expected `i32`, found `&str`";
+        let failed = Failed {
+            rendered: rendered.into(),
+            place: Some("src/lib.rs:12:5".into()),
+            errors: 2,
+        };
+        story.hear(&News::Fact(Fact::NotCompiled(failed)), now);
+        insta::assert_snapshot!(drawn(&story, 100, 20), @"");
+    }
+
+    #[test]
+    fn no_size_is_too_small() {
+        let story = story();
+        for (width, height) in [(1, 1), (10, 3), (20, 8), (300, 9)] {
+            drawn(&story, width, height);
+        }
+    }
+
+    #[test]
+    fn lines_are_cut_where_the_screen_ends() {
+        let check = |line: &str, width: usize, expected: &str| {
+            assert_eq!(anstream::adapter::strip_str(&fit(line, width)).to_string(), expected, "{line:?}");
+        };
+        check("short", 10, "short");
+        check("exactly 10", 10, "exactly 10");
+        check("more than ten", 10, "more than…");
+        check("\u{1b}[31mred\u{1b}[0m", 3, "red");
+        check("a\tb", 20, "a       b");
+        check("back\u{8}\rhome", 20, "backhome");
+    }
+}

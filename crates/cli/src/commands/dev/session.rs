@@ -1,0 +1,548 @@
+//! Does what the machine decides: one loop that takes events and carries out actions.
+//!
+//! Invariants: only this loop talks to the machine; whatever takes time is a task that answers with an event; a program that runs is kept
+//! under a name of its own, so that cargo may write the next one meanwhile.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use kubewright::kube::Client;
+use kubewright_codegen::{Diagnostic, Place, codes};
+use tokio::sync::{mpsc, oneshot};
+
+use super::build::{self, How, Outcome};
+use super::declaration::{self, Declaration};
+use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
+use super::objects::{self, Item};
+use super::observations::{Ear, Heard, Readiness};
+use super::operator::{Conditions, Exit, Running};
+use super::screen::Key;
+use super::story::{Fact, News};
+use super::watch::{Interest, Saved, Watcher};
+use crate::output::Failure;
+
+/// An operator that has not introduced itself after so long does not tell what it does.
+const SILENT: Duration = Duration::from_secs(3);
+/// Where definitions are, for an operator that does not declare them.
+const DEFINITIONS: &str = "config/crd/bases";
+const SAMPLES: &str = "config/samples";
+
+/// What a session works with.
+pub(crate) struct Equipment {
+    pub(crate) how: How,
+    pub(crate) client: Client,
+    /// What the operator is given as `KUBECONFIG`.
+    pub(crate) kubeconfig: OsString,
+    pub(crate) scratch: PathBuf,
+    /// Arguments for the operator, from the command line.
+    pub(crate) arguments: Vec<String>,
+    /// Whether the cluster is in this process.
+    pub(crate) embedded: bool,
+    pub(crate) samples: bool,
+    pub(crate) news: mpsc::Sender<News>,
+}
+
+/// What tasks report.
+enum Report {
+    Event(Event),
+    Built(Result<Outcome, std::io::Error>),
+    Prepared(Generation, Box<Result<Option<Declaration>, Diagnostic>>),
+    Exited(Exit),
+    /// A while has passed since this start of an operator.
+    Silence(u64),
+}
+
+/// A running `dev`.
+pub(crate) struct Session {
+    equipment: Equipment,
+    machine: Machine,
+    watcher: Watcher,
+    ear: Ear,
+    heard: mpsc::Receiver<Heard>,
+    reports: mpsc::UnboundedSender<Report>,
+    reported: mpsc::UnboundedReceiver<Report>,
+    cancel_build: Option<oneshot::Sender<()>>,
+    stop_operator: Option<oneshot::Sender<()>>,
+    /// The program that cargo built last, as it was then.
+    built: Option<Fingerprint>,
+    programs: BTreeMap<Generation, PathBuf>,
+    /// The number that the next new program gets from the machine.
+    newest: Generation,
+    /// What the operator declares; `None` while that is not known, `Some(None)` when it declares nothing.
+    declared: Option<Option<Declaration>>,
+    readiness: Readiness,
+    starts: u64,
+}
+
+impl Session {
+    /// # Errors
+    /// When files cannot be watched or no socket can be made.
+    pub(crate) fn new(equipment: Equipment) -> Result<Session, Failure> {
+        let watcher = Watcher::start(&equipment.how.root)?;
+        let (hearing, heard) = mpsc::channel(1024);
+        let ear = Ear::open(&equipment.scratch, hearing)
+            .map_err(|why| Failure::new("cannot make the socket on which the operator tells what it does").because(why))?;
+        let (reports, reported) = mpsc::unbounded_channel();
+        Ok(Session {
+            machine: Machine::new(equipment.samples),
+            equipment,
+            watcher,
+            ear,
+            heard,
+            reports,
+            reported,
+            cancel_build: None,
+            stop_operator: None,
+            built: None,
+            programs: BTreeMap::new(),
+            newest: 0,
+            declared: None,
+            readiness: Readiness::default(),
+            starts: 0,
+        })
+    }
+
+    /// What keys do.
+    pub(crate) fn keys(&self) -> impl Fn(Key) + Send + 'static {
+        let (reports, news) = (self.reports.clone(), self.equipment.news.clone());
+        move |key| {
+            let event = match key {
+                Key::Quit => Event::Quit,
+                Key::Build => Event::SourceSaved,
+                Key::Samples => Event::SamplesWanted,
+                // A key that is lost can be pressed again.
+                Key::Log => return drop(news.try_send(News::ToggleLog)),
+            };
+            // The session is over.
+            let _ = reports.send(Report::Event(event));
+        }
+    }
+
+    /// Works until a person wants to end.
+    ///
+    /// # Errors
+    /// When cargo cannot be started at all.
+    pub(crate) async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Failure> {
+        self.tell(Fact::Watching(self.watched())).await;
+        tokio::pin!(stop);
+        let mut stopping = false;
+        let mut events = vec![Event::SourceSaved];
+        loop {
+            for event in std::mem::take(&mut events) {
+                for action in self.machine.on(event) {
+                    if action == Action::End {
+                        self.clean_up();
+                        return Ok(());
+                    }
+                    self.carry_out(action).await;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    events.push(Event::Quit);
+                }
+                Some(report) = self.reported.recv() => events.extend(self.take(report).await?),
+                Some(heard) = self.heard.recv() => events.extend(self.listen(heard).await),
+                saved = self.watcher.next() => events.extend(self.saved(&saved).await),
+            }
+        }
+    }
+
+    fn watched(&self) -> Vec<String> {
+        let root = &self.equipment.how.root;
+        ["src", "api", "Cargo.toml", SAMPLES]
+            .into_iter()
+            .filter(|name| root.join(name).exists() && (*name != SAMPLES || self.equipment.samples))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    async fn tell(&self, fact: Fact) {
+        // A teller that is gone has nobody to tell.
+        let _ = self.equipment.news.send(News::Fact(fact)).await;
+    }
+
+    async fn trouble(&self, diagnostic: Diagnostic) {
+        self.tell(Fact::Trouble(Box::new(diagnostic))).await;
+    }
+
+    /// Says later what happens, from a task.
+    fn later(&self, work: impl Future<Output = Report> + Send + 'static) {
+        let reports = self.reports.clone();
+        tokio::spawn(async move {
+            // The session is over.
+            let _ = reports.send(work.await);
+        });
+    }
+
+    async fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Build => self.build().await,
+            Action::CancelBuild => drop(self.cancel_build.take().map(|cancel| cancel.send(()))),
+            Action::Prepare(generation) => self.prepare(generation),
+            Action::Start(generation) => self.start(generation).await,
+            Action::Stop => {
+                self.tell(Fact::Stopping).await;
+                // It may have ended by itself a moment ago; its exit is on the way.
+                drop(self.stop_operator.take().map(|stop| stop.send(())));
+            }
+            Action::Pause(pause) => self.later(async move {
+                tokio::time::sleep(pause).await;
+                Report::Event(Event::PauseOver)
+            }),
+            Action::ApplySamples => self.apply_samples(),
+            Action::End => {}
+        }
+    }
+
+    async fn build(&mut self) {
+        self.tell(Fact::Compiling).await;
+        let (cancel, cancelled) = oneshot::channel();
+        self.cancel_build = Some(cancel);
+        let (progress, mut done) = mpsc::channel(8);
+        let news = self.equipment.news.clone();
+        tokio::spawn(async move {
+            while let Some((done, total)) = done.recv().await {
+                // The next one comes soon.
+                let _ = news.try_send(News::Fact(Fact::Progress(done, total)));
+            }
+        });
+        let how = self.equipment.how.clone();
+        self.later(async move { Report::Built(build::build(&how, cancelled, progress).await) });
+    }
+
+    /// What a report means to the machine.
+    async fn take(&mut self, report: Report) -> Result<Vec<Event>, Failure> {
+        Ok(match report {
+            Report::Event(event) => vec![event],
+            Report::Built(outcome) => {
+                let outcome = outcome.map_err(|why| {
+                    Diagnostic::new(codes::machine::TOOLCHAIN, "cannot run cargo")
+                        .because(why)
+                        .fix("install Rust (https://rustup.rs), and see that cargo is in the PATH; kubewright doctor looks at both")
+                })?;
+                vec![Event::Built(self.compiled(outcome).await)]
+            }
+            Report::Prepared(generation, prepared) => vec![self.prepared(generation, *prepared).await],
+            Report::Exited(exit) => self.exited(exit).await,
+            Report::Silence(start) => self.silent(start).await,
+        })
+    }
+
+    async fn compiled(&mut self, outcome: Outcome) -> Compiled {
+        match outcome {
+            Outcome::Cancelled => Compiled::Cancelled,
+            Outcome::Failed(failed) => {
+                self.tell(Fact::NotCompiled(failed)).await;
+                Compiled::Failed
+            }
+            Outcome::Program(program, took) => {
+                let kept = Fingerprint::of(&program).and_then(|now| {
+                    let new = self.built.as_ref() != Some(&now);
+                    if new {
+                        let kept = keep(&program, self.newest + 1)?;
+                        self.newest += 1;
+                        self.programs.insert(self.newest, kept);
+                        self.built = Some(now);
+                    }
+                    Ok(new)
+                });
+                match kept {
+                    Ok(new) => {
+                        self.tell(Fact::Compiled { took, new }).await;
+                        if new { Compiled::New } else { Compiled::Same }
+                    }
+                    Err(why) => {
+                        let trouble = Diagnostic::new(codes::files::IO, "cannot keep the program that was built")
+                            .at(Place::file(program.display().to_string()))
+                            .because(why);
+                        self.trouble(trouble).await;
+                        Compiled::Failed
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the program what it declares, and applies its definitions.
+    fn prepare(&self, generation: Generation) {
+        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
+        let known = matches!(self.declared, Some(None));
+        let news = self.equipment.news.clone();
+        self.later(async move {
+            let tell = async |fact| drop(news.send(News::Fact(fact)).await);
+            let declared = match declaration::ask(&program, &root).await {
+                Ok(declaration) => Some(declaration),
+                Err(why) => {
+                    if !known {
+                        tell(Fact::Note(format!(
+                            "{}; definitions are taken from {DEFINITIONS}",
+                            why.causes.join(": ")
+                        )))
+                        .await;
+                    }
+                    None
+                }
+            };
+            let applied = match definitions(declared.as_ref(), &root) {
+                Ok(items) => apply_definitions(&client, items).await,
+                Err(why) => Err(why),
+            };
+            let result = match applied {
+                Ok(applied) => {
+                    tell(Fact::Definitions(applied)).await;
+                    Ok(declared)
+                }
+                Err(why) => Err(why),
+            };
+            Report::Prepared(generation, Box::new(result))
+        });
+    }
+
+    async fn prepared(
+        &mut self,
+        generation: Generation,
+        result: Result<Option<Declaration>, Diagnostic>,
+    ) -> Event {
+        let answer = match result {
+            Ok(declared) => {
+                self.declared = Some(declared);
+                Answer::Taken
+            }
+            Err(why) => {
+                self.trouble(why).await;
+                Answer::Refused
+            }
+        };
+        Event::Prepared(generation, answer)
+    }
+
+    async fn start(&mut self, generation: Generation) {
+        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        self.forget_older(generation);
+        let (lines, mut printed) = mpsc::channel::<String>(256);
+        let news = self.equipment.news.clone();
+        tokio::spawn(async move {
+            while let Some(line) = printed.recv().await {
+                if news.send(News::Log(line)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.readiness = Readiness::default();
+        self.starts += 1;
+        match Running::start(&program, &self.conditions(), lines) {
+            Ok(running) => {
+                self.tell(Fact::Started {
+                    build: generation,
+                    pid: running.pid(),
+                })
+                .await;
+                let (stop, stopped) = oneshot::channel();
+                self.stop_operator = Some(stop);
+                self.later(async move { Report::Exited(running.end(stopped).await) });
+                self.watch_for_silence();
+            }
+            Err(why) => {
+                let exit = Exit {
+                    how: format!("cannot be started: {why}"),
+                    after: Duration::ZERO,
+                    last_lines: Vec::new(),
+                };
+                self.later(async move { Report::Exited(exit) });
+            }
+        }
+    }
+
+    fn conditions(&self) -> Conditions {
+        let mut environment = vec![
+            ("KUBECONFIG".to_owned(), self.equipment.kubeconfig.clone()),
+            (kubewright::OBSERVE_SOCKET.to_owned(), self.ear.path().as_os_str().to_owned()),
+        ];
+        let mut arguments = Vec::new();
+        let given = |flag: &str| self.equipment.arguments.iter().any(|argument| argument.starts_with(flag));
+        if let Some(Some(_)) = &self.declared {
+            // Two operators on one machine must not meet at a port, and nobody probes this one.
+            if !given("--health-probe-bind-address") {
+                arguments.push("--health-probe-bind-address=0".to_owned());
+            }
+        }
+        if !self.equipment.embedded {
+            environment.push(("ENABLE_WEBHOOKS".to_owned(), "false".into()));
+        }
+        arguments.extend(self.equipment.arguments.iter().cloned());
+        Conditions {
+            root: self.equipment.how.root.clone(),
+            arguments,
+            environment,
+        }
+    }
+
+    /// An operator that does not introduce itself is taken for ready after a while.
+    fn watch_for_silence(&self) {
+        let start = self.starts;
+        self.later(async move {
+            tokio::time::sleep(SILENT).await;
+            Report::Silence(start)
+        });
+    }
+
+    async fn silent(&mut self, start: u64) -> Vec<Event> {
+        if start != self.starts || self.readiness.is_heard() || self.stop_operator.is_none() {
+            return Vec::new();
+        }
+        let words = "the operator does not tell what it does (its main is neither kubewright::run nor Operator::run); its own lines are all \
+                     there is to show";
+        self.tell(Fact::Note(words.to_owned())).await;
+        vec![Event::Ready]
+    }
+
+    async fn exited(&mut self, exit: Exit) -> Vec<Event> {
+        let event = Event::Exited(exit.after);
+        let asked = self.machine.expects_exit();
+        let again_in = self.machine.next_pause(exit.after);
+        self.tell(Fact::Ended { exit, asked, again_in }).await;
+        self.stop_operator = None;
+        vec![event]
+    }
+
+    fn apply_samples(&self) {
+        let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
+        let news = self.equipment.news.clone();
+        tokio::spawn(async move {
+            let mut applied = Vec::new();
+            let mut troubles = Vec::new();
+            match objects::read(&root, SAMPLES, codes::dev::SAMPLE) {
+                Ok(items) => {
+                    for item in items {
+                        match objects::apply_sample(&client, &item).await {
+                            Ok(what) => applied.push((item.name(), what.word())),
+                            Err(why) => troubles.push(why),
+                        }
+                    }
+                }
+                Err(why) => troubles.push(why),
+            }
+            if troubles.is_empty() || !applied.is_empty() {
+                let _ = news.send(News::Fact(Fact::Samples(applied))).await;
+            }
+            for why in troubles {
+                let _ = news.send(News::Fact(Fact::Trouble(Box::new(why)))).await;
+            }
+        });
+    }
+
+    async fn listen(&mut self, heard: Heard) -> Option<Event> {
+        let (when, message) = match heard {
+            Heard::Said(when, message) => (when, message),
+            Heard::Unknown(why) => {
+                tracing::warn!(why, "the operator says something that this command does not know");
+                return None;
+            }
+        };
+        let ready = self.readiness.hear(&message);
+        let _ = self.equipment.news.send(News::Operator(when, message)).await;
+        ready.then_some(Event::Ready)
+    }
+
+    async fn saved(&mut self, saved: &Saved) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut told = Vec::new();
+        for (interest, files) in saved {
+            let event = match interest {
+                Interest::Source => Some(Event::SourceSaved),
+                Interest::Definition if matches!(self.declared, Some(None)) => Some(Event::DefinitionsSaved),
+                Interest::Definition => None,
+                Interest::Sample if self.equipment.samples => Some(Event::SamplesWanted),
+                Interest::Sample => None,
+            };
+            if let Some(event) = event {
+                told.extend(files.iter().map(|file| file.display().to_string()));
+                events.push(event);
+            }
+        }
+        if !events.is_empty() {
+            self.tell(Fact::Saved(told)).await;
+        }
+        events
+    }
+
+    /// Removes programs that will not run again.
+    fn forget_older(&mut self, generation: Generation) {
+        let newer = self.programs.split_off(&generation);
+        for program in std::mem::replace(&mut self.programs, newer).into_values() {
+            // Left behind it only takes room, and the next one of its name replaces it.
+            let _ = std::fs::remove_file(program);
+        }
+    }
+
+    fn clean_up(&mut self) {
+        let folder = self.programs.values().next().and_then(|program| program.parent().map(Path::to_path_buf));
+        self.forget_older(Generation::MAX);
+        // Another `dev` of another project may share the folder; then it is not empty and stays.
+        drop(folder.map(std::fs::remove_dir));
+    }
+}
+
+/// The definitions that are to be applied.
+fn definitions(declared: Option<&Declaration>, root: &Path) -> Result<Vec<Item>, Diagnostic> {
+    match declared {
+        None => objects::read(root, DEFINITIONS, codes::dev::REFUSED),
+        Some(declaration) => Ok(declaration
+            .definitions()?
+            .into_iter()
+            .map(|object| Item {
+                object,
+                place: Place::file("api"),
+            })
+            .collect()),
+    }
+}
+
+async fn apply_definitions(client: &Client, items: Vec<Item>) -> Result<Vec<(String, &'static str)>, Diagnostic> {
+    let mut applied = Vec::new();
+    for item in items {
+        let what = objects::apply_definition(client, &item).await?;
+        let name = item.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        applied.push((name, what.word()));
+    }
+    Ok(applied)
+}
+
+/// Tells one program from another without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fingerprint {
+    path: PathBuf,
+    modified: SystemTime,
+    length: u64,
+}
+
+impl Fingerprint {
+    fn of(program: &Path) -> std::io::Result<Fingerprint> {
+        let metadata = std::fs::metadata(program)?;
+        Ok(Fingerprint {
+            path: program.to_path_buf(),
+            modified: metadata.modified()?,
+            length: metadata.len(),
+        })
+    }
+}
+
+/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old one.
+fn keep(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
+    let folder = program.with_file_name(".kubewright-dev");
+    std::fs::create_dir_all(&folder)?;
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let kept = folder.join(format!("{name}-{number}"));
+    match std::fs::remove_file(&kept) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    std::fs::hard_link(program, &kept).or_else(|_| std::fs::copy(program, &kept).map(|_| ()))?;
+    Ok(kept)
+}

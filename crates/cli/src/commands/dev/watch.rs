@@ -1,0 +1,293 @@
+//! Which files were saved.
+//!
+//! What a path means is decided by [`Interest::of`]; a thread of the operating system's watcher collects paths, and [`Watcher::next`] gives
+//! them out when it has been quiet for a moment, because editors save one file in several steps. Invariants: a file whose content is what it
+//! was (a `touch`, a build script that writes the same again) is not news; what cargo and git write is not looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use kubewright_codegen::{Diagnostic, Place, codes};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+/// How long it must be quiet before saved files are news.
+const QUIET: Duration = Duration::from_millis(40);
+/// After so long they are news however unquiet it is.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// What a saved file is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Interest {
+    /// The operator is built from it.
+    Source,
+    /// A definition below `config/crd/bases`.
+    Definition,
+    /// A sample below `config/samples`.
+    Sample,
+}
+
+impl Interest {
+    /// By the path within the project; `None` for what nobody cares about.
+    pub(crate) fn of(path: &Path) -> Option<Interest> {
+        let parts: Vec<&str> = path
+            .components()
+            .map(|part| match part {
+                Component::Normal(name) => name.to_str(),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let (name, folders) = parts.split_last()?;
+        if temporary(name) || folders.iter().any(|folder| IGNORED.contains(folder)) {
+            return None;
+        }
+        // Settings of cargo are hidden, and the only hidden thing that counts.
+        if parts == [".cargo", "config.toml"] {
+            return Some(Interest::Source);
+        }
+        if parts.iter().any(|part| part.starts_with('.')) {
+            return None;
+        }
+        let yaml = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+        match folders {
+            ["config", "crd", "bases", ..] if yaml => Some(Interest::Definition),
+            ["config", "samples", ..] if yaml => Some(Interest::Sample),
+            // Not part of the operator, or not read by cargo.
+            ["config" | "dist" | "docs" | "hack" | "tests" | "benches" | "examples" | "bin", ..] => None,
+            // Whatever is there may be included with `include_str!`.
+            [first, ..] if ["src", "api"].contains(first) => Some(Interest::Source),
+            _ if name.ends_with(".rs") || *name == "Cargo.toml" || *name == "rust-toolchain.toml" => {
+                Some(Interest::Source)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Folders that others write, wherever they are.
+const IGNORED: &[&str] = &["target", "node_modules", ".git", ".kubewright"];
+
+/// Files that editors make while they save.
+fn temporary(name: &str) -> bool {
+    name.ends_with('~')
+        || name.ends_with(".swp")
+        || name.ends_with(".swx")
+        || name.ends_with(".tmp")
+        || name.ends_with(".bak")
+        || name.ends_with("___")
+        || name.starts_with(".#")
+        || name.starts_with('#')
+        // vim tries with this name whether it may write.
+        || name == "4913"
+}
+
+/// Files that were saved, by what they are good for.
+pub(crate) type Saved = BTreeMap<Interest, BTreeSet<PathBuf>>;
+
+/// Watches a project.
+pub(crate) struct Watcher {
+    root: PathBuf,
+    watcher: RecommendedWatcher,
+    events: mpsc::UnboundedReceiver<PathBuf>,
+    contents: BTreeMap<PathBuf, Option<u64>>,
+}
+
+impl Watcher {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// KWR0707 when the system refuses.
+    pub(crate) fn start(root: &Path) -> Result<Watcher, Diagnostic> {
+        let cannot = |why: notify::Error| {
+            Diagnostic::new(codes::dev::WATCH, "cannot watch the project's files")
+                .at(Place::file(root.display().to_string()))
+                .because(why)
+                .fix("on Linux the limits are fs.inotify.max_user_watches and max_user_instances (sysctl)")
+        };
+        // Links in the path would make the paths of events differ from ours.
+        let root = root.canonicalize().map_err(|why| cannot(notify::Error::io(why)))?;
+        let (send, events) = mpsc::unbounded_channel();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| match event {
+            Ok(event) if !matches!(event.kind, EventKind::Access(_)) => {
+                for path in event.paths {
+                    // The receiver is gone when everything ends.
+                    let _ = send.send(path);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the watcher of files reports a fault"),
+        })
+        .map_err(cannot)?;
+        watcher.watch(&root, RecursiveMode::NonRecursive).map_err(cannot)?;
+        let mut watching = Watcher {
+            root,
+            watcher,
+            events,
+            contents: BTreeMap::new(),
+        };
+        let folders = std::fs::read_dir(&watching.root).map_err(|why| cannot(notify::Error::io(why)))?;
+        for folder in folders.flatten() {
+            watching.adopt(&folder.path()).map_err(cannot)?;
+        }
+        watching.remember(&watching.root.clone());
+        Ok(watching)
+    }
+
+    /// Watches a folder of the project with all that is in it, unless others write there.
+    fn adopt(&mut self, folder: &Path) -> notify::Result<()> {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let hidden = name.starts_with('.') && name != ".cargo";
+        if hidden || IGNORED.contains(&name) || !folder.is_dir() {
+            return Ok(());
+        }
+        self.watcher.watch(folder, RecursiveMode::Recursive)
+    }
+
+    /// Remembers what is in the files now, so that the first save counts only if it changes something.
+    fn remember(&mut self, folder: &Path) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            let name = name.to_str().unwrap_or_default();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && !IGNORED.contains(&name) && !name.starts_with('.') => self.remember(&path),
+                Ok(kind) if kind.is_file() && self.interest(&path).is_some() => {
+                    let content = content(&path);
+                    self.contents.insert(path, content);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn interest(&self, path: &Path) -> Option<Interest> {
+        path.strip_prefix(&self.root).ok().and_then(Interest::of)
+    }
+
+    /// The next files that were saved. Never ends while the project is there.
+    pub(crate) async fn next(&mut self) -> Saved {
+        loop {
+            let Some(first) = self.events.recv().await else {
+                return std::future::pending().await;
+            };
+            let mut paths = BTreeSet::from([first]);
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let quiet = (Instant::now() + QUIET).min(end);
+                match timeout_at(quiet, self.events.recv()).await {
+                    Ok(Some(path)) => {
+                        paths.insert(path);
+                    }
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            let saved = self.changed(paths);
+            if !saved.is_empty() {
+                return saved;
+            }
+        }
+    }
+
+    /// Of these paths the files that are not what they were.
+    fn changed(&mut self, paths: BTreeSet<PathBuf>) -> Saved {
+        let mut saved = Saved::new();
+        for path in paths {
+            if path.is_dir() {
+                let new = path.parent() == Some(&self.root);
+                if new && let Err(error) = self.adopt(&path) {
+                    tracing::warn!(%error, folder = %path.display(), "cannot watch a new folder");
+                }
+                continue;
+            }
+            let Some(interest) = self.interest(&path) else { continue };
+            let now = content(&path);
+            let before = self.contents.insert(path.clone(), now).flatten();
+            if before != now {
+                let short = path.strip_prefix(&self.root).map(Path::to_path_buf).unwrap_or(path);
+                saved.entry(interest).or_default().insert(short);
+            }
+        }
+        saved
+    }
+}
+
+/// A fingerprint of what is in a file; none when there is no such file.
+fn content(path: &Path) -> Option<u64> {
+    let bytes = std::fs::read(path).ok()?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_is_made_of_counts_and_what_tools_write_does_not() {
+        let check = |path: &str, expected: Option<Interest>| assert_eq!(Interest::of(Path::new(path)), expected, "{path}");
+        for path in [
+            "src/main.rs",
+            "src/controller/guestbook_controller.rs",
+            "src/banner.txt",
+            "api/src/v1/guestbook_types.rs",
+            "api/Cargo.toml",
+            "Cargo.toml",
+            "build.rs",
+            "crates/more/src/lib.rs",
+            ".cargo/config.toml",
+        ] {
+            check(path, Some(Interest::Source));
+        }
+        check("config/samples/webapp_v1_guestbook.yaml", Some(Interest::Sample));
+        check("config/crd/bases/a.yaml", Some(Interest::Definition));
+        for path in [
+            "target/debug/build/x/out/a.rs",
+            "api/target/a.rs",
+            ".git/index",
+            ".kubewright/kubeconfig",
+            "src/.main.rs.swp",
+            "src/main.rs~",
+            "src/4913",
+            "src/.#main.rs",
+            "src/#main.rs#",
+            "src/main.rs___jb_tmp___",
+            "tests/guestbook.rs",
+            "config/rbac/role.yaml",
+            "config/samples/kustomization.yaml~",
+            "README.md",
+            "Cargo.lock",
+            "dist/install.yaml",
+        ] {
+            check(path, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_save_is_told_once_and_a_touch_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("src");
+        std::fs::create_dir_all(&source).unwrap();
+        std::fs::create_dir_all(folder.path().join("target")).unwrap();
+        let lib = source.join("lib.rs");
+        std::fs::write(&lib, "// one").unwrap();
+        let mut watcher = Watcher::start(folder.path()).unwrap();
+        // Only the last of these is news.
+        std::fs::write(&lib, "// one").unwrap();
+        std::fs::write(folder.path().join("target/a.rs"), "").unwrap();
+        std::fs::write(source.join("lib.rs~"), "").unwrap();
+        std::fs::write(source.join("lib.new"), "// two").unwrap();
+        std::fs::rename(source.join("lib.new"), &lib).unwrap();
+        let saved = watcher.next().await;
+        assert_eq!(saved[&Interest::Source], BTreeSet::from([PathBuf::from("src/lib.rs")]));
+        assert_eq!(saved.len(), 1);
+        // Folders that come later are watched, too.
+        std::fs::create_dir_all(source.join("webhook")).unwrap();
+        std::fs::remove_file(&lib).unwrap();
+        let saved = watcher.next().await;
+        assert!(saved[&Interest::Source].contains(Path::new("src/lib.rs")), "{saved:?}");
+    }
+}

@@ -1,0 +1,287 @@
+//! Which cluster a kubeconfig means, and whether that is a machine's own toy or somebody's production.
+//!
+//! `dev` works against clusters of this machine only, unless a person names the context ([`Target::allow`]): the commonest accident with
+//! such tools is the wrong current context. Invariant: what looks local but leads away (a proxy, a tunnel whose certificate belongs to
+//! another name) is not local.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use kubewright::kube;
+use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright_codegen::{Diagnostic, Place, codes};
+
+/// A context of a kubeconfig.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Where it was read from, for people.
+    pub(crate) source: String,
+    pub(crate) context: String,
+    pub(crate) server: String,
+    pub(crate) reach: Reach,
+    config: Kubeconfig,
+}
+
+/// How far away a cluster is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// `kubewright cluster`, `dev` or `demo` on this machine.
+    Embedded,
+    /// Another cluster of this machine: kind, k3d, minikube, …
+    Local,
+    /// Anything else, and why it is not taken for local.
+    Remote(String),
+}
+
+impl Target {
+    /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is what `--kubeconfig` says; without it
+    /// `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
+    ///
+    /// # Errors
+    /// KWR0801 when there is no such file, context or server.
+    pub(crate) fn read(file: Option<&Path>, context: Option<&str>) -> Result<Target, Diagnostic> {
+        let source = match file {
+            Some(file) => file.display().to_string(),
+            None => std::env::var("KUBECONFIG").unwrap_or_else(|_| "~/.kube/config".to_owned()),
+        };
+        let cannot = || {
+            Diagnostic::new(codes::machine::KUBECONFIG, "cannot find the cluster").at(Place::file(source.clone()))
+        };
+        let read = match file {
+            Some(file) => Kubeconfig::read_from(file),
+            None => Kubeconfig::read(),
+        };
+        let config = read.map_err(|why| {
+            cannot()
+                .because(why)
+                .fix("name a file with --kubeconfig, or start a cluster: kubewright cluster")
+        })?;
+        let names = || {
+            let names: Vec<&str> = config.contexts.iter().map(|context| context.name.as_str()).collect();
+            match names[..] {
+                [] => "it has no contexts".to_owned(),
+                _ => format!("its contexts are {}", names.join(", ")),
+            }
+        };
+        let Some(name) = context.map(str::to_owned).or_else(|| config.current_context.clone()) else {
+            return Err(cannot().because(format!("no context is current, and {}", names())).fix("name one with --context"));
+        };
+        let found = config.contexts.iter().find(|context| context.name == name);
+        let Some(found) = found.and_then(|found| found.context.clone()) else {
+            return Err(cannot().because(format!("there is no context {name}; {}", names())).fix("name another with --context"));
+        };
+        let cluster = config.clusters.iter().find(|cluster| cluster.name == found.cluster);
+        let cluster = cluster.and_then(|named| named.cluster.clone()).unwrap_or_default();
+        let Some(server) = cluster.server else {
+            return Err(cannot()
+                .because(format!("context {name} means cluster {}, which has no server", found.cluster))
+                .fix("name another with --context"));
+        };
+        let reach = reach(&name, &server, cluster.proxy_url.as_deref(), cluster.tls_server_name.as_deref());
+        Ok(Target {
+            source,
+            context: name,
+            server,
+            reach,
+            config,
+        })
+    }
+
+    /// One line for people: `context kind-test, https://127.0.0.1:39123 (on this machine)`.
+    pub(crate) fn describe(&self) -> String {
+        let reach = match &self.reach {
+            Reach::Embedded => "an embedded cluster",
+            Reach::Local => "on this machine",
+            Reach::Remote(_) => "not on this machine",
+        };
+        format!("context {}, {} ({reach})", self.context, self.server)
+    }
+
+    /// Refuses a cluster that is not of this machine unless `allowed` is its context's name.
+    ///
+    /// # Errors
+    /// KWR0702, with the server that was found and the reason.
+    pub(crate) fn allow(&self, allowed: Option<&str>) -> Result<(), Diagnostic> {
+        let Reach::Remote(why) = &self.reach else { return Ok(()) };
+        if allowed == Some(self.context.as_str()) {
+            return Ok(());
+        }
+        let refused = Diagnostic::new(
+            codes::dev::REMOTE,
+            format!("refusing to run `dev` against context {}", self.context),
+        )
+        .at(Place::file(self.source.clone()))
+        .because(format!("its server {} is not a cluster of this machine: {why}", self.server))
+        .because("dev replaces definitions, applies samples and runs unfinished code there");
+        let refused = match allowed {
+            Some(other) => refused.because(format!("--allow-context names {other}, which is another context")),
+            None => refused,
+        };
+        Err(refused.fix(format!(
+            "without --context dev brings a cluster of its own; if you mean this one, say --allow-context {}",
+            self.context
+        )))
+    }
+
+    /// A client of this context.
+    ///
+    /// # Errors
+    /// KWR0801 when the credentials cannot be read or the certificate makes no sense.
+    pub(crate) async fn client(&self) -> Result<kube::Client, Diagnostic> {
+        let options = KubeConfigOptions {
+            context: Some(self.context.clone()),
+            ..KubeConfigOptions::default()
+        };
+        let cannot = |why: String| {
+            Diagnostic::new(codes::machine::KUBECONFIG, format!("cannot talk to context {}", self.context))
+                .at(Place::file(self.source.clone()))
+                .because(why)
+        };
+        let config = kube::Config::from_custom_kubeconfig(self.config.clone(), &options)
+            .await
+            .map_err(|why| cannot(chain(&why)))?;
+        kube::Client::try_from(config).map_err(|why| cannot(chain(&why)))
+    }
+
+    /// Writes a kubeconfig whose current context is this one, readable by its owner alone, for a program that is to work there.
+    ///
+    /// # Errors
+    /// KWR0003 when the file cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> Result<PathBuf, Diagnostic> {
+        let config = Kubeconfig {
+            current_context: Some(self.context.clone()),
+            ..self.config.clone()
+        };
+        // JSON is YAML.
+        serde_json::to_string_pretty(&config)
+            .map_err(std::io::Error::from)
+            .and_then(|text| kubewright_cluster::kubeconfig::write(path, &text))
+            .map_err(|why| {
+                Diagnostic::new(codes::files::IO, "cannot hand the kubeconfig to the operator")
+                    .at(Place::file(path.display().to_string()))
+                    .because(why)
+            })?;
+        Ok(path.to_path_buf())
+    }
+}
+
+/// An error with the chain of its sources, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        next = source.source();
+    }
+    text
+}
+
+fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str>) -> Reach {
+    let host = host(server);
+    let loopback = |host: &str| {
+        host == "localhost"
+            || host.ends_with(".localhost")
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
+    };
+    if let Some(proxy) = proxy {
+        return Reach::Remote(format!("it is reached through the proxy {proxy}"));
+    }
+    if let Some(name) = tls_name.filter(|name| !loopback(name)) {
+        return Reach::Remote(format!("its certificate is that of {name}, so {host} is a tunnel to it"));
+    }
+    // Tools that put a cluster into a virtual machine or a container of this machine, where it has an address of its own.
+    let known = context == "minikube"
+        || context == "docker-desktop"
+        || context == "rancher-desktop"
+        || context.starts_with("kind-")
+        || context.starts_with("k3d-");
+    let private = host.parse::<IpAddr>().is_ok_and(|ip| match ip {
+        IpAddr::V4(ip) => ip.is_private(),
+        IpAddr::V6(ip) => ip.is_unique_local(),
+    });
+    match () {
+        () if loopback(host) && context == "kubernetes-admin@kubewright" => Reach::Embedded,
+        () if loopback(host) => Reach::Local,
+        () if known && (private || host == "kubernetes.docker.internal" || host == "host.docker.internal") => Reach::Local,
+        () => Reach::Remote(format!("{host} is not a loopback address")),
+    }
+}
+
+/// The host of a URL: `https://[::1]:6443/path` is `::1`.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
+    match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_of_this_machine_is_local() {
+        let check = |context: &str, server: &str, proxy: Option<&str>, name: Option<&str>, expected: &str| {
+            let found = match reach(context, server, proxy, name) {
+                Reach::Embedded => "embedded".to_owned(),
+                Reach::Local => "local".to_owned(),
+                Reach::Remote(why) => why,
+            };
+            assert_eq!(found, expected, "{context} {server}");
+        };
+        check("kubernetes-admin@kubewright", "https://127.0.0.1:34567", None, None, "embedded");
+        check("kubernetes-admin@kubewright", "https://10.0.0.1:6443", None, None, "10.0.0.1 is not a loopback address");
+        check("kind-test", "https://127.0.0.1:39123", None, None, "local");
+        check("any", "https://[::1]:6443/path", None, None, "local");
+        check("any", "https://localhost:6443", None, None, "local");
+        check("minikube", "https://192.168.49.2:8443", None, None, "local");
+        check("minikube", "https://203.0.113.7:8443", None, None, "203.0.113.7 is not a loopback address");
+        check("prod", "https://192.168.49.2:8443", None, None, "192.168.49.2 is not a loopback address");
+        check("prod-eu", "https://api.example.com", None, None, "api.example.com is not a loopback address");
+        check("prod", "https://127.0.0.1.example.com", None, None, "127.0.0.1.example.com is not a loopback address");
+        check("prod", "https://localhost@evil.example.com", None, None, "evil.example.com is not a loopback address");
+        check(
+            "tunnel",
+            "https://127.0.0.1:6443",
+            None,
+            Some("api.example.com"),
+            "its certificate is that of api.example.com, so 127.0.0.1 is a tunnel to it",
+        );
+        check(
+            "p",
+            "https://127.0.0.1:6443",
+            Some("socks5://bastion:1080"),
+            None,
+            "it is reached through the proxy socks5://bastion:1080",
+        );
+    }
+
+    #[test]
+    fn a_remote_cluster_is_refused_unless_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: prod-eu\nclusters:\n- name: eu\n  cluster: {server: 'https://10.1.2.3'}\n\
+                    contexts:\n- name: prod-eu\n  context: {cluster: eu, user: me}\nusers: []\n";
+        std::fs::write(&file, text).unwrap();
+        let target = Target::read(Some(&file), None).unwrap();
+        let refused = |allowed: Option<&str>| target.allow(allowed).map_err(|why| why.to_string());
+        insta::assert_snapshot!(refused(None).unwrap_err().replace(&file.display().to_string(), "FILE"), @"
+        refusing to run `dev` against context prod-eu [KWR0702]
+          at: FILE
+          because: its server https://10.1.2.3 is not a cluster of this machine: 10.1.2.3 is not a loopback address
+          because: dev replaces definitions, applies samples and runs unfinished code there
+          fix: without --context dev brings a cluster of its own; if you mean this one, say --allow-context prod-eu
+        ");
+        assert!(refused(Some("prod-us")).unwrap_err().contains("--allow-context names prod-us"));
+        assert_eq!(refused(Some("prod-eu")), Ok(()));
+
+        let unknown = Target::read(Some(&file), Some("stage")).unwrap_err().to_string();
+        assert!(unknown.contains("there is no context stage; its contexts are prod-eu"), "{unknown}");
+    }
+}

@@ -1,0 +1,74 @@
+//! KWR0800–KWR0899: the machine, its tools, and clusters: what `doctor` looks at.
+
+use super::{Code, Explanation};
+
+/// A kubeconfig cannot be used.
+pub const KUBECONFIG: Code = Code(801);
+/// The Rust toolchain is missing or too old.
+pub const TOOLCHAIN: Code = Code(802);
+/// The disk is nearly full.
+pub const DISK: Code = Code(803);
+/// A port that is needed is taken.
+pub const PORT: Code = Code(804);
+/// A tool that helps is missing or too old.
+pub const TOOL: Code = Code(805);
+/// PROJECT and the code do not say the same.
+pub const DRIFT: Code = Code(806);
+/// Generated files are not what the code says.
+pub const STALE: Code = Code(807);
+/// The project's kubewright is not the command's.
+pub const VERSION: Code = Code(808);
+
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        code: KUBECONFIG,
+        title: "a kubeconfig cannot be used",
+        story: "The file is missing or is not YAML, the context does not exist, its credentials cannot be read, or the server does not answer. The \
+                file is the one of `--kubeconfig`, or of `$KUBECONFIG`, or `~/.kube/config`; the context that of `--context`, or the current one.\n\n`kubectl config \
+                get-contexts` lists what there is. `kubewright cluster` starts a cluster and writes a kubeconfig for it.",
+    },
+    Explanation {
+        code: TOOLCHAIN,
+        title: "the Rust toolchain is missing or too old",
+        story: "Operators are compiled with cargo. `rustup update stable` brings the newest toolchain; https://rustup.rs installs it. A linker (`cc`) \
+                must be there as well: `apt install build-essential`, `dnf install gcc`, or Xcode's command line tools.",
+    },
+    Explanation {
+        code: DISK,
+        title: "the disk is nearly full",
+        story: "A debug build of an operator needs a gigabyte or two in `target/`, and the tests as much again. When the disk is full compilers and linkers \
+                fail with messages that do not say so.\n\n`cargo clean` in projects that you do not work on frees most.",
+    },
+    Explanation {
+        code: PORT,
+        title: "a port that is needed is taken",
+        story: "An operator listens on 8081 (probes), 8443 (metrics) and 9443 (webhooks) unless told otherwise; another program has the port. \
+                `dev` chooses free ports by itself; `run` and the operator take `--health-probe-bind-address`, `--metrics-bind-address` and `--webhook-port`.\n\n`ss -ltnp` shows \
+                who listens.",
+    },
+    Explanation {
+        code: TOOL,
+        title: "a tool that helps is missing or too old",
+        story: "kubewright itself needs only cargo. kubectl shows what is in a cluster (1.30 or newer gets along with OpenAPI version 3, which is all that the \
+                embedded cluster publishes), docker or podman build images, git keeps changes apart. Commands that need one of them say so.",
+    },
+    Explanation {
+        code: DRIFT,
+        title: "PROJECT and the code do not say the same",
+        story: "PROJECT records which APIs, controllers and webhooks were created; the operator's declaration says which ones it has. One of them has \
+                something that the other lacks: most often a controller that was never added to `operator()` in src/lib.rs, and therefore never runs, or a kind that was \
+                removed by hand.\n\nAdd it where it is missing, or take it away with `kubewright delete api` or `delete webhook`.",
+    },
+    Explanation {
+        code: STALE,
+        title: "generated files are not what the code says",
+        story: "config/crd/bases, config/rbac/role.yaml and config/webhook/manifests.yaml are made from the code. They were not made anew since it changed, or were \
+                edited by hand.\n\n`kubewright manifests` writes them; `kubewright manifests --check` fails in CI when somebody forgot.",
+    },
+    Explanation {
+        code: VERSION,
+        title: "the project's kubewright is not the command's",
+        story: "The library that the operator is built with and the command have different versions. The command understands declarations of its own version; \
+                with another one it may miss something or refuse.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo install kubewright-cli`.",
+    },
+];
