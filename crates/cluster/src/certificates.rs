@@ -111,6 +111,24 @@ impl Authority {
         self.sign(what, params)
     }
 
+    /// A serving certificate of a webhook server, for these names and addresses.
+    pub(crate) fn webhook(&self, names: &[&str]) -> Result<Certified> {
+        let what = "webhook certificate";
+        let mut params = valid_now(distinguished_name(&[(DnType::CommonName, "webhook")]), LIFETIME);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        for name in names {
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(
+                    (*name)
+                        .try_into()
+                        .map_err(|source| Error::Certificate { what, source })?,
+                ),
+            });
+        }
+        self.sign(what, params)
+    }
+
     /// The certificate that the kubeconfig carries: `kubernetes-admin` in `system:masters`.
     pub(crate) fn admin(&self) -> Result<Certified> {
         self.client(distinguished_name(&[

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kubewright::{Observer, Stop, StopSource, kube};
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
 use kubewright_apiserver::storage::MemoryStorage;
@@ -62,6 +63,8 @@ struct Inner {
     limits: Limits,
     stop: StopSource,
     authority: Arc<LazyAuthority>,
+    /// Reaches webhooks.
+    outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
     journal: Option<Arc<FileJournal>>,
     /// Listeners and controllers.
@@ -185,7 +188,7 @@ impl ClusterBuilder {
         F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
         R: Future<Output = serde_json::Value> + Send + 'static,
     {
-        self.functions.add(url, function);
+        self.functions.add(url, move |document| function(document).map(Ok));
         self
     }
 
@@ -225,7 +228,8 @@ impl ClusterBuilder {
             parts.storage = Arc::new(storage);
             data.journal
         });
-        parts.outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
+        let outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
+        parts.outbound = outbound.clone();
         let api = ApiServer::with(parts);
         // What every cluster has from its beginning is safe before anybody looks at it.
         api.settled().await.map_err(Error::NotKept)?;
@@ -251,6 +255,7 @@ impl ClusterBuilder {
             limits: self.limits,
             stop: source,
             authority,
+            outbound,
             journal,
             tasks,
         };
@@ -288,6 +293,16 @@ impl Cluster {
     /// The API server, for those who talk to it without HTTP.
     pub fn api(&self) -> &ApiServer {
         &self.inner.front.api
+    }
+
+    /// Answers what the API server would post to `url` with a function from now on, as [`ClusterBuilder::webhook_function`] does from the
+    /// beginning. An error stands for a webhook that cannot be reached, in words such as `dial tcp: connect: connection refused`.
+    pub fn answer_webhook<F, R>(&self, url: &str, function: F)
+    where
+        F: Fn(serde_json::Value) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<serde_json::Value, String>> + Send + 'static,
+    {
+        self.inner.outbound.add(url, function);
     }
 
     /// Opens HTTPS on `address`, and only there; port 0 takes a free port. It answers as soon as this returns, until the cluster

@@ -29,6 +29,15 @@ pub enum Error {
     /// The TLS library refused the certificates that were made for it.
     #[error("cannot set up TLS: {0}")]
     Tls(String),
+    /// A certificate for a webhook server could not be put on the disk.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// A controller was asked for that does not exist.
     #[error("there is no controller {name:?}; controllers are {known}")]
     UnknownController {

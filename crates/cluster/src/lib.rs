@@ -33,6 +33,7 @@ pub mod kubeconfig;
 mod listen;
 mod outbound;
 mod signer;
+mod webhook_certificates;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use durable::{DataDirError, Report, repair};
@@ -40,6 +41,7 @@ pub use error::{Error, Result};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use listen::{Limits, Listening};
+pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";

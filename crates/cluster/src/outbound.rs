@@ -14,7 +14,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use http::{Request, Uri, header};
@@ -33,8 +33,9 @@ const MAX_ANSWER: usize = 3 << 20;
 /// How many idle connections are kept for one host.
 const MAX_IDLE: usize = 8;
 
-/// A webhook in this process: gets the document that would be posted, answers with the one that would come back.
-pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Value> + Send + Sync>;
+/// A webhook in this process: gets the document that would be posted, answers with the one that would come back, or with why it could
+/// not be reached.
+pub(crate) type WebhookFunction = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
 /// Webhooks in this process, by the URL that requests to them would go to.
 #[derive(Clone, Default)]
@@ -45,7 +46,7 @@ impl Functions {
     pub(crate) fn add<F, R>(&mut self, url: &str, function: F)
     where
         F: Fn(Value) -> R + Send + Sync + 'static,
-        R: Future<Output = Value> + Send + 'static,
+        R: Future<Output = Result<Value, String>> + Send + 'static,
     {
         let function: WebhookFunction = Arc::new(move |document| Box::pin(function(document)));
         self.0.insert(Destination::Url(url.to_owned()).url(), function);
@@ -61,7 +62,7 @@ pub(crate) struct HttpsOutbound(Arc<Shared>);
 
 struct Shared {
     storage: Arc<dyn Storage>,
-    functions: Functions,
+    functions: RwLock<Functions>,
     trust: tls::Trust,
     idle: Mutex<BTreeMap<Key, Vec<Sender>>>,
     stop: Stop,
@@ -72,11 +73,23 @@ impl HttpsOutbound {
     pub(crate) fn new(storage: Arc<dyn Storage>, functions: Functions, stop: Stop) -> HttpsOutbound {
         HttpsOutbound(Arc::new(Shared {
             storage,
-            functions,
+            functions: RwLock::new(functions),
             trust: tls::Trust::default(),
             idle: Mutex::default(),
             stop,
         }))
+    }
+}
+
+impl HttpsOutbound {
+    /// Answers what goes to `url` with this function from now on.
+    pub(crate) fn add<F, R>(&self, url: &str, function: F)
+    where
+        F: Fn(Value) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, String>> + Send + 'static,
+    {
+        let mut functions = self.0.functions.write().unwrap_or_else(PoisonError::into_inner);
+        functions.add(url, function);
     }
 }
 
@@ -121,12 +134,13 @@ impl Authority {
 impl Shared {
     async fn call(&self, call: OutboundCall) -> Result<OutboundAnswer, OutboundError> {
         let url = call.to.url();
-        if let Some(function) = self.functions.0.get(&url) {
+        if let Some(function) = self.function(&url) {
             let document = serde_json::from_slice(&call.body).map_err(|error| failed(error.to_string()))?;
+            let answer = function(document).await.map_err(failed)?;
             return Ok(OutboundAnswer {
                 code: 200,
                 content_type: "application/json".to_owned(),
-                body: Bytes::from(function(document).await.to_string()),
+                body: Bytes::from(answer.to_string()),
             });
         }
         let url: Uri = format!("{url}?{}", call.query)
@@ -142,6 +156,11 @@ impl Shared {
         }
         let sender = self.connect(&authority, &call).await?;
         self.send(sender, &url, &call, &key).await
+    }
+
+    fn function(&self, url: &str) -> Option<WebhookFunction> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.0.get(url).cloned()
     }
 
     fn take_idle(&self, key: &Key) -> Option<Sender> {
@@ -326,7 +345,7 @@ mod tests {
         }
         let mut functions = Functions::default();
         functions.add("https://hooks.test/a/", |document: Value| async move {
-            json!({ "got": document })
+            Ok(json!({ "got": document }))
         });
         let outbound = HttpsOutbound::new(storage, functions, Stop::never());
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

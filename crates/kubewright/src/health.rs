@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
+use crate::net;
 use crate::runnable::Stop;
 
 /// A check: `Err` says in words what is wrong.
@@ -94,7 +95,7 @@ impl Checks {
 pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr)> {
     let attempted =
         |error: std::io::Error| Error::Configuration(format!("cannot listen for health probes on {address}: {error}"));
-    let listener = TcpListener::bind(address).await.map_err(attempted)?;
+    let listener = net::listen(address).await.map_err(attempted)?;
     let local = listener.local_addr().map_err(attempted)?;
     Ok((listener, local))
 }

@@ -15,6 +15,9 @@
 //!            ─► work queue (queue.rs) ─► worker (controller/control_loop.rs) ─► your reconcile ─► Client ─► API server
 //! ```
 //!
+//! Besides, the API server asks: webhooks and conversions ([`webhook`]) are declared with the operator and served by its manager. [`run()`] is the
+//! main function of a program: flags, environment, logging, signals.
+//!
 //! # Which test keeps which invariant
 //!
 //! | invariant | test |
@@ -37,6 +40,11 @@
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
 //! | M5 the first error | `tests/runtime.rs::m5_…` |
 //! | M2 probes first | `tests/runtime.rs::m2_…` |
+//! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
+//! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/webhooks` |
+//! | W3 dry runs | `webhook::tests::w3_…` |
+//! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
+//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs` |
 //! | E3, E4 events | `tests/runtime.rs::e3_…` |
 //! | nothing is sent that changes nothing | `apply::tests::a_plan_that_was_carried_out_leaves_nothing_to_do`, `tests/runtime.rs::apply_…` |
 
@@ -61,6 +69,7 @@ mod error;
 mod events;
 mod health;
 mod manager;
+mod net;
 mod object;
 mod observe;
 mod operator;

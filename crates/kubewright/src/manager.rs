@@ -49,6 +49,7 @@ pub struct ManagerBuilder {
     health: Option<String>,
     webhooks: Parts,
     webhook_server: Option<WebhookServer>,
+    namespace: Option<String>,
     clock: Arc<dyn Clock>,
     graceful: Duration,
 }
@@ -143,6 +144,13 @@ impl ManagerBuilder {
         self
     }
 
+    /// Restricts the manager to one namespace: its caches hold objects of that namespace only (and objects that are in none), so a Role is
+    /// enough to run it. Reads of other namespaces fail. Default all namespaces.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> ManagerBuilder {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
     /// Takes the time of day from somewhere else.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> ManagerBuilder {
         self.clock = clock;
@@ -182,7 +190,11 @@ impl ManagerBuilder {
                 )));
             }
         }
-        let cache = Cache::observed(self.client.clone(), Observers::new(self.observers.clone()));
+        let cache = Cache::observed(
+            self.client.clone(),
+            Observers::new(self.observers.clone()),
+            self.namespace.take(),
+        );
         let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
         let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
         Ok(Manager {
@@ -208,6 +220,7 @@ impl Manager {
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
+            namespace: None,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -271,6 +284,15 @@ impl Manager {
         let (failures, mut failed) = mpsc::unbounded_channel::<Error>();
         let checks = Checks::default();
 
+        let webhook_server = webhook_server.filter(|_| !webhooks.is_empty());
+        if webhook_server.is_some() {
+            let listening = webhook_address.subscribe();
+            let is_listening = move || match *listening.borrow() {
+                Some(_) => Ok(()),
+                None => Err("it does not listen yet".to_owned()),
+            };
+            checks.add("readyz", "webhook server", Arc::new(is_listening));
+        }
         let mut servers = Group::new(failures.clone());
         if let Some(address) = health {
             let (listener, address) = health::bind(&address).await?;
@@ -278,7 +300,7 @@ impl Manager {
             servers.spawn("health server", health::serve(listener, checks.clone(), servers.stop()));
         }
         let mut answering = Group::new(failures.clone());
-        if let Some(server) = webhook_server.filter(|_| !webhooks.is_empty()) {
+        if let Some(server) = webhook_server {
             let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
             tracing::info!(%address, paths = ?webhooks, "webhook server listens");
             webhook_address.send_replace(Some(address));

@@ -969,6 +969,38 @@ async fn m2_probes_answer_before_the_caches_are_filled() {
     .await;
 }
 
+/// A manager of one namespace lists nothing else, so a Role is enough for it.
+#[tokio::test]
+async fn c_a_manager_of_one_namespace_asks_for_no_other() {
+    let fake = Fake::new();
+    fake.refuse(|seen: &Seen| {
+        (["LIST", "WATCH"].contains(&seen.verb) && !seen.path.contains("/namespaces/a/")).then_some((
+            403,
+            "Forbidden",
+            false,
+        ))
+    });
+    let manager = Manager::builder(fake.client())
+        .namespace("a")
+        .add(Controller::of::<Pod>(Scripted::new(|_, _| Ok(Action::await_change()))))
+        .build()
+        .expect("a manager");
+    let (client, ready) = (manager.client(), manager.ready());
+    with_manager(manager, async {
+        ready.await;
+        client.list::<ConfigMap>(None).await.expect("those in a");
+        let elsewhere = client
+            .get::<ConfigMap>(Some("b"), "x")
+            .await
+            .expect_err("it is not cached");
+        assert_eq!(
+            elsewhere.to_string(),
+            "cannot read configmaps in namespace b: this manager is restricted to namespace a"
+        );
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn e3_events_are_counted_and_go_to_default_for_cluster_scoped_objects() {
     struct Talker;

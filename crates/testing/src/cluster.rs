@@ -8,12 +8,14 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kubewright::kube::api::{ObjectMeta, PostParams};
+use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
 use kubewright::{Cache, Client, Object, Operator, Stop};
 use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::wait::{Seen, selector, until};
 
@@ -149,24 +151,36 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Installs the operator's CRDs and runs it in the background until it is stopped or the cluster is, by its last handle. When it
-    /// ends by itself, waits of this cluster fail at once and say why.
+    /// Installs the operator's CRDs and webhook configurations and runs it in the background until it is stopped or the cluster is, by its
+    /// last handle. When it ends by itself, waits of this cluster fail at once and say why.
+    ///
+    /// The API server calls the operator's webhooks and conversions without a socket, so there is no certificate to make. Once the operator
+    /// has ended they cannot be reached, as those of a real one: what happens then is what their failure policies say.
     ///
     /// # Errors
-    /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when a CRD cannot be generated.
+    /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when the operator's parts do not fit together.
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
-        self.install_crds(operator.crds()?).await?;
         let name = operator.name().to_owned();
+        let mut crds = operator.crds()?;
+        let manager = operator.manager(self.kube()).build()?;
+        let routes = Routes::new(&name, manager.webhooks());
+        routes.open(&self.cluster);
+        routes.convert(&mut crds);
+        self.install_crds(crds).await?;
+        for configuration in routes.configurations() {
+            self.install(configuration).await?;
+        }
         let (source, stop) = Stop::pair();
         let source = Arc::new(source);
         self.operators.add(source.clone());
-        let running = operator.run(self.kube(), {
+        let running = manager.run({
             let stop = stop.clone();
             async move { stop.requested().await }
         });
         let (ended, operator) = (self.ended.clone(), name.clone());
         let task = tokio::spawn(async move {
             let result = std::panic::AssertUnwindSafe(running).catch_unwind().await;
+            routes.close();
             let why = match &result {
                 Ok(Ok(())) if stop.is_requested() => None,
                 Ok(Ok(())) => Some("it returned though nobody stopped it".to_owned()),
@@ -187,6 +201,23 @@ impl TestCluster {
             stop: source,
             task,
         })
+    }
+
+    /// Creates an object of any kind; one that is there already is left as it is.
+    async fn install(&self, object: DynamicObject) -> Result<()> {
+        let resource = ApiResource::from_gvk(
+            &GroupVersionKind::try_from(object.types.clone().unwrap_or_default())
+                .map_err(|error| Error::Runtime(kubewright::Error::Configuration(error.to_string())))?,
+        );
+        let api: Api<DynamicObject> = Api::all_with(self.kube(), &resource);
+        match api.create(&PostParams::default(), &object).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
+            Err(source) => Err(Error::Api {
+                attempted: format!("install the {} {}", resource.kind, object.name_any()),
+                source,
+            }),
+        }
     }
 
     /// Waits until the object exists and `condition` holds for it, and returns it as it then was. `expected` says what is waited for,

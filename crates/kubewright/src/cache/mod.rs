@@ -27,7 +27,7 @@ pub use self::store::{CONTROLLER_UID, Store};
 pub use kubewright_engine::{Event, HandlerId};
 
 use self::informer::{Core, Lease, ReceiptTarget};
-use crate::object::{AnyObject, Object, api_resource};
+use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
 use crate::observe::Observers;
 use crate::request::Request;
 use crate::runnable::Stop;
@@ -39,6 +39,8 @@ pub struct Cache(Arc<Inner>);
 struct Inner {
     kube: kube::Client,
     observers: Observers,
+    /// The one namespace of which objects are cached unless a scope names another; `None` for all.
+    namespace: Option<String>,
     state: Mutex<State>,
 }
 
@@ -70,13 +72,14 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default())
+        Cache::observed(client, Observers::default(), None)
     }
 
-    pub(crate) fn observed(kube: kube::Client, observers: Observers) -> Cache {
+    pub(crate) fn observed(kube: kube::Client, observers: Observers, namespace: Option<String>) -> Cache {
         Cache(Arc::new(Inner {
             kube,
             observers,
+            namespace,
             state: Mutex::default(),
         }))
     }
@@ -95,9 +98,17 @@ impl Cache {
         self.informer_in(Scope::all())
     }
 
-    /// The informer of a part of a type's objects.
+    /// The informer of a part of a type's objects. In a manager of one namespace it is a part of those there.
     pub fn informer_in<K: Object>(&self, scope: Scope) -> Informer<K> {
-        self.informer_dynamic(&api_resource::<K>(), scope)
+        self.informer_dynamic(&api_resource::<K>(), self.bounded::<K>(scope))
+    }
+
+    /// The scope within the namespace of this cache, if the type has namespaces and the scope names none.
+    fn bounded<K: Object>(&self, mut scope: Scope) -> Scope {
+        if scope.namespace.is_none() && !is_cluster_scoped::<K>() {
+            scope.namespace.clone_from(&self.0.namespace);
+        }
+        scope
     }
 
     /// The informer of a kind that is known at run time. `K` says in which form: [`kube::core::DynamicObject`] for whole objects,
@@ -146,7 +157,7 @@ impl Cache {
     /// The informer of all objects of a type, if somebody has started it.
     pub fn existing<K: Object>(&self) -> Option<Informer<K>> {
         self.state()
-            .living::<K>(&key_of::<K>(&api_resource::<K>(), &Scope::all()))
+            .living::<K>(&key_of::<K>(&api_resource::<K>(), &self.bounded::<K>(Scope::all())))
     }
 
     fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {

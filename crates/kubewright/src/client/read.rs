@@ -17,7 +17,9 @@ impl Client {
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Api`] when the cache lags and the live read fails too.
     pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
-        self.get_from(&self.cache().pinned::<K>(), namespace, name).await
+        let informer = self.cache().pinned::<K>();
+        covered(&informer, namespace)?;
+        self.get_from(&informer, namespace, name).await
     }
 
     /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name.
@@ -25,7 +27,9 @@ impl Client {
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own writes in time.
     pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
-        self.list_from(&self.cache().pinned::<K>(), namespace).await
+        let informer = self.cache().pinned::<K>();
+        covered(&informer, namespace)?;
+        self.list_from(&informer, namespace).await
     }
 
     /// The objects whose labels match; see [`Client::list`].
@@ -45,6 +49,7 @@ impl Client {
     /// As [`Client::list`].
     pub async fn owned_by<K: Object>(&self, namespace: Option<&str>, owner_uid: &str) -> Result<Vec<Arc<K>>> {
         let informer = self.cache().pinned::<K>();
+        covered(&informer, namespace)?;
         self.wait_for_list(&informer, namespace).await?;
         Ok(informer.store().owned_by(namespace, owner_uid))
     }
@@ -132,5 +137,16 @@ impl Client {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Refuses to read of a namespace that the cache does not hold: "it does not exist" would be an invention.
+fn covered<K: AnyObject>(informer: &Informer<K>, namespace: Option<&str>) -> Result<()> {
+    match (informer.scope().namespace.as_deref(), namespace) {
+        (Some(held), Some(wanted)) if held != wanted => Err(Error::Configuration(format!(
+            "cannot read {} in namespace {wanted}: this manager is restricted to namespace {held}",
+            informer.resource().plural
+        ))),
+        _ => Ok(()),
     }
 }

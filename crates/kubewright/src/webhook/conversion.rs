@@ -163,6 +163,16 @@ impl<H: Object> Convert for Conversion<H> {
     }
 
     fn convert(&self, object: &Value, to: &str) -> Result<Value, String> {
+        Conversion::convert(self, object, to)
+    }
+}
+
+impl<H: Object> Conversion<H> {
+    /// Converts one object to another `apiVersion`, as the API server has it converted: through the hub, with its metadata.
+    ///
+    /// # Errors
+    /// Which object, and why not.
+    pub fn convert(&self, object: &Value, to: &str) -> Result<Value, String> {
         let from = text(object, "apiVersion");
         if from == to {
             return Ok(object.clone());
@@ -179,9 +189,7 @@ impl<H: Object> Convert for Conversion<H> {
                 )
             })
     }
-}
 
-impl<H: Object> Conversion<H> {
     fn through_hub(&self, object: &Value, from: &str, to: &str) -> Result<Value, String> {
         let hub_version = self.kind().api_version();
         let hub = match from == hub_version {

@@ -33,6 +33,8 @@ mod registration;
 mod request;
 mod review;
 mod server;
+#[cfg(test)]
+mod tests;
 mod validator;
 
 use std::fmt;

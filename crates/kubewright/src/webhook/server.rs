@@ -31,6 +31,7 @@ use tokio_rustls::TlsAcceptor;
 use super::WebhookHandlers;
 use super::certificate::{self, Files};
 use crate::error::{Error, Result};
+use crate::net;
 use crate::runnable::Stop;
 
 /// The largest body that is read, in bytes: as large as a request to the API server may be.
@@ -68,7 +69,7 @@ pub struct WebhookServer {
 impl Default for WebhookServer {
     fn default() -> WebhookServer {
         WebhookServer {
-            address: "[::]:9443".to_owned(),
+            address: ":9443".to_owned(),
             directory: default_certificate_dir(),
             certificate: "tls.crt".to_owned(),
             key: "tls.key".to_owned(),
@@ -88,7 +89,7 @@ impl WebhookServer {
         WebhookServer::default()
     }
 
-    /// The address to listen on; port 0 takes a free one, see [`Manager::webhook_address`](crate::Manager::webhook_address).
+    /// The address to listen on, `:9443` for all addresses of the machine; port 0 takes a free one, see [`Manager::webhook_address`](crate::Manager::webhook_address).
     pub fn address(mut self, address: impl Into<String>) -> WebhookServer {
         self.address = address.into();
         self
@@ -141,7 +142,7 @@ impl WebhookServer {
         let attempted = |error: std::io::Error| {
             Error::Configuration(format!("cannot listen for webhooks on {}: {error}", self.address))
         };
-        let listener = TcpListener::bind(&self.address).await.map_err(attempted)?;
+        let listener = net::listen(&self.address).await.map_err(attempted)?;
         let address = listener.local_addr().map_err(attempted)?;
         let server = Server {
             handlers,

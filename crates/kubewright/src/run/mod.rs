@@ -1,0 +1,158 @@
+//! The main function of an operator: flags, environment, logging, client, signals.
+//!
+//! What kubebuilder writes into every project's main.go stands here once, so that a project's main.rs stays small and upgrading is an update
+//! of a dependency. Flags, environment variables and defaults are kubebuilder's: its manifests start our operators as they are.
+//!
+//! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go.
+//!
+//! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client or a log line.
+//! Not here: leader election and metrics, of which the flags are taken and answered with a warning.
+
+mod flags;
+mod logging;
+mod settings;
+
+use std::fmt;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use self::flags::Asked;
+use self::settings::{Environment, Settings};
+use crate::error::{Chain, Error, Result};
+use crate::manager::shutdown_signal;
+use crate::operator::Operator;
+use crate::webhook::WebhookServer;
+
+/// The exit code for a command line that cannot be understood, as Go's `flag` package has it.
+const USAGE: u8 = 2;
+
+/// Runs an operator as a program: reads flags and environment, connects to the cluster, serves probes and webhooks, runs the controllers until
+/// SIGTERM or SIGINT. A second signal ends the process at once.
+///
+/// ```no_run
+/// # use kubewright::Operator;
+/// # fn operator() -> Operator { Operator::new("guestbook") }
+/// #[tokio::main]
+/// async fn main() -> std::process::ExitCode {
+///     kubewright::run(operator()).await
+/// }
+/// ```
+///
+/// The flags are those of kubebuilder's main.go; `--help` lists them. From the environment it takes `ENABLE_WEBHOOKS=false` (no webhooks, for a
+/// program that no API server can reach), `WATCH_NAMESPACE` (one namespace to work in), `KUBECONFIG` and `RUST_LOG`. The cluster is that of
+/// `--kubeconfig`, else of `KUBECONFIG`, else the one that the program runs in, else of `~/.kube/config`.
+///
+/// Logging goes to the standard error stream, unless the program has set up a `tracing` subscriber of its own before.
+///
+/// Exit codes: 0 after a signal, 1 when something failed, 2 when the command line cannot be understood.
+pub async fn run(operator: Operator) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let parsed = flags::parse(&arguments).and_then(|asked| match asked {
+        Asked::Run(flags) => Settings::new(&flags, &Environment::of_process()).map(Asked::Run),
+        Asked::Help => Ok(Asked::Help),
+        Asked::Declaration => Ok(Asked::Declaration),
+    });
+    match parsed {
+        Err(why) => {
+            say(format_args!("{}: {why}", operator.name()));
+            ExitCode::from(USAGE)
+        }
+        Ok(Asked::Help) => print(&flags::help(operator.name())),
+        Ok(Asked::Declaration) => declare(&operator),
+        Ok(Asked::Run(settings)) => {
+            logging::start(&settings.logging);
+            settings.warn();
+            let name = operator.name().to_owned();
+            match serve(operator, settings).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    tracing::error!(%error, "the operator ends");
+                    say(format_args!("{name}: {}", Chain(&error)));
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
+}
+
+async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
+    let config = config(settings.kubeconfig.as_deref()).await?;
+    tracing::info!(cluster = %config.cluster_url, "the operator starts");
+    let client = kube::Client::try_from(config)?;
+    if let Some(address) = settings.health {
+        operator = operator.health(address);
+    }
+    if settings.webhooks {
+        let mut server = WebhookServer::new()
+            .address(format!(":{}", settings.webhook_port))
+            .certificate_names(settings.certificate_names.0, settings.certificate_names.1)
+            .http2(settings.http2);
+        if let Some(directory) = settings.certificate_dir {
+            server = server.certificate_dir(directory);
+        }
+        operator = operator.webhook_server(server);
+    }
+    let mut manager = operator.manager(client);
+    if let Some(namespace) = settings.namespace {
+        manager = manager.namespace(namespace);
+    }
+    manager.build()?.run(shutdown_signal()).await
+}
+
+/// How to reach the cluster, in controller-runtime's order: the flag, KUBECONFIG, the pod that we are in, `~/.kube/config`.
+async fn config(flag: Option<&str>) -> Result<Config> {
+    let none = KubeConfigOptions::default();
+    let failed = |attempted: &str, error: &(dyn std::error::Error + 'static)| {
+        Error::Configuration(format!("cannot reach a cluster: {attempted}: {}", Chain(error)))
+    };
+    if let Some(path) = flag {
+        let what = format!("--kubeconfig {path}");
+        let file = Kubeconfig::read_from(path).map_err(|error| failed(&what, &error))?;
+        return Config::from_custom_kubeconfig(file, &none)
+            .await
+            .map_err(|error| failed(&what, &error));
+    }
+    if let Some(file) = Kubeconfig::from_env().map_err(|error| failed("KUBECONFIG", &error))? {
+        return Config::from_custom_kubeconfig(file, &none)
+            .await
+            .map_err(|error| failed("KUBECONFIG", &error));
+    }
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Config::incluster().map_err(|error| failed("as a pod of it", &error));
+    }
+    Config::from_kubeconfig(&none).await.map_err(|error| {
+        let hint =
+            "there is no --kubeconfig, no KUBECONFIG and no pod around this process, and ~/.kube/config cannot be used";
+        failed(hint, &error)
+    })
+}
+
+/// Prints the operator's declaration as one JSON document.
+fn declare(operator: &Operator) -> ExitCode {
+    match crate::declaration::declare(operator, &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("{}: {}", operator.name(), Chain(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("cannot write to the standard output: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: fmt::Arguments<'_>) {
+    // Nobody is left to tell when the standard error stream is gone.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,245 @@
+//! What follows from the flags and the environment.
+
+use std::path::PathBuf;
+
+use super::flags::Flags;
+use super::logging::{Encoder, Level, Logging, Time};
+
+/// The variables that count.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Environment {
+    pub(super) enable_webhooks: Option<String>,
+    pub(super) watch_namespace: Option<String>,
+    pub(super) rust_log: Option<String>,
+}
+
+impl Environment {
+    pub(super) fn of_process() -> Environment {
+        let get = |name: &str| std::env::var(name).ok();
+        Environment {
+            enable_webhooks: get("ENABLE_WEBHOOKS"),
+            watch_namespace: get("WATCH_NAMESPACE"),
+            rust_log: get("RUST_LOG"),
+        }
+    }
+}
+
+/// How the operator is to run.
+#[derive(Debug, PartialEq)]
+pub(super) struct Settings {
+    pub(super) kubeconfig: Option<String>,
+    pub(super) health: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) webhooks: bool,
+    pub(super) webhook_port: u16,
+    pub(super) certificate_dir: Option<PathBuf>,
+    pub(super) certificate_names: (String, String),
+    pub(super) http2: bool,
+    pub(super) logging: Logging,
+    /// What was asked for and is not done, in words.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Settings {
+    pub(super) fn new(flags: &Flags, environment: &Environment) -> Result<Settings, String> {
+        let port = flags.get("webhook-port");
+        let webhook_port = port
+            .parse()
+            .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
+        Ok(Settings {
+            kubeconfig: flags.given("kubeconfig").map(str::to_owned),
+            health: flags
+                .given("health-probe-bind-address")
+                .filter(|address| *address != "0")
+                .map(str::to_owned),
+            namespace: namespace(environment.watch_namespace.as_deref().unwrap_or_default())?,
+            webhooks: environment.enable_webhooks.as_deref() != Some("false"),
+            webhook_port,
+            certificate_dir: flags.given("webhook-cert-path").map(PathBuf::from),
+            certificate_names: (
+                flags.get("webhook-cert-name").to_owned(),
+                flags.get("webhook-cert-key").to_owned(),
+            ),
+            http2: flags.is_set("enable-http2"),
+            logging: logging(flags, environment)?,
+            warnings: warnings(flags),
+        })
+    }
+
+    /// Says once what was asked for and is not done.
+    pub(super) fn warn(&self) {
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
+/// `WATCH_NAMESPACE`, a list with commas in kubebuilder's projects.
+fn namespace(listed: &str) -> Result<Option<String>, String> {
+    let names: Vec<&str> = listed
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .collect();
+    match names.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some((*one).to_owned())),
+        several => Err(format!(
+            "WATCH_NAMESPACE={listed}: this version watches one namespace or all, not {}; run one operator for each, or leave the variable empty",
+            several.len()
+        )),
+    }
+}
+
+fn logging(flags: &Flags, environment: &Environment) -> Result<Logging, String> {
+    let wrong = |name: &str, allowed: &str| Err(format!("--{name}={}: it is one of {allowed}", flags.get(name)));
+    let encoder = match flags.get("zap-encoder") {
+        "console" => Encoder::Console,
+        "json" => Encoder::Json,
+        _ => return wrong("zap-encoder", "console and json"),
+    };
+    let time = match flags.get("zap-time-encoding") {
+        "epoch" => Time::Epoch,
+        "millis" => Time::Millis,
+        "nano" => Time::Nano,
+        "iso8601" => Time::Iso8601,
+        "rfc3339" => Time::Rfc3339,
+        "rfc3339nano" => Time::Rfc3339Nano,
+        _ => {
+            return wrong(
+                "zap-time-encoding",
+                "epoch, millis, nano, iso8601, rfc3339 and rfc3339nano",
+            );
+        }
+    };
+    let level = match (flags.given("zap-log-level"), flags.is_set("zap-devel")) {
+        (None, true) => Some(Level::Debug),
+        (None, false) => None,
+        (Some(level), _) => match level {
+            "debug" | "1" => Some(Level::Debug),
+            "info" | "0" => Some(Level::Info),
+            "warn" => Some(Level::Warn),
+            "error" | "panic" => Some(Level::Error),
+            number if number.parse::<u32>().is_ok() => Some(Level::Trace),
+            _ => return wrong("zap-log-level", "debug, info, warn, error, panic and the whole numbers"),
+        },
+    };
+    Ok(Logging {
+        encoder,
+        time,
+        level,
+        rust_log: environment.rust_log.clone().filter(|text| !text.is_empty()),
+    })
+}
+
+fn warnings(flags: &Flags) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if flags.is_set("leader-elect") {
+        warnings.push(
+            "--leader-elect: this version of kubewright does not elect a leader; run one replica, for two would both act".to_owned(),
+        );
+    }
+    if flags
+        .given("metrics-bind-address")
+        .is_some_and(|address| address != "0")
+    {
+        warnings.push(format!(
+            "--metrics-bind-address={}: this version of kubewright serves no metrics; nothing listens there",
+            flags.get("metrics-bind-address")
+        ));
+    }
+    if flags.given("zap-stacktrace-level").is_some() {
+        warnings.push(
+            "--zap-stacktrace-level: log lines carry no stack traces; set RUST_BACKTRACE=1 for those of panics"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::{Asked, parse};
+    use super::*;
+
+    fn settings(arguments: &str, environment: Environment) -> Result<Settings, String> {
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        match parse(&arguments)? {
+            Asked::Run(flags) => Settings::new(&flags, &environment),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The arguments of kubebuilder's manifests, as they are.
+    #[test]
+    fn the_default_manifests_start_an_operator() {
+        let arguments = "--metrics-bind-address=:8443 --leader-elect --health-probe-bind-address=:8081 \
+                         --metrics-cert-path=/tmp/k8s-metrics-server/metrics-certs \
+                         --webhook-cert-path=/tmp/k8s-webhook-server/serving-certs";
+        let settings = settings(arguments, Environment::default()).expect("they are valid");
+        assert_eq!(settings.health.as_deref(), Some(":8081"));
+        assert_eq!(
+            settings.certificate_dir,
+            Some(PathBuf::from("/tmp/k8s-webhook-server/serving-certs"))
+        );
+        assert!(settings.webhooks);
+        insta::assert_snapshot!(settings.warnings.join("\n"), @r"
+        --leader-elect: this version of kubewright does not elect a leader; run one replica, for two would both act
+        --metrics-bind-address=:8443: this version of kubewright serves no metrics; nothing listens there
+        ");
+    }
+
+    #[test]
+    fn the_environment_counts() {
+        let check = |namespaces: &str, expected: Result<Option<&str>, &str>| {
+            let environment = Environment {
+                watch_namespace: Some(namespaces.to_owned()),
+                enable_webhooks: Some("false".to_owned()),
+                ..Environment::default()
+            };
+            match (settings("--health-probe-bind-address=0", environment), expected) {
+                (Ok(settings), Ok(expected)) => {
+                    assert_eq!(settings.namespace.as_deref(), expected, "{namespaces:?}");
+                    assert_eq!((settings.webhooks, settings.health), (false, None));
+                }
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+                (got, _) => panic!("{namespaces:?}: {got:?}"),
+            }
+        };
+        check("", Ok(None));
+        check(" team-a, ", Ok(Some("team-a")));
+        check("a,b", Err("watches one namespace or all, not 2"));
+    }
+
+    #[test]
+    fn logging_is_as_zap_flags_say() {
+        let check = |arguments: &str, expected: Result<Option<Level>, &str>| match (
+            settings(arguments, Environment::default()),
+            expected,
+        ) {
+            (Ok(settings), Ok(level)) => assert_eq!(settings.logging.level, level, "{arguments}"),
+            (Err(why), Err(expected)) => assert_eq!(why, expected, "{arguments}"),
+            (got, _) => panic!("{arguments}: {got:?}"),
+        };
+        check("", Ok(None));
+        check("--zap-devel", Ok(Some(Level::Debug)));
+        check("--zap-devel --zap-log-level=error", Ok(Some(Level::Error)));
+        check("--zap-log-level=5", Ok(Some(Level::Trace)));
+        check(
+            "--zap-log-level=loud",
+            Err("--zap-log-level=loud: it is one of debug, info, warn, error, panic and the whole numbers"),
+        );
+        check(
+            "--zap-encoder=xml",
+            Err("--zap-encoder=xml: it is one of console and json"),
+        );
+        check(
+            "--zap-time-encoding=sundial",
+            Err("--zap-time-encoding=sundial: it is one of epoch, millis, nano, iso8601, rfc3339 and rfc3339nano"),
+        );
+        check(
+            "--webhook-port=high",
+            Err("--webhook-port=high: a port is a number between 0 and 65535"),
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Leads the API server to an operator's webhooks without a socket.
+//!
+//! Configurations name the service that a deployed operator would have (`guestbook-webhook-service` in `guestbook-system`), so that messages
+//! read as they do in a real cluster; what would be posted there goes to the operator's handlers. Invariant: what an ended operator held is
+//! let go, and calls to it fail as calls to a pod that is gone.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig, WebhookConversion,
+};
+use kubewright::kube::core::DynamicObject;
+use kubewright::webhook::{WebhookHandlers, configurations};
+use kubewright_cluster::Cluster;
+use serde_json::json;
+
+/// How long a call may take when it does not come from the API server, which gives up by itself: the most that it waits.
+const LONGEST: Duration = Duration::from_secs(30);
+const CONVERT: &str = "/convert";
+
+/// The way to the webhooks of one operator.
+pub(crate) struct Routes {
+    name: String,
+    /// Empty when the operator has ended.
+    handlers: Arc<RwLock<Option<WebhookHandlers>>>,
+}
+
+impl Routes {
+    pub(crate) fn new(operator: &str, handlers: WebhookHandlers) -> Routes {
+        Routes {
+            name: operator.to_lowercase(),
+            handlers: Arc::new(RwLock::new(Some(handlers))),
+        }
+    }
+
+    fn handlers(&self) -> Option<WebhookHandlers> {
+        present(&self.handlers)
+    }
+
+    fn namespace(&self) -> String {
+        format!("{}-system", self.name)
+    }
+
+    fn service(&self) -> String {
+        format!("{}-webhook-service", self.name)
+    }
+
+    /// From now on calls reach the handlers.
+    pub(crate) fn open(&self, cluster: &Cluster) {
+        for path in self.handlers().iter().flat_map(WebhookHandlers::paths) {
+            let url = format!("https://{}.{}.svc:443{path}", self.service(), self.namespace());
+            let handlers = self.handlers.clone();
+            cluster.answer_webhook(&url, move |document| {
+                let (handlers, path) = (present(&handlers), path.clone());
+                async move {
+                    let handlers = handlers.ok_or("dial tcp: connect: connection refused")?;
+                    let answer = handlers.call(&path, LONGEST, document).await;
+                    answer.map_err(|status| status.message)
+                }
+            });
+        }
+    }
+
+    /// From now on calls fail.
+    pub(crate) fn close(&self) {
+        *self.handlers.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The webhook configurations of the operator.
+    pub(crate) fn configurations(&self) -> Vec<DynamicObject> {
+        let descriptions = self
+            .handlers()
+            .map(|handlers| handlers.descriptions())
+            .unwrap_or_default();
+        let made = configurations(
+            &format!("{}-", self.name),
+            &descriptions,
+            |webhook| json!({"service": {"namespace": self.namespace(), "name": self.service(), "path": webhook.path}}),
+        );
+        made.into_iter()
+            .map(|object| serde_json::from_value(object).expect("a configuration has type and metadata"))
+            .collect()
+    }
+
+    /// Has kinds converted by the operator that it has conversions of.
+    pub(crate) fn convert(&self, crds: &mut [CustomResourceDefinition]) {
+        let conversions = self
+            .handlers()
+            .map(|handlers| handlers.conversions())
+            .unwrap_or_default();
+        for crd in crds {
+            let converted =
+                |hub: &kubewright::webhook::Kind| hub.group == crd.spec.group && hub.kind == crd.spec.names.kind;
+            if conversions.iter().any(|conversion| converted(&conversion.hub)) {
+                crd.spec.conversion = Some(self.conversion());
+            }
+        }
+    }
+
+    fn conversion(&self) -> CustomResourceConversion {
+        let service = ServiceReference {
+            namespace: self.namespace(),
+            name: self.service(),
+            path: Some(CONVERT.to_owned()),
+            port: None,
+        };
+        CustomResourceConversion {
+            strategy: "Webhook".to_owned(),
+            webhook: Some(WebhookConversion {
+                client_config: Some(WebhookClientConfig {
+                    service: Some(service),
+                    ..WebhookClientConfig::default()
+                }),
+                conversion_review_versions: vec!["v1".to_owned()],
+            }),
+        }
+    }
+}
+
+fn present(handlers: &RwLock<Option<WebhookHandlers>>) -> Option<WebhookHandlers> {
+    handlers.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
