@@ -10,6 +10,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod commands;
+mod declared;
 mod kubeconfig;
 mod narrator;
 mod output;
@@ -33,6 +34,7 @@ struct Arguments {
 enum Command {
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
+    Manifests(commands::manifests::Arguments),
     Version(commands::version::Arguments),
 }
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match arguments.command {
         Command::Version(version) => version.run(output),
+        Command::Manifests(manifests) => manifests.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };

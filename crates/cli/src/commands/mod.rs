@@ -2,4 +2,5 @@
 
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod manifests;
 pub(crate) mod version;
