@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 mod commands;
 mod files;
 mod hints;
+mod declared;
 mod kubeconfig;
 mod narrator;
 mod output;
@@ -53,6 +54,7 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
+    Manifests(commands::manifests::Arguments),
     Version(commands::version::Arguments),
 }
 
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Create(create) => create.run(output),
         Command::Delete(delete) => delete.run(output),
         Command::Version(version) => version.run(output),
+        Command::Manifests(manifests) => manifests.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),

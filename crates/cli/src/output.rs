@@ -29,6 +29,8 @@ pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// What went wrong.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// What is doubtful.
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 /// Changed values.
 pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
 
@@ -57,6 +59,16 @@ impl Format {
         if written.and_then(|()| out.flush()).is_err() {
             std::process::exit(141);
         }
+    }
+
+    /// Prints a doubt to standard error.
+    pub(crate) fn warning(self, text: &str, event: &Value) {
+        let mut out = anstream::stderr().lock();
+        // Nobody is left to be told when standard error is gone.
+        let _ = match self {
+            Format::Text => writeln!(out, "{} {text}", paint(WARN, "warning:")),
+            Format::Json => writeln!(out, "{event}"),
+        };
     }
 
     /// Prints a failure to standard error.

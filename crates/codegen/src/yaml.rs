@@ -37,6 +37,16 @@ pub fn documents_to_string(documents: &[Value]) -> String {
         .collect()
 }
 
+/// Reads one YAML document, as Kubernetes does.
+///
+/// # Errors
+/// In the words of the reader, when it is no YAML.
+pub fn parse(text: &str) -> Result<Value, String> {
+    kubewright_schema::decode::yaml(text.as_bytes())
+        .map(|read| read.value)
+        .map_err(|error| error.to_string())
+}
+
 fn indent(depth: usize, out: &mut String) {
     for _ in 0..depth {
         out.push_str("  ");

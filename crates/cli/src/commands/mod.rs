@@ -16,4 +16,5 @@ pub(crate) mod init;
 pub(crate) mod install;
 pub(crate) mod undeploy;
 pub(crate) mod uninstall;
+pub(crate) mod manifests;
 pub(crate) mod version;

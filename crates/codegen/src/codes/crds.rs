@@ -67,7 +67,7 @@ pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
         ),
         "bytes" => (
             DOUBT,
-            "use k8s_openapi::ByteString for bytes in base64, as Kubernetes has them",
+            "for bytes in base64, as Kubernetes has them: #[schemars(with = \"String\", extend(\"format\" = \"byte\"))] on a k8s_openapi::ByteString",
         ),
         "set" => (
             DOUBT,

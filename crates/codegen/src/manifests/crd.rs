@@ -272,10 +272,13 @@ fn finished(
                 column.remove("priority");
             }
         }
-        let at = |field: &str| sources.find(&declared.rust, field);
+        let behind = schema::Behind {
+            rust: &declared.rust,
+            sources,
+        };
         let schema = &mut version["schema"]["openAPIV3Schema"];
         root(schema, &kind, &plural);
-        schema::finish(schema, options, &at, found);
+        schema::finish(schema, options, &behind, found);
     }
     tidy(&mut crd);
     sized(&mut crd, versions, sources, found);

@@ -15,6 +15,9 @@ mod rbac;
 mod schema;
 mod webhook;
 
+#[cfg(test)]
+mod tests;
+
 use serde_json::Value;
 
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};

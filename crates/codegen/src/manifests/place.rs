@@ -42,41 +42,43 @@ impl<'a> Sources<'a> {
     /// The place of a field of the kind whose Rust type is `rust` (`api::v1::guestbook_types::Guestbook`).
     pub(super) fn find(&self, rust: &str, field: &str) -> Place {
         let mut place = Place::default().field(if field.is_empty() { rust } else { field });
+        self.walk(rust, field, &mut place);
+        place
+    }
+
+    /// The words of `#[schemars(…)]` on a field, such as `length`; none when the field cannot be found.
+    pub(super) fn words(&self, rust: &str, field: &str) -> Vec<String> {
+        let found = self.walk(rust, field, &mut Place::default());
+        let words = found.iter().flat_map(|field| metas(&field.attrs, "schemars"));
+        words
+            .filter_map(|meta| meta.path().get_ident().map(ToString::to_string))
+            .collect()
+    }
+
+    /// Goes to a field as far as it can be followed, leaving the place behind; the field itself when it is reached.
+    fn walk(&self, rust: &str, field: &str, place: &mut Place) -> Option<&Field> {
         let mut steps = field.split('.').filter(|step| !step.is_empty());
         let kind = rust.rsplit("::").next().unwrap_or_default();
-        let Some(spec) = self.behind(kind, rust) else {
-            return place;
-        };
-        point(&mut place, spec, spec.item.ident.span());
-        let mut at = spec;
+        let spec = self.behind(kind, rust)?;
+        point(place, spec, spec.item.ident.span());
+        let mut at = Some(spec);
+        let mut last = None;
         match steps.next().map(|step| step.trim_end_matches("[]")) {
             Some("status") => {
-                let status = kube(&spec.item.attrs, "status").unwrap_or_default();
-                let Some(found) = self.named(&status, spec) else {
-                    return place;
-                };
-                at = found;
-                point(&mut place, at, at.item.ident.span());
+                at = self.named(&kube(&spec.item.attrs, "status")?, spec);
+                point(place, at?, at?.item.ident.span());
             }
             Some("spec") | None => {}
             // A kind without spec has its fields at the root.
-            Some(other) => {
-                if let Some(next) = self.step(other, at, &mut place) {
-                    at = next;
-                }
-            }
+            Some(other) => (at, last) = self.step(other, spec, place)?,
         }
         for step in steps.take(MAX_STEPS) {
             // The value of a map is of the type that was found for the map.
-            if step == "*" {
-                continue;
-            }
-            match self.step(step.trim_end_matches("[]"), at, &mut place) {
-                Some(next) => at = next,
-                None => break,
+            if step != "*" {
+                (at, last) = self.step(step.trim_end_matches("[]"), at?, place)?;
             }
         }
-        place
+        last
     }
 
     fn types(&self) -> &BTreeMap<String, Vec<Found>> {
@@ -125,12 +127,13 @@ impl<'a> Sources<'a> {
         all.first().copied()
     }
 
-    /// Goes to a field, and answers the type of it if that is in the project.
-    fn step(&self, name: &str, at: &Found, place: &mut Place) -> Option<&Found> {
+    /// Goes to a field, and answers it with its type, if that is in the project.
+    fn step<'s>(&'s self, name: &str, at: &'s Found, place: &mut Place) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
         let (file, field) = self.field(name, at, 0)?;
         let span = field.ident.as_ref().map_or_else(|| field.span(), |ident| ident.span());
         point(place, file, span);
-        self.named(&last_type(&field.ty)?, file)
+        let next = last_type(&field.ty).and_then(|name| self.named(&name, file));
+        Some((next, Some(field)))
     }
 
     /// The field that serde gives this name, also in flattened types and in the variants of enums.

@@ -8,6 +8,7 @@
 use kubewright_schema::catalog;
 use serde_json::{Map, Value, json};
 
+use super::place::Sources;
 use super::{Findings, Options};
 use crate::codes::crds as codes;
 use crate::diagnostic::{Diagnostic, Place};
@@ -73,13 +74,21 @@ const FORMATS: &[&str] = &[
     "k8s-long-name",
 ];
 
-/// Finishes one schema. `at` gives the place of a field.
-pub(super) fn finish(schema: &mut Value, options: &Options, at: &dyn Fn(&str) -> Place, found: &mut Findings) {
+/// Where the Rust behind a schema is.
+pub(super) struct Behind<'a> {
+    /// The path of the Rust type.
+    pub(super) rust: &'a str,
+    /// The project's sources.
+    pub(super) sources: &'a Sources<'a>,
+}
+
+/// Finishes one schema.
+pub(super) fn finish(schema: &mut Value, options: &Options, behind: &Behind<'_>, found: &mut Findings) {
     enrich(schema, options);
     if let Some(longest) = options.max_description {
         shorten(schema, longest);
     }
-    let mut walk = Walk { options, at, found };
+    let mut walk = Walk { options, behind, found };
     walk.node(schema, "");
 }
 
@@ -95,17 +104,17 @@ pub(super) fn strip(value: &mut Value) {
     }
 }
 
-/// Runs `body` for each schema right below this one, with its part of the path.
-fn below(schema: &mut Value, mut body: impl FnMut(String, &mut Value)) {
+/// Runs `body` for each schema right below this one.
+fn below(schema: &mut Value, mut body: impl FnMut(&mut Value)) {
     let Some(map) = schema.as_object_mut() else { return };
     if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
-        for (name, property) in properties {
-            body(format!(".{name}"), property);
+        for property in properties.values_mut() {
+            body(property);
         }
     }
-    for (word, part) in [("items", "[]"), ("additionalProperties", ".*")] {
-        if let Some(inner) = map.get_mut(word).filter(|inner| inner.is_object()) {
-            body(part.to_owned(), inner);
+    for word in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(word) {
+            body(inner);
         }
     }
 }
@@ -125,7 +134,7 @@ fn enrich(schema: &mut Value, options: &Options) {
             }
             if name == OBJECT_META {
                 // A template's metadata is plain: what the catalog says of a whole object's does not apply.
-                below(schema, |_, property| {
+                below(schema, |property| {
                     if let Some(map) = property.as_object_mut() {
                         map.retain(|word, _| !word.starts_with("x-kubernetes-"));
                     }
@@ -135,7 +144,7 @@ fn enrich(schema: &mut Value, options: &Options) {
         None => {}
     }
     conditions(schema);
-    below(schema, |_, inner| enrich(inner, options));
+    below(schema, |inner| enrich(inner, options));
 }
 
 /// What the published definition says about lists, maps and defaults.
@@ -171,6 +180,14 @@ fn overlay(schema: &mut Value, definition: &Value, required: bool, depth: usize)
         && *default != json!({})
     {
         map.entry("default").or_insert_with(|| default.clone());
+    }
+    // k8s-openapi has plain texts where Go leaves out empty ones; it reads them when they are absent, too.
+    if let Some(Value::Array(names)) = map.get_mut("required") {
+        let known = definition["required"].as_array().cloned().unwrap_or_default();
+        names.retain(|name| known.contains(name));
+        if names.is_empty() {
+            map.remove("required");
+        }
     }
     let needed: Vec<String> = map
         .get("required")
@@ -244,7 +261,7 @@ fn shorten(schema: &mut Value, longest: usize) {
             map.insert("description".to_owned(), json!(short));
         }
     }
-    below(schema, |_, inner| shorten(inner, longest));
+    below(schema, |inner| shorten(inner, longest));
 }
 
 /// Leaves descriptions out: those inside Kubernetes' own types, or all.
@@ -253,14 +270,14 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
         if let Some(map) = schema.as_object_mut() {
             map.remove("description");
         }
-        below(schema, |_, inner| all(inner));
+        below(schema, |inner| all(inner));
     }
     if !only_known {
         all(schema);
         return;
     }
     let known = schema.get(TYPE).is_some();
-    below(schema, |_, inner| {
+    below(schema, |inner| {
         if known {
             all(inner)
         } else {
@@ -272,33 +289,35 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
 /// Looks for what an API server takes without a word, and what nobody can have meant.
 struct Walk<'a> {
     options: &'a Options,
-    at: &'a dyn Fn(&str) -> Place,
+    behind: &'a Behind<'a>,
     found: &'a mut Findings,
 }
 
 impl Walk<'_> {
-    fn node(&mut self, schema: &mut Value, path: &str) {
-        if let Some(map) = schema.as_object() {
-            self.check(map, path.trim_start_matches('.'));
-        }
+    fn node(&mut self, schema: &Value, path: &str) {
+        let Some(map) = schema.as_object() else { return };
+        self.check(map, path.trim_start_matches('.'));
         // Kubernetes' own types are as they are.
-        if schema.get(TYPE).is_some() {
+        if map.contains_key(TYPE) {
             return;
         }
-        let mut inner = Vec::new();
-        below(schema, |part, node| inner.push((part, std::mem::take(node))));
-        let mut done = inner.into_iter().map(|(part, mut node)| {
-            self.node(&mut node, &format!("{path}{part}"));
-            node
-        });
-        let done: Vec<Value> = done.by_ref().collect();
-        let mut done = done.into_iter();
-        below(schema, |_, node| *node = done.next().unwrap_or_default());
+        for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            self.node(property, &format!("{path}.{name}"));
+        }
+        for (word, part) in [("items", "[]"), ("additionalProperties", ".*")] {
+            if let Some(inner) = map.get(word) {
+                self.node(inner, &format!("{path}{part}"));
+            }
+        }
+    }
+
+    fn place(&self, path: &str) -> Place {
+        self.behind.sources.find(self.behind.rust, path)
     }
 
     fn error(&mut self, path: &str, attempted: &str, why: String, fix: &str) {
         let told = Diagnostic::new(codes::RULE, attempted)
-            .at((self.at)(path))
+            .at(self.place(path))
             .because(why)
             .fix(fix);
         self.found.errors.push(told);
@@ -323,18 +342,20 @@ impl Walk<'_> {
             }
         }
         self.values(map, kind, int_or_string, path);
+        self.numbers(map, path);
+        self.lost(map, path);
         if let Some(format) = map.get("format").and_then(Value::as_str)
             && !FORMATS.contains(&format)
         {
             let told = Diagnostic::new(codes::FORMAT, format!("the format {format:?} means nothing to an API server"))
-                .at((self.at)(path))
+                .at(self.place(path))
                 .because("it checks nothing, and the server warns of it (\"unrecognized format\") each time the definition is written")
                 .fix("use a format that is known (date-time, ipv4, uri, …) or a pattern");
             self.found.warnings.push(told);
         }
         if kind == Some("number") && !self.options.allow_dangerous_types {
             let told = Diagnostic::new(codes::FLOAT, "a floating point number is in the API")
-                .at((self.at)(path))
+                .at(self.place(path))
                 .because("languages write and round them differently, so what is read back may differ from what was written")
                 .fix("use an integer with a unit (milliseconds, percent), a Quantity, or a string; --allow-dangerous-types silences this");
             self.found.warnings.push(told);
@@ -363,6 +384,56 @@ impl Walk<'_> {
                         kind.unwrap_or("integer or string")
                     ),
                     "write values of the field's type",
+                );
+            }
+        }
+    }
+
+    /// Bounds are numbers, patterns are texts.
+    fn numbers(&mut self, map: &Map<String, Value>, path: &str) {
+        for (word, value) in map {
+            let (fits, what): (bool, &str) = match word.as_str() {
+                "minimum" | "maximum" | "multipleOf" => (value.is_number(), "a number"),
+                "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+                    (value.as_u64().is_some(), "a whole number")
+                }
+                "exclusiveMinimum" | "exclusiveMaximum" | "nullable" | "uniqueItems" => (value.is_boolean(), "true or false"),
+                "pattern" | "format" | "title" | "description" => (value.is_string(), "a text"),
+                "enum" | "required" | "x-kubernetes-list-map-keys" | "x-kubernetes-validations" => (value.is_array(), "a list"),
+                _ => continue,
+            };
+            if !fits {
+                self.error(
+                    path,
+                    &format!("cannot use `{word}` here"),
+                    format!("it is {value}, and takes {what}"),
+                    "correct the value in #[schemars(extend(…))]",
+                );
+            }
+        }
+    }
+
+    /// A rule that stands in the source and is not in the schema: schemars passes over those that do not fit the type.
+    fn lost(&mut self, map: &Map<String, Value>, path: &str) {
+        if path.is_empty() || path.ends_with("[]") || path.ends_with(".*") {
+            return;
+        }
+        for word in self.behind.sources.words(self.behind.rust, path) {
+            let keywords: &[&str] = match word.as_str() {
+                "length" => &["minLength", "maxLength", "minItems", "maxItems"],
+                "range" => &["minimum", "maximum"],
+                "regex" | "contains" => &["pattern"],
+                _ => continue,
+            };
+            let all = map.get("allOf").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+            let there = all.chain([map]).any(|schema| keywords.iter().any(|keyword| schema.contains_key(*keyword)));
+            if !there {
+                let kind = map.get("type").and_then(Value::as_str).unwrap_or("another");
+                self.error(
+                    path,
+                    &format!("the rule `{word}` has no effect here"),
+                    format!("schemars leaves it out: it does not fit a value of type {kind}, or the type of the field has a schema of its own"),
+                    "put the rule on that type, or say it in full: #[schemars(extend(\"maxLength\" = 10))]; for maps \"maxProperties\"",
                 );
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words or reported, `null` is
 //! taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and `x-kubernetes-*`, a few of kubebuilder's
-//! markers may be said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`, `atMostOneOf`, `atLeastOneOf` (lists of field names) and `immutable`.
+//! markers may be said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`, `atMostOneOf`, `atLeastOneOf` (lists of field names), `immutable`;
+//! `items:…` before a keyword is about the items of a list, `root:…` on a spec about the whole kind.
 //!
 //! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
 //! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their type is an `Option`.
@@ -74,6 +75,12 @@ const DROPPED: &[&str] = &[
 /// The markers among the keywords.
 const MARKERS: &[&str] = &["atLeastOneOf", "atMostOneOf", "exactlyOneOf", "immutable"];
 
+/// What a word about the items of a list begins with.
+const ITEMS: &str = "items:";
+
+/// What a word about the whole kind begins with; it stands on the spec.
+const ROOT: &str = "root:";
+
 /// Keywords whose values are ANDed when two of them meet.
 const VALIDATIONS: &[&str] = &[
     "exclusiveMaximum",
@@ -109,6 +116,18 @@ pub(super) fn root(raw: &Value) -> (Value, Vec<Problem>) {
             properties.remove(implied);
         }
     }
+    // Nothing can be written on the root that kube derives: the spec says it.
+    let mut moved = Node::new();
+    let spec = node.get_mut("properties").and_then(|properties| properties.get_mut("spec"));
+    if let Some(Value::Object(spec)) = spec {
+        for (word, value) in std::mem::take(spec) {
+            match word.strip_prefix(ROOT) {
+                Some(word) => moved.insert(word.to_owned(), value),
+                None => spec.insert(word, value),
+            };
+        }
+    }
+    node.extend(moved);
     // A default makes a field present: who leaves it out gets it.
     let defaulted: Vec<String> = properties(&node)
         .filter(|(_, property)| property.get("default").is_some())
@@ -169,6 +188,7 @@ impl Writer {
             let value = own.remove("x-kubernetes-struct-type").unwrap_or_default();
             own.insert("x-kubernetes-map-type".to_owned(), value);
         }
+        self.item_words(raw, at, &mut own);
         self.one_type(&mut own, &mut null, at);
         let adds = !own.is_empty();
         both(&mut node, own);
@@ -311,8 +331,28 @@ impl Writer {
             _ if KEPT.contains(&word) => {
                 node.insert(word.to_owned(), value.clone());
             }
-            _ if DROPPED.contains(&word) || MARKERS.contains(&word) => {}
+            _ if DROPPED.contains(&word) || MARKERS.contains(&word) || word.starts_with(ITEMS) => {}
+            _ if at == "spec" && word.strip_prefix(ROOT).is_some_and(|word| KEPT.contains(&word)) => {
+                node.insert(word.to_owned(), value.clone());
+            }
             _ => self.unknown(word, at),
+        }
+    }
+
+    /// kubebuilder's `validation:items:…`: `extend("items:enum" = […])` is about the items of a list.
+    fn item_words(&mut self, raw: &Node, at: &str, node: &mut Node) {
+        let mut items = Node::new();
+        for (word, value) in raw {
+            if let Some(word) = word.strip_prefix(ITEMS) {
+                self.word(word, value, raw, &format!("{at}[]"), &mut items, &mut false);
+            }
+        }
+        if items.is_empty() {
+            return;
+        }
+        match node.get_mut("items").and_then(Value::as_object_mut) {
+            Some(known) => both(known, items),
+            None => self.report(at, "keyword", false, "a word about items (`items:…`) stands on something that is no list"),
         }
     }
 
@@ -395,13 +435,13 @@ impl Writer {
         let nodes: Vec<Node> = rest.iter().map(|item| self.node(item, at, slot)).collect();
         if word == "allOf" || nodes.len() == 1 {
             for other in nodes {
-                both(node, other);
+                under(node, other);
             }
             return;
         }
         match union::of(nodes) {
             Ok(union) => {
-                both(node, union.common);
+                under(node, union.common);
                 if !union.branches.is_empty() {
                     let branches: Vec<Value> = union.branches.into_iter().map(Value::Object).collect();
                     if node.contains_key(word) {
@@ -485,10 +525,10 @@ impl Writer {
                     }
                 }
                 let rule = if least.is_empty() {
-                    let has: Vec<String> = names.iter().map(|name| format!("has(self.{name})")).collect();
+                    let has: Vec<String> = names.iter().map(|name| format!("has(self.{})", in_cel(name))).collect();
                     has.join("||")
                 } else {
-                    let has: Vec<String> = names.iter().map(|name| format!("(has(self.{name})?1:0)")).collect();
+                    let has: Vec<String> = names.iter().map(|name| format!("(has(self.{})?1:0)", in_cel(name))).collect();
                     format!("{}{least}", has.join("+"))
                 };
                 add_rule(
@@ -683,6 +723,12 @@ fn both(node: &mut Node, other: Node) {
     }
 }
 
+/// As [`both`], but what `node` says about itself wins: a field's words over those of its type.
+fn under(node: &mut Node, other: Node) {
+    let own = std::mem::replace(node, other);
+    both(node, own);
+}
+
 /// The same rule twice, with different values.
 fn add_both(node: &mut Node, rule: &str, first: Value, second: Value) {
     let all = node.entry("allOf").or_insert_with(|| json!([{}, {}]));
@@ -693,6 +739,21 @@ fn add_both(node: &mut Node, rule: &str, first: Value, second: Value) {
         all[0][rule] = first;
         all[1][rule] = second;
     }
+}
+
+/// The name of a field in a CEL rule: what is no identifier, or a word of CEL, is written out.
+fn in_cel(name: &str) -> String {
+    const WORDS: [&str; 21] = [
+        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+        "loop", "package", "namespace", "return", "var", "void", "while",
+    ];
+    if WORDS.contains(&name) {
+        return format!("__{name}__");
+    }
+    name.replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
 }
 
 fn add_rule(node: &mut Node, rule: Value) {

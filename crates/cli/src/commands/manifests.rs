@@ -1,0 +1,210 @@
+//! `kubewright manifests`: CustomResourceDefinitions, roles and webhook configurations out of the code (controller-gen's task).
+//!
+//! The operator's program is built and asked what it declares; what follows from it is decided in `kubewright-codegen`. Only files that
+//! differ are written, all or none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args};
+use kubewright_codegen::codes::{crds, files};
+use kubewright_codegen::manifests::{self, Options};
+use kubewright_codegen::{Diagnostic, Files, Place, Plan};
+use serde_json::json;
+
+use crate::declared;
+use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
+
+/// Write CRDs, RBAC roles and webhook configurations out of the code
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Write nothing; exit with status 1 when a file is not current (for CI)
+    #[arg(long)]
+    check: bool,
+
+    /// Show what would change as a diff, and write nothing
+    #[arg(long)]
+    diff: bool,
+
+    /// Descriptions of at most so many bytes; 0 leaves them out
+    #[arg(long, value_name = "BYTES")]
+    max_desc_len: Option<usize>,
+
+    /// Keep name, labels and annotations in the metadata of templates; `false` drops all of it, as controller-gen does unless told otherwise
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    generate_embedded_object_meta: bool,
+
+    /// Do not warn of floating point numbers
+    #[arg(long)]
+    allow_dangerous_types: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let folder = std::env::current_dir()
+            .map_err(|why| Failure::new("cannot find the project: the current folder cannot be read").because(why))?;
+        let root = project(&folder).map_err(failure)?;
+        let disk = Disk(root.clone());
+        let declaration = declared::of(&root).map_err(failure)?;
+        let options = Options {
+            max_description: self.max_desc_len,
+            embedded_object_meta: self.generate_embedded_object_meta,
+            allow_dangerous_types: self.allow_dangerous_types,
+            namespace: namespace(&disk).map_err(failure)?,
+        };
+        let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
+        for warning in &plan.warnings {
+            output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));
+        }
+        let stale: Vec<String> = plan.changes().map(|(path, _)| path.to_owned()).collect();
+        if self.diff {
+            output.say(plan.diff().trim_end(), &json!({"event": "diff", "diff": plan.diff()}));
+        } else if self.check {
+            if !stale.is_empty() {
+                let told = Diagnostic::new(crds::STALE, "the manifests are not current");
+                let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
+                return Err(failure(told.fix("run `kubewright manifests` and commit what it writes")));
+            }
+            output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));
+        } else {
+            disk.write(&plan).map_err(failure)?;
+            for (path, change) in plan.changes() {
+                let verb = change.verb();
+                output.say(
+                    &format!("{} {path}", paint(CHANGE, format!("{verb:>6}"))),
+                    &json!({"event": "file", "verb": verb, "path": path}),
+                );
+            }
+            if stale.is_empty() {
+                output.say(&paint(DIM, "the manifests are current"), &json!({"event": "current"}));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The folder with PROJECT, or this one when it has a Cargo.toml.
+fn project(folder: &Path) -> Result<PathBuf, Diagnostic> {
+    let scaffolded = folder.ancestors().find(|above| above.join("PROJECT").is_file());
+    scaffolded
+        .or_else(|| folder.join("Cargo.toml").is_file().then_some(folder))
+        .map(Path::to_path_buf)
+        .ok_or_else(|| {
+            Diagnostic::new(files::IO, "cannot find the project")
+                .at(Place::file(folder.display().to_string()))
+                .because("neither this folder nor one above it has a file PROJECT, and this one has no Cargo.toml")
+                .fix("go to the project's folder, or make one: kubewright init --domain my.domain")
+        })
+}
+
+/// The namespace of a project whose manager works in one namespace only.
+fn namespace(files: &Disk) -> Result<Option<String>, Diagnostic> {
+    let Some(text) = files.read("PROJECT")? else { return Ok(None) };
+    let read = kubewright_codegen::yaml::parse(&text).map_err(|why| {
+        Diagnostic::new(crds::DECLARATION, "cannot read the project").at(Place::file("PROJECT")).because(why)
+    })?;
+    let name = read["projectName"].as_str().unwrap_or("system");
+    Ok((read["namespaced"] == true).then(|| format!("{name}-system")))
+}
+
+fn failure(told: Diagnostic) -> Failure {
+    let mut attempted = format!("{} [{}]", told.attempted, told.code);
+    for place in &told.places {
+        attempted.push_str(&format!("\n  at: {place}"));
+    }
+    let failed = told.causes.into_iter().fold(Failure::new(attempted), Failure::because);
+    match told.fix {
+        Some(fix) => failed.hint(fix),
+        None => failed,
+    }
+}
+
+/// Tells all but the last, which the command fails with.
+fn all(mut wrong: Vec<Diagnostic>, output: Format) -> Failure {
+    let last = wrong.pop();
+    for told in wrong {
+        output.failure(&failure(told));
+    }
+    last.map_or_else(|| Failure::new(paint(BAD, "nothing was written")), failure)
+}
+
+/// The files of a project.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn wrong(&self, attempted: &str, path: &Path, why: &std::io::Error) -> Diagnostic {
+        Diagnostic::new(files::IO, format!("cannot {attempted} a file"))
+            .at(Place::file(path.display().to_string()))
+            .because(why)
+    }
+
+    /// Each file is written beside its place, then all are moved there.
+    fn write(&self, plan: &Plan<'_>) -> Result<(), Diagnostic> {
+        let mut ready = Vec::new();
+        let staged = plan.changes().try_for_each(|(path, change)| {
+            let target = self.0.join(path);
+            if let Some(text) = &change.after {
+                let beside = target.with_extension("kubewright-new");
+                let folder = target.parent().unwrap_or(&self.0);
+                fs::create_dir_all(folder)
+                    .and_then(|()| fs::write(&beside, text))
+                    .map_err(|why| self.wrong("write", &target, &why))?;
+                ready.push(beside);
+            }
+            Ok(())
+        });
+        if staged.is_err() {
+            for beside in ready {
+                // What cannot be removed either is named by the error already.
+                let _ = fs::remove_file(beside);
+            }
+            return staged;
+        }
+        for (path, change) in plan.changes() {
+            let target = self.0.join(path);
+            let done = match &change.after {
+                Some(_) => fs::rename(target.with_extension("kubewright-new"), &target),
+                None => fs::remove_file(&target),
+            };
+            done.map_err(|why| self.wrong("write", &target, &why))?;
+        }
+        Ok(())
+    }
+}
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
+        let path = self.0.join(path);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(self.wrong("read", &path, &why)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>, Diagnostic> {
+        let mut found = Vec::new();
+        let mut open = vec![self.0.join(folder)];
+        while let Some(folder) = open.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(why) if why.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(why) => return Err(self.wrong("list", &folder, &why)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|why| self.wrong("list", &folder, &why))?;
+                let name = entry.file_name();
+                let kind = entry.file_type().map_err(|why| self.wrong("list", &folder, &why))?;
+                if kind.is_dir() {
+                    if name != "target" && name != ".git" {
+                        open.push(entry.path());
+                    }
+                } else if let Some(path) = entry.path().strip_prefix(&self.0).ok().and_then(Path::to_str) {
+                    found.push(path.replace('\\', "/"));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}

@@ -1,0 +1,195 @@
+//! What is wrong, as a person meets it.
+
+use super::*;
+use crate::plan::MemoryFiles;
+use serde_json::json;
+
+/// The source behind the kind of these tests.
+const SOURCE: &str = r#"//! Types.
+
+/// What is asked for.
+#[derive(CustomResource, JsonSchema)]
+#[kube(group = "wrong.example.org", version = "v1", kind = "Wrong", namespaced)]
+#[serde(rename_all = "camelCase")]
+pub struct WrongSpec {
+    pub field_one: Option<Vec<Inner>>,
+    #[schemars(length(min = 1))]
+    pub lost: BTreeMap<String, i32>,
+    #[serde(flatten)]
+    pub more: More,
+}
+
+pub struct Inner {
+    #[serde(rename = "port")]
+    pub number: i32,
+}
+
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum More {
+    Far { how_far: i32 },
+}
+"#;
+
+fn files() -> MemoryFiles {
+    MemoryFiles::from([("api/src/v1/wrong_types.rs", SOURCE)])
+}
+
+/// A declaration of one kind whose spec has these properties; `change` does the rest.
+fn declared(properties: Value, change: impl FnOnce(&mut Value)) -> Declaration {
+    let mut crd = json!({
+        "metadata": {"name": "wrongs.wrong.example.org"},
+        "spec": {
+            "group": "wrong.example.org",
+            "names": {"kind": "Wrong", "plural": "wrongs", "singular": "wrong"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object",
+                "properties": {"spec": {"type": "object", "properties": properties}},
+            }}}],
+        },
+    });
+    change(&mut crd);
+    Declaration {
+        declaration: 1,
+        crds: vec![Crd {
+            rust: "wrong_api::v1::wrong_types::Wrong".to_owned(),
+            crd,
+            problems: Vec::new(),
+        }],
+        ..Declaration::default()
+    }
+}
+
+fn told(declaration: &Declaration) -> String {
+    let files = files();
+    let said = match objects(declaration, &files, &Options::default()) {
+        Ok(made) => made.warnings.iter().map(|told| format!("warning: {told}")).collect(),
+        Err(wrong) => wrong.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    said.join("\n")
+}
+
+#[test]
+fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
+    let field = |schema: Value| declared(json!({"fieldOne": schema}), |_| {});
+    let crd = |change: fn(&mut Value)| declared(json!({"fieldOne": {"type": "string"}}), change);
+    let problem = |at: &str, what: &str, why: &str| {
+        let mut declaration = field(json!({"type": "string"}));
+        declaration.crds[0].problems.push(Problem {
+            at: at.to_owned(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+            warning: false,
+        });
+        declaration
+    };
+    let rbac = |rule: Rule| Declaration {
+        declaration: 1,
+        rbac: vec![rule],
+        ..Declaration::default()
+    };
+    let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let webhook = |change: fn(&mut Webhook)| {
+        let mut webhook = Webhook {
+            name: "a.b.io".to_owned(),
+            path: Some("/x".to_owned()),
+            verbs: texts(&["create"]),
+            failure_policy: Some("Fail".to_owned()),
+            side_effects: Some("None".to_owned()),
+            admission_review_versions: texts(&["v1"]),
+            mutating: true,
+            ..Webhook::default()
+        };
+        webhook.kind.kind = "Thing".to_owned();
+        change(&mut webhook);
+        Declaration {
+            declaration: 1,
+            webhooks: vec![webhook],
+            ..Declaration::default()
+        }
+    };
+    let cases: Vec<(&str, Declaration)> = vec![
+        ("unknown-marker", problem("spec.fieldOne", "keyword", "`minimun` is no keyword of a CustomResourceDefinition's schema; did you mean `minimum`?")),
+        ("number-expected", field(json!({"type": "integer", "minimum": "abc"}))),
+        ("rule-of-other-type", field(json!({"type": "integer", "minLength": 1}))),
+        ("maximum-on-string", field(json!({"type": "string", "maximum": 3}))),
+        ("enum-of-other-type", field(json!({"type": "string", "enum": [1, 2]}))),
+        ("default-of-other-type", field(json!({"type": "integer", "default": "word"}))),
+        ("float", field(json!({"type": "number"}))),
+        ("oneof-unknown-field", problem("spec", "unknown-field", "`exactlyOneOf` names the field `nowhere`, which is not there (there are: field)")),
+        ("listmap-without-key", field(json!({"type": "array", "items": {"type": "object", "properties": {"port": {"type": "integer"}}}, "x-kubernetes-list-type": "map"}))),
+        ("listtype-on-string", field(json!({"type": "string", "x-kubernetes-list-type": "set"}))),
+        ("column-without-path", crd(|crd| crd["spec"]["versions"][0]["additionalPrinterColumns"] = json!([{"name": "X", "type": "string", "jsonPath": ""}]))),
+        ("scope-unknown", crd(|crd| crd["spec"]["scope"] = json!("Galaxy"))),
+        ("rule-without-rule", field(json!({"type": "string", "x-kubernetes-validations": [{"message": "m"}]}))),
+        ("rule-does-not-compile", field(json!({"type": "string", "x-kubernetes-validations": [{"rule": "self +"}]}))),
+        ("rule-too-costly", field(json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, a == b))"}]}))),
+        ("no-group", crd(|crd| {
+            crd["spec"]["group"] = json!("");
+            crd["metadata"]["name"] = json!("wrongs.");
+        })),
+        ("unique-items", field(json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}))),
+        ("selectable-missing", crd(|crd| crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nowhere"}]))),
+        ("rbac-no-verbs", rbac(Rule { groups: texts(&["apps"]), resources: texts(&["deployments"]), ..Rule::default() })),
+        ("webhook-no-path", webhook(|webhook| webhook.path = None)),
+        ("webhook-no-failure-policy", webhook(|webhook| webhook.failure_policy = None)),
+        ("webhook-side-effects-some", webhook(|webhook| webhook.side_effects = Some("Some".to_owned()))),
+        ("two-storage-versions", {
+            let mut declaration = crd(|_| {});
+            let mut second = crd(|crd| crd["spec"]["versions"][0]["name"] = json!("v2"));
+            declaration.crds.append(&mut second.crds);
+            declaration
+        }),
+        ("transition rule below a list", field(json!({"type": "array", "maxItems": 3, "items": {"type": "object", "properties": {"port": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}}))),
+        ("a rule that schemars leaves out", declared(json!({"lost": {"type": "object", "additionalProperties": {"type": "integer"}}}), |_| {})),
+        ("a variant's field", declared(json!({"howFar": {"type": "integer", "default": true}}), |_| {})),
+        ("a webhook's patch", webhook(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}})))),
+    ];
+    let all: Vec<String> = cases.iter().map(|(name, declaration)| format!("# {name}\n{}", told(declaration))).collect();
+    insta::assert_snapshot!(all.join("\n\n"));
+}
+
+#[test]
+fn files_are_written_once_and_what_is_gone_is_removed() {
+    let mut files = files();
+    let declaration = declared(json!({"fieldOne": {"type": "string"}}), |_| {});
+    let before = files.clone();
+    let made = plan(&declaration, &before, &Options::default()).expect("nothing is wrong");
+    assert_eq!(made.changes().map(|(path, _)| path).collect::<Vec<_>>(), ["config/crd/bases/wrong.example.org_wrongs.yaml"]);
+    files.apply(&made);
+    files.0.insert("config/crd/bases/foreign.yaml".to_owned(), "a: 1\n".to_owned());
+    let current = files.clone();
+    assert!(plan(&declaration, &current, &Options::default()).expect("nothing is wrong").is_empty());
+    let none = Declaration { declaration: 1, ..Declaration::default() };
+    let gone = plan(&none, &current, &Options::default()).expect("nothing is wrong");
+    let changes: Vec<_> = gone.changes().map(|(path, change)| (path, change.verb())).collect();
+    assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
+}
+
+#[test]
+fn rights_follow_from_what_is_declared() {
+    let kind = |group: &str, kind: &str, plural: &str| Kind {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+        namespaced: true,
+        rust: String::new(),
+    };
+    let mut declaration = declared(json!({}), |crd| crd["spec"]["versions"][0]["subresources"] = json!({"status": {}}));
+    declaration.controllers.push(Controller {
+        name: "wrong".to_owned(),
+        reconciles: kind("wrong.example.org", "Wrong", "wrongs"),
+        owns: vec![kind("apps", "Deployment", "deployments"), kind("", "Service", "services")],
+        watches: vec![kind("", "Secret", "secrets")],
+        events: true,
+        rbac: Vec::new(),
+    });
+    let made = |options: &Options| {
+        let made = objects(&declaration, &files(), options).expect("nothing is wrong");
+        yaml::documents_to_string(&made.roles)
+    };
+    insta::assert_snapshot!(made(&Options::default()));
+    let here = Options { namespace: Some("wrong-system".to_owned()), ..Options::default() };
+    assert!(made(&here).contains("kind: Role\nmetadata:\n  name: manager-role\n  namespace: wrong-system\n"));
+}
