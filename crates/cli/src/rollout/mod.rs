@@ -23,7 +23,7 @@ use serde_json::Value;
 pub(crate) use apply::{Applying, apply_all};
 pub(crate) use cluster::Cluster;
 pub(crate) use remove::{Removing, remove_all};
-pub(crate) use render::{Rendered, render};
+pub(crate) use render::render;
 
 /// Which cluster, and how long to wait for it.
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 pub(crate) mod compare;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use kubewright_codegen::project::{LAYOUT, Project, Resource};
 use kubewright_codegen::{MemoryFiles, Plan, config};
@@ -114,9 +115,15 @@ impl Recording {
         steps
     }
 
-    /// Our `config/`, with the files that are generated from the code taken from the recording.
+    /// Our `config/`, with the files that are generated from the code taken from the recording. `KUBEWRIGHT_PROJECTS=DIR` takes the
+    /// projects below DIR instead, each in a folder of its recording's name, as the commands wrote them.
     pub(crate) fn tree(&self) -> MemoryFiles {
         let mut files = MemoryFiles::default();
+        if let Ok(folder) = std::env::var("KUBEWRIGHT_PROJECTS") {
+            read_below(&Path::new(&folder).join(&self.name), "config", &mut files);
+            self.generated(&mut files);
+            return files;
+        }
         let mut before = None;
         for after in self.steps() {
             files = synced(before.as_ref(), &after, files);
@@ -153,6 +160,19 @@ impl Recording {
         if !webhooks.is_empty() {
             let text = webhooks.join("\n---\n");
             files.0.insert("config/webhook/manifests.yaml".to_owned(), text);
+        }
+    }
+}
+
+/// Adds the files below a folder.
+fn read_below(root: &Path, folder: &str, files: &mut MemoryFiles) {
+    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+        let path = format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy());
+        if root.join(&path).is_dir() {
+            read_below(root, &path, files);
+        } else {
+            let text = std::fs::read_to_string(root.join(&path)).unwrap();
+            files.0.insert(path, text);
         }
     }
 }
