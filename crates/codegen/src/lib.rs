@@ -3,9 +3,9 @@
 //! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The answer is a [`Plan`]:
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
-//! - [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
+//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
+//! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
-//! - [`project`]: the PROJECT file; [`names`]: what things may be called; [`source`]: edits of Rust.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
@@ -18,6 +18,7 @@ pub mod names;
 mod outline;
 pub mod plan;
 pub mod project;
+pub mod scaffold;
 pub mod source;
 pub mod yaml;
 
