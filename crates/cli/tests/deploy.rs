@@ -85,7 +85,10 @@ fn check(project: &Path, cluster: Option<&RunningCluster>, arguments: &[&str], s
     let (succeeded, said) = run(project, cluster, arguments);
     assert_eq!(succeeded, succeeds, "{arguments:?} said:\n{said}");
     for words in says {
-        assert!(said.contains(words), "{arguments:?} should say {words:?}, said:\n{said}");
+        assert!(
+            said.contains(words),
+            "{arguments:?} should say {words:?}, said:\n{said}"
+        );
     }
 }
 
@@ -112,15 +115,30 @@ fn an_installer_is_one_file_and_no_other_file_changes() {
     let kustomization = project.path().join("config/manager/kustomization.yaml");
     let before = std::fs::read_to_string(&kustomization).unwrap();
     let build = ["build-installer", "--image", "example.com/guestbook:v1"];
-    check(project.path(), None, &build, true, &["dist/install.yaml written: 15 objects"]);
-    check(project.path(), None, &build, true, &["dist/install.yaml unchanged"]);
+    check(
+        project.path(),
+        None,
+        &build,
+        true,
+        &["create dist/install.yaml", "15 objects"],
+    );
+    check(project.path(), None, &build, true, &["nothing to change"]);
     let text = std::fs::read_to_string(project.path().join("dist/install.yaml")).unwrap();
     assert!(text.contains("image: example.com/guestbook:v1\n"), "{text}");
-    assert!(text.contains("name: guestbook-controller-manager\n  namespace: guestbook-system\n"), "{text}");
+    assert!(
+        text.contains("name: guestbook-controller-manager\n  namespace: guestbook-system\n"),
+        "{text}"
+    );
     assert_eq!(std::fs::read_to_string(&kustomization).unwrap(), before);
 
     std::fs::remove_file(project.path().join("config/rbac/role.yaml")).unwrap();
-    check(project.path(), None, &build, false, &["KWR0602", "fix: kubewright manifests"]);
+    check(
+        project.path(),
+        None,
+        &build,
+        false,
+        &["KWR0602", "fix: kubewright manifests"],
+    );
 }
 
 #[tokio::test]
@@ -129,12 +147,33 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
     let project = project.path();
     let cluster = RunningCluster::start(&[]);
     let cluster = Some(&cluster);
-    check(project, cluster, &["install"], true, &["guestbooks.webapp.my.domain created", "1 CRDs are established"]);
-    check(project, cluster, &["install"], true, &["guestbooks.webapp.my.domain unchanged"]);
+    check(
+        project,
+        cluster,
+        &["install"],
+        true,
+        &["guestbooks.webapp.my.domain created", "1 CRDs are established"],
+    );
+    check(
+        project,
+        cluster,
+        &["install"],
+        true,
+        &["guestbooks.webapp.my.domain unchanged"],
+    );
     let deploy = ["deploy", "--image", "example.com/guestbook:v1"];
-    check(project, cluster, &deploy, true, &["image example.com/guestbook:v1", "the operator is available"]);
+    check(
+        project,
+        cluster,
+        &deploy,
+        true,
+        &["image example.com/guestbook:v1", "the operator is available"],
+    );
     let (_, again) = run(project, cluster, &deploy);
-    assert!(!again.contains("created") && !again.contains("configured"), "twice is once:\n{again}");
+    assert!(
+        !again.contains("created") && !again.contains("configured"),
+        "twice is once:\n{again}"
+    );
 
     let guestbooks = guestbooks(&client(cluster.unwrap()).await);
     let guestbook: DynamicObject = serde_json::from_value::<DynamicObject>(json!({
@@ -149,13 +188,32 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         cluster,
         &undeploy,
         false,
-        &["KWR0614", "default/kept (my.domain/cleanup)", "nothing else has been deleted"],
+        &[
+            "KWR0614",
+            "default/kept (my.domain/cleanup)",
+            "nothing else has been deleted",
+        ],
     );
     check(project, cluster, &deploy, true, &["the operator is available"]);
     let none: Value = json!({"metadata": {"finalizers": null}});
-    guestbooks.patch("kept", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
-    check(project, cluster, &["undeploy"], true, &["undeployed: 15 objects are gone"]);
-    check(project, cluster, &["undeploy"], false, &["KWR0615", "15 of 15 objects were not there"]);
+    guestbooks
+        .patch("kept", &PatchParams::default(), &Patch::Merge(&none))
+        .await
+        .unwrap();
+    check(
+        project,
+        cluster,
+        &["undeploy"],
+        true,
+        &["undeployed: 15 objects are gone"],
+    );
+    check(
+        project,
+        cluster,
+        &["undeploy"],
+        false,
+        &["KWR0615", "15 of 15 objects were not there"],
+    );
     check(project, cluster, &["undeploy", "--ignore-not-found=true"], true, &[]);
     check(project, cluster, &["uninstall", "--ignore-not-found"], true, &[]);
 }
@@ -169,7 +227,11 @@ fn what_is_missing_is_said_before_or_after() {
         Some(&cluster),
         &["deploy"],
         false,
-        &["KWR0611", "no kind Certificate in cert-manager.io/v1", "install cert-manager"],
+        &[
+            "KWR0611",
+            "no kind Certificate in cert-manager.io/v1",
+            "install cert-manager",
+        ],
     );
     let plain = project(false);
     check(
@@ -177,8 +239,18 @@ fn what_is_missing_is_said_before_or_after() {
         Some(&cluster),
         &["deploy", "--timeout", "1s"],
         false,
-        &["KWR0613", "Deployment guestbook-system/guestbook-controller-manager did not become ready in time", "it has no pods"],
+        &[
+            "KWR0613",
+            "Deployment guestbook-system/guestbook-controller-manager did not become ready in time",
+            "it has no pods",
+        ],
     );
-    check(plain.path(), Some(&cluster), &["deploy", "--no-wait"], true, &["nothing was waited for"]);
+    check(
+        plain.path(),
+        Some(&cluster),
+        &["deploy", "--no-wait"],
+        true,
+        &["nothing was waited for"],
+    );
     check(plain.path(), None, &["deploy"], false, &["KWR0801", "/nonexistent"]);
 }
