@@ -10,15 +10,15 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod commands;
+mod declared;
 mod files;
 mod hints;
-mod declared;
 mod kubeconfig;
 mod narrator;
 mod output;
 mod project;
-mod scaffolding;
 mod rollout;
+mod scaffolding;
 mod signals;
 mod target;
 
@@ -38,23 +38,23 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Dev(commands::dev::Arguments),
-    Run(commands::run::Arguments),
     Init(commands::init::Arguments),
     Edit(commands::edit::Arguments),
     Create(commands::create::Arguments),
     Delete(commands::delete::Arguments),
+    Manifests(commands::manifests::Arguments),
+    Dev(commands::dev::Arguments),
+    Run(commands::run::Arguments),
     Install(commands::install::Arguments),
     Uninstall(commands::uninstall::Arguments),
     Deploy(commands::deploy::Arguments),
     Undeploy(commands::undeploy::Arguments),
     BuildInstaller(commands::build_installer::Arguments),
-    Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
+    Demo(commands::demo::Arguments),
     Doctor(commands::doctor::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
-    Manifests(commands::manifests::Arguments),
     Version(commands::version::Arguments),
 }
 
@@ -72,20 +72,20 @@ fn main() -> ExitCode {
         Command::Edit(edit) => edit.run(output),
         Command::Create(create) => create.run(output),
         Command::Delete(delete) => delete.run(output),
-        Command::Version(version) => version.run(output),
         Command::Manifests(manifests) => manifests.run(output),
-        Command::Cluster(cluster) => block_on(cluster.run(output, started)),
-        Command::Explain(explain) => explain.run(output),
-        Command::Completion(completion) => completion.run(output),
-        Command::Doctor(doctor) => block_on(doctor.run(output)),
-        Command::Run(run) => block_on(run.run(output)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
+        Command::Run(run) => block_on(run.run(output)),
         Command::Install(install) => block_on(install.run(output)),
         Command::Uninstall(uninstall) => block_on(uninstall.run(output)),
         Command::Deploy(deploy) => block_on(deploy.run(output)),
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::BuildInstaller(build) => build.run(output),
+        Command::Cluster(cluster) => block_on(cluster.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
+        Command::Doctor(doctor) => block_on(doctor.run(output)),
+        Command::Explain(explain) => explain.run(output),
+        Command::Completion(completion) => completion.run(output),
+        Command::Version(version) => version.run(output),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,10 +35,7 @@ impl Arguments {
         let image = image_or_variable(self.image);
         let rendered = render(&project.root, FOLDER, image.as_deref())?;
         let cluster = self.cluster.connect().await?;
-        output.say(
-            &cluster.title,
-            &json!({"event": "cluster", "cluster": cluster.title}),
-        );
+        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
         for image in images(&rendered.objects) {
             output.say(
                 &paint(DIM, format!("image {image}")),
@@ -71,5 +68,8 @@ fn images(objects: &[Value]) -> Vec<&str> {
         .iter()
         .filter(|object| object["kind"] == "Deployment")
         .filter_map(|object| object.pointer("/spec/template/spec/containers")?.as_array());
-    containers.flatten().filter_map(|container| container["image"].as_str()).collect()
+    containers
+        .flatten()
+        .filter_map(|container| container["image"].as_str())
+        .collect()
 }

@@ -33,10 +33,7 @@ impl Arguments {
         }
         let rendered = render(&project.root, FOLDER, None)?;
         let cluster = self.cluster.connect().await?;
-        output.say(
-            &cluster.title,
-            &json!({"event": "cluster", "cluster": cluster.title}),
-        );
+        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
         let how = Applying {
             force: self.force_conflicts,
             wait: true,

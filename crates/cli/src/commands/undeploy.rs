@@ -24,10 +24,7 @@ impl Arguments {
         let project = Project::here()?;
         let rendered = render(&project.root, FOLDER, None)?;
         let cluster = self.cluster.connect().await?;
-        output.say(
-            &cluster.title,
-            &json!({"event": "cluster", "cluster": cluster.title}),
-        );
+        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
         let how = Removing {
             ignore_not_found: self.ignore_not_found,
             timeout: self.cluster.timeout,

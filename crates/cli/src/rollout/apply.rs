@@ -112,7 +112,9 @@ fn may_pass(why: &kube::Error) -> bool {
 }
 
 fn advised(diagnostic: Diagnostic, why: &kube::Error) -> Diagnostic {
-    let kube::Error::Api(status) = why else { return diagnostic };
+    let kube::Error::Api(status) = why else {
+        return diagnostic;
+    };
     match status.code {
         409 => diagnostic.fix("--force-conflicts takes the fields over from whoever owns them"),
         403 => diagnostic.fix("ask for the rights: who deploys an operator needs at least those that its roles grant"),

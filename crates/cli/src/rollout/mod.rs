@@ -23,7 +23,7 @@ use serde_json::Value;
 pub(crate) use apply::{Applying, apply_all};
 pub(crate) use cluster::Cluster;
 pub(crate) use remove::{Removing, remove_all};
-pub(crate) use render::{Rendered, render};
+pub(crate) use render::render;
 
 /// Which cluster, and how long to wait for it.
 #[derive(Debug, Args)]
@@ -61,9 +61,7 @@ pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
 /// `90s`, `5m`, `1h`, or seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "say a time such as 90s or 5m".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| "say a time such as 90s or 5m".to_owned())?;
     let seconds = match &text[digits.len()..] {
         "" | "s" => number,
         "m" => number.saturating_mul(60),
@@ -88,7 +86,8 @@ fn title(object: &Value) -> String {
 }
 
 fn is_definition(object: &Value) -> bool {
-    text(object, "/kind") == "CustomResourceDefinition" && text(object, "/apiVersion").starts_with("apiextensions.k8s.io/")
+    text(object, "/kind") == "CustomResourceDefinition"
+        && text(object, "/apiVersion").starts_with("apiextensions.k8s.io/")
 }
 
 fn is_webhook_configuration(object: &Value) -> bool {

@@ -58,7 +58,10 @@ fn replicas(object: &Value) -> i64 {
 fn missing_of_definition(object: &Value) -> Option<String> {
     let condition = |name: &str| {
         let conditions = object["status"]["conditions"].as_array();
-        conditions.into_iter().flatten().find(|condition| condition["type"] == name)
+        conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == name)
     };
     if let Some(refused) = condition("NamesAccepted").filter(|condition| condition["status"] == "False") {
         return Some(format!("its names are taken: {}", text(refused, "/message")));
@@ -83,7 +86,9 @@ pub(super) async fn wait_ready(
 ) -> Result<(), Diagnostic> {
     for object in objects {
         let title = title(object);
-        let Some(api) = cluster.api(kinds, object) else { continue };
+        let Some(api) = cluster.api(kinds, object) else {
+            continue;
+        };
         let mut told = None;
         loop {
             let found = api.get_opt(text(object, "/metadata/name")).await;
@@ -115,7 +120,11 @@ pub(super) fn as_value(object: DynamicObject) -> Value {
 }
 
 async fn too_late(cluster: &Cluster, title: &str, lacks: &str, object: Option<&Value>) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(codes::config::NOT_READY, format!("{title} did not become ready in time")).because(lacks);
+    let mut diagnostic = Diagnostic::new(
+        codes::config::NOT_READY,
+        format!("{title} did not become ready in time"),
+    )
+    .because(lacks);
     let reasons = match object {
         Some(object) => reasons(cluster, object).await,
         None => Vec::new(),
@@ -166,9 +175,14 @@ async fn reasons(cluster: &Cluster, object: &Value) -> Vec<String> {
 fn pod_reason(pod: &Value, events: &[Value]) -> Option<String> {
     let name = text(pod, "/metadata/name");
     let status = |field: &str| pod["status"][field].as_array().cloned().unwrap_or_default();
-    for container in status("initContainerStatuses").iter().chain(&status("containerStatuses")) {
+    for container in status("initContainerStatuses")
+        .iter()
+        .chain(&status("containerStatuses"))
+    {
         let state = container["state"].as_object().and_then(|state| state.iter().next());
-        let Some((_, detail)) = state.filter(|(kind, _)| *kind != "running") else { continue };
+        let Some((_, detail)) = state.filter(|(kind, _)| *kind != "running") else {
+            continue;
+        };
         let reason = text(detail, "/reason");
         // These say only that something else is not done.
         if !matches!(reason, "" | "ContainerCreating" | "PodInitializing" | "Completed") {
@@ -187,11 +201,16 @@ fn pod_reason(pod: &Value, events: &[Value]) -> Option<String> {
             return Some(format!("pod {name} finds no node: {}", text(&condition, "/message")));
         }
     }
-    let warning = events.iter().rev().find(|event| {
-        event["type"] == "Warning" && text(event, "/involvedObject/name") == name
-    });
+    let warning = events
+        .iter()
+        .rev()
+        .find(|event| event["type"] == "Warning" && text(event, "/involvedObject/name") == name);
     if let Some(warning) = warning {
-        return Some(format!("pod {name}: {}: {}", text(warning, "/reason"), text(warning, "/message")));
+        return Some(format!(
+            "pod {name}: {}: {}",
+            text(warning, "/reason"),
+            text(warning, "/message")
+        ));
     }
     let ready = status("conditions")
         .iter()
@@ -211,14 +230,19 @@ fn failed_create(object: &Value, events: &[Value]) -> Option<String> {
         return Some(text(condition, "/message").to_owned());
     }
     let name = text(object, "/metadata/name");
-    let event = events.iter().rev().find(|event| {
-        event["reason"] == "FailedCreate" && text(event, "/involvedObject/name").starts_with(name)
-    });
+    let event = events
+        .iter()
+        .rev()
+        .find(|event| event["reason"] == "FailedCreate" && text(event, "/involvedObject/name").starts_with(name));
     event.map(|event| text(event, "/message").to_owned())
 }
 
 fn fix(reasons: &[String]) -> &'static str {
-    let says = |words: &[&str]| reasons.iter().any(|reason| words.iter().any(|word| reason.contains(word)));
+    let says = |words: &[&str]| {
+        reasons
+            .iter()
+            .any(|reason| words.iter().any(|word| reason.contains(word)))
+    };
     if says(&["ImagePull", "ErrImage", "InvalidImageName"]) {
         "push the image to where the cluster can get it, and name it with --image"
     } else if says(&["CrashLoopBackOff", "OOMKilled", "Error"]) {
@@ -236,10 +260,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said() {
-        let deployment = |status: Value| {
-            json!({"kind": "Deployment", "metadata": {"name": "m", "generation": 2}, "spec": {"replicas": 1}, "status": status})
-        };
-        let check = |object: &Value, expected: Option<&str>| assert_eq!(missing(object).as_deref(), expected, "{object}");
+        let deployment = |status: Value| json!({"kind": "Deployment", "metadata": {"name": "m", "generation": 2}, "spec": {"replicas": 1}, "status": status});
+        let check =
+            |object: &Value, expected: Option<&str>| assert_eq!(missing(object).as_deref(), expected, "{object}");
         check(
             &deployment(json!({"observedGeneration": 1})),
             Some("its controller has not looked at it yet"),
@@ -257,9 +280,7 @@ mod tests {
         let ready = json!({"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1});
         check(&deployment(ready), None);
 
-        let definition = |conditions: Value| {
-            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "status": {"conditions": conditions}})
-        };
+        let definition = |conditions: Value| json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "status": {"conditions": conditions}});
         check(&definition(json!([])), Some("not established yet"));
         check(
             &definition(json!([{"type": "NamesAccepted", "status": "False", "message": "\"guestbooks\" is in use"}])),
@@ -272,9 +293,13 @@ mod tests {
     fn pods_say_why_they_are_not_ready() {
         let pod = |status: Value| json!({"metadata": {"name": "p"}, "status": status});
         let waiting = |reason: &str, message: &str| {
-            pod(json!({"phase": "Pending", "containerStatuses": [{"name": "manager", "state": {"waiting": {"reason": reason, "message": message}}}]}))
+            pod(
+                json!({"phase": "Pending", "containerStatuses": [{"name": "manager", "state": {"waiting": {"reason": reason, "message": message}}}]}),
+            )
         };
-        let events = [json!({"type": "Warning", "reason": "FailedMount", "message": "secret \"webhook-server-cert\" not found", "involvedObject": {"name": "p"}})];
+        let events = [
+            json!({"type": "Warning", "reason": "FailedMount", "message": "secret \"webhook-server-cert\" not found", "involvedObject": {"name": "p"}}),
+        ];
         let check = |pod: &Value, events: &[Value], expected: &str| {
             assert_eq!(pod_reason(pod, events).as_deref(), Some(expected));
         };
@@ -289,7 +314,9 @@ mod tests {
             "pod p: FailedMount: secret \"webhook-server-cert\" not found",
         );
         check(
-            &pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]})),
+            &pod(
+                json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]}),
+            ),
             &[],
             "pod p finds no node: 0/1 nodes are available",
         );

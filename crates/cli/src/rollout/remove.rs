@@ -64,12 +64,13 @@ pub(crate) async fn remove_all(
     if absent.is_empty() || how.ignore_not_found {
         return Ok(());
     }
-    Err(
-        Diagnostic::new(codes::config::ABSENT, format!("{} of {} objects were not there", absent.len(), objects.len()))
-            .because(some(&absent))
-            .because("everything else has been deleted")
-            .fix("is this the right cluster? --ignore-not-found takes what is absent for deleted"),
+    Err(Diagnostic::new(
+        codes::config::ABSENT,
+        format!("{} of {} objects were not there", absent.len(), objects.len()),
     )
+    .because(some(&absent))
+    .because("everything else has been deleted")
+    .fix("is this the right cluster? --ignore-not-found takes what is absent for deleted"))
 }
 
 fn some(names: &[String]) -> String {
@@ -84,8 +85,13 @@ fn some(names: &[String]) -> String {
 async fn remove(cluster: &Cluster, kinds: &Kinds, object: &Value, output: Format) -> Result<bool, Diagnostic> {
     let title = title(object);
     // What the cluster does not know it does not have.
-    let Some(api) = cluster.api(kinds, object) else { return Ok(false) };
-    match api.delete(text(object, "/metadata/name"), &DeleteParams::background()).await {
+    let Some(api) = cluster.api(kinds, object) else {
+        return Ok(false);
+    };
+    match api
+        .delete(text(object, "/metadata/name"), &DeleteParams::background())
+        .await
+    {
         Ok(_) => {
             output.say(
                 &format!("{title} {}", paint(DIM, "deleted")),
@@ -107,7 +113,9 @@ async fn remove_resources(
     end: Instant,
     output: Format,
 ) -> Result<(), Diagnostic> {
-    let Some(resource) = defined(definition).into_iter().next() else { return Ok(()) };
+    let Some(resource) = defined(definition).into_iter().next() else {
+        return Ok(());
+    };
     let plural = format!("{}.{}", resource.plural, resource.group);
     let api = cluster.all(&resource);
     let mut told = None;
@@ -127,11 +135,17 @@ async fn remove_resources(
         if told != Some(left.len()) {
             told = Some(left.len());
             output.say(
-                &paint(DIM, format!("deleting {} {plural}, while the operator can clean up", left.len())),
+                &paint(
+                    DIM,
+                    format!("deleting {} {plural}, while the operator can clean up", left.len()),
+                ),
                 &json!({"event": "deleting", "resource": plural, "left": left.len()}),
             );
         }
-        for object in left.iter().filter(|object| text(object, "/metadata/deletionTimestamp").is_empty()) {
+        for object in left
+            .iter()
+            .filter(|object| text(object, "/metadata/deletionTimestamp").is_empty())
+        {
             let mut named = object.clone();
             named["apiVersion"] = resource.api_version.clone().into();
             named["kind"] = resource.kind.clone().into();
@@ -162,10 +176,15 @@ async fn stuck(
             format!("{name} ({})", names.join(", "))
         })
         .collect();
-    let mut diagnostic = Diagnostic::new(codes::config::FINALIZERS, format!("{} {plural} did not go in time", left.len()))
-        .because(format!("their finalizers were not removed: {}", some(&described)));
+    let mut diagnostic = Diagnostic::new(
+        codes::config::FINALIZERS,
+        format!("{} {plural} did not go in time", left.len()),
+    )
+    .because(format!("their finalizers were not removed: {}", some(&described)));
     for workload in objects.iter().filter(|object| text(object, "/kind") == "Deployment") {
-        let Some(api) = cluster.api(kinds, workload) else { continue };
+        let Some(api) = cluster.api(kinds, workload) else {
+            continue;
+        };
         let state = match api.get_opt(text(workload, "/metadata/name")).await {
             Ok(Some(found)) => missing(&as_value(found)),
             Ok(None) => Some("it is not there".to_owned()),
@@ -190,7 +209,9 @@ async fn wait_gone(
 ) -> Result<(), Diagnostic> {
     for object in objects {
         let title = title(object);
-        let Some(api) = cluster.api(kinds, object) else { continue };
+        let Some(api) = cluster.api(kinds, object) else {
+            continue;
+        };
         let mut told = false;
         loop {
             let found = api.get_opt(text(object, "/metadata/name")).await;
@@ -219,7 +240,11 @@ async fn wait_gone(
 fn remaining(title: &str, found: &Value) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(codes::config::NOT_READY, format!("{title} did not go in time"));
     let conditions = found["status"]["conditions"].as_array();
-    for condition in conditions.into_iter().flatten().filter(|condition| condition["status"] == "True") {
+    for condition in conditions
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition["status"] == "True")
+    {
         let message = text(condition, "/message");
         if !message.is_empty() {
             diagnostic = diagnostic.because(message);

@@ -7,6 +7,8 @@ use std::process::Command;
 use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, config, kustomize};
 use serde_json::Value;
 
+use crate::files::Disk;
+
 /// What a folder renders to.
 pub(crate) struct Rendered {
     pub(crate) objects: Vec<Value>,
@@ -19,9 +21,7 @@ pub(crate) struct Rendered {
 /// # Errors
 /// What is wrong with the folder, or that neither kustomize nor kubectl is there to render what the built-in renderer does not know.
 pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rendered, Diagnostic> {
-    let files = Disk {
-        root: root.to_path_buf(),
-    };
+    let files = Disk::new(root);
     // Never written: it holds the image for this one rendering.
     let mut plan = Plan::new(&files);
     if let Some(image) = image {
@@ -31,52 +31,6 @@ pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rend
         Ok(objects) => Ok(Rendered { objects, by: None }),
         Err(unsupported) if unsupported.code == codes::config::UNSUPPORTED => ask(root, dir, &plan, unsupported),
         Err(why) => Err(why),
-    }
-}
-
-/// The files of a project, for reading.
-struct Disk {
-    root: PathBuf,
-}
-
-impl Files for Disk {
-    fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
-        match std::fs::read_to_string(self.root.join(path)) {
-            Ok(text) => Ok(Some(text)),
-            // A folder is no file; what stands below a file is nothing.
-            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(why) => Err(cannot_read(path, &why)),
-        }
-    }
-
-    fn list(&self, folder: &str) -> Result<Vec<String>, Diagnostic> {
-        let mut found = Vec::new();
-        let mut open = vec![folder.to_owned()];
-        while let Some(folder) = open.pop() {
-            let entries = match std::fs::read_dir(self.root.join(&folder)) {
-                Ok(entries) => entries,
-                Err(why) if why.kind() == ErrorKind::NotFound => continue,
-                Err(why) => return Err(cannot_read(&folder, &why)),
-            };
-            for entry in entries {
-                let entry = entry.map_err(|why| cannot_read(&folder, &why))?;
-                let kind = entry.file_type().map_err(|why| cannot_read(&folder, &why))?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if matches!(name.as_str(), ".git" | "target") {
-                    continue;
-                }
-                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                if kind.is_dir() {
-                    open.push(path);
-                } else {
-                    found.push(path);
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
     }
 }
 
@@ -93,7 +47,11 @@ const PROGRAMS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustom
 fn ask(root: &Path, dir: &str, plan: &Plan<'_>, unsupported: Diagnostic) -> Result<Rendered, Diagnostic> {
     let copy = Copy::of(root, plan)?;
     for (program, verb) in PROGRAMS {
-        let output = match Command::new(program).args([verb, dir]).current_dir(&copy.folder).output() {
+        let output = match Command::new(program)
+            .args([verb, dir])
+            .current_dir(&copy.folder)
+            .output()
+        {
             Ok(output) => output,
             Err(why) if why.kind() == ErrorKind::NotFound => continue,
             Err(why) => return Err(unsupported.because(format!("{program} cannot be run: {why}"))),
