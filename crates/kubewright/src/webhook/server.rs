@@ -127,7 +127,7 @@ impl WebhookServer {
         let (certificates, keeping) = certificate::load(files, provider.clone(), stop.clone()).map_err(|why| {
             Error::Configuration(format!(
                 "the webhook server has no certificate: {why}. In a cluster cert-manager puts it there; name another directory with \
-                 --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks"
+                 --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)"
             ))
         })?;
         let mut config = ServerConfig::builder_with_provider(provider)
