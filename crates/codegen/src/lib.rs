@@ -3,12 +3,15 @@
 //! Everything here is a pure function of the files of a project (a [`Files`]) and of what a person asked for. The answer is a [`Plan`]:
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
+//! - [`manifests`]: CRDs, roles and webhook configurations; - [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
 pub mod codes;
 pub mod diagnostic;
+pub mod manifests;
 pub mod plan;
+pub mod yaml;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Place};

@@ -7,7 +7,11 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+pub mod crds;
 pub mod files;
+pub mod rbac;
+pub mod runtime;
+pub mod webhooks;
 
 /// The stable number of a kind of error, printed as `KWR0001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +41,13 @@ pub struct Explanation {
 }
 
 /// All areas, in the order of their numbers.
-const AREAS: &[&[Explanation]] = &[files::EXPLANATIONS];
+const AREAS: &[&[Explanation]] = &[
+    files::EXPLANATIONS,
+    crds::EXPLANATIONS,
+    rbac::EXPLANATIONS,
+    webhooks::EXPLANATIONS,
+    runtime::EXPLANATIONS,
+];
 
 /// All codes with their stories, in order.
 pub fn all() -> impl Iterator<Item = &'static Explanation> {
