@@ -282,7 +282,7 @@ fn allocate(
         return Vec::new();
     }
     families(&mut errors, object);
-    if errors.len() > 0 {
+    if !errors.is_empty() {
         return errors.into_vec();
     }
     // The object that is replaced holds nothing against itself.

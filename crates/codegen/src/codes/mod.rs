@@ -14,6 +14,7 @@ pub mod files;
 pub mod machine;
 pub mod project;
 pub mod rbac;
+pub mod runtime;
 pub mod source;
 pub mod webhooks;
 
@@ -53,6 +54,7 @@ const AREAS: &[&[Explanation]] = &[
     crds::EXPLANATIONS,
     rbac::EXPLANATIONS,
     webhooks::EXPLANATIONS,
+    runtime::EXPLANATIONS,
     config::EXPLANATIONS,
     dev::EXPLANATIONS,
     machine::EXPLANATIONS,

@@ -85,7 +85,7 @@ fn namespace(listed: &str) -> Result<Option<String>, String> {
         [] => Ok(None),
         [one] => Ok(Some((*one).to_owned())),
         several => Err(format!(
-            "WATCH_NAMESPACE={listed}: this version watches one namespace or all, not {}; run one operator for each, or leave the variable empty",
+            "WATCH_NAMESPACE={listed}: this version watches one namespace or all, not {}; run one operator for each, or leave the variable empty (KWR0552)",
             several.len()
         )),
     }

@@ -207,7 +207,7 @@ impl<H: Object> Conversion<H> {
         found.ok_or_else(|| {
             let spokes: Vec<String> = self.spokes.iter().map(|spoke| spoke.kind.api_version()).collect();
             format!(
-                "the operator knows {} (the hub) and {}, not {api_version}; add .spoke::<…>() to its conversion",
+                "the operator knows {} (the hub) and {}, not {api_version}; add .spoke::<…>() to its conversion (KWR0551)",
                 self.kind().api_version(),
                 if spokes.is_empty() {
                     "no spokes".to_owned()

@@ -32,13 +32,13 @@ use crate::error::Error;
 /// `?` works on [`kubewright::Error`](crate::Error): what the API server refused keeps its status, everything else is an internal error (500)
 /// of the webhook, which is not held against the object.
 #[derive(Debug)]
-pub struct Denied(Box<Why>);
+pub struct Denied(Why);
 
 #[derive(Debug)]
 enum Why {
     /// The fields; kind and name are filled in from the request.
     Fields(FieldErrors),
-    Status(Status),
+    Status(Box<Status>),
 }
 
 impl Denied {
@@ -54,13 +54,13 @@ impl Denied {
 
     /// Refuses with a whole status.
     pub fn status(status: Status) -> Denied {
-        Denied(Box::new(Why::Status(status)))
+        Denied(Why::Status(Box::new(status)))
     }
 
     /// What the API server gets.
     pub(super) fn into_status(self, request: &AdmissionRequest) -> Status {
-        let errors = match *self.0 {
-            Why::Status(status) => return status,
+        let errors = match self.0 {
+            Why::Status(status) => return *status,
             Why::Fields(errors) => errors,
         };
         let (group, kind) = (request.kind.group.clone(), request.kind.kind.clone());
@@ -87,7 +87,7 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        match &self.0 {
             Why::Fields(errors) => errors.fmt(f),
             Why::Status(status) => f.write_str(&status.message),
         }
@@ -98,7 +98,7 @@ impl std::error::Error for Denied {}
 
 impl From<FieldErrors> for Denied {
     fn from(errors: FieldErrors) -> Denied {
-        Denied(Box::new(Why::Fields(errors)))
+        Denied(Why::Fields(errors))
     }
 }
 

@@ -42,12 +42,14 @@ pub(super) struct ConversionRequest {
 
 /// Reads a review of a kind in one of its two versions.
 fn read<T: for<'de> Deserialize<'de>>(mut document: Value, kind: &str, group: &str) -> Result<Asked<T>, Malformed> {
-    let header = Header::deserialize(&document)
-        .map_err(|error| format!("the body is not a {kind}: {error}; the API server posts one"))?;
+    if !document.is_object() {
+        return Err(format!("the body is no object; this path takes {kind} of {group}"));
+    }
+    let header = Header::deserialize(&document).map_err(|error| format!("the body is not {kind}: {error}"))?;
     let versions = [format!("{group}/v1"), format!("{group}/v1beta1")];
     if header.kind != kind || !versions.contains(&header.api_version) {
         return Err(format!(
-            "the body is a {:?} of {:?}, but this path takes a {kind} of {} or {}",
+            "the body is a {:?} of {:?}, but this path takes {kind} of {} or {}",
             header.kind, header.api_version, versions[0], versions[1]
         ));
     }

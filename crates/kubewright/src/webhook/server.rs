@@ -127,7 +127,7 @@ impl WebhookServer {
         let (certificates, keeping) = certificate::load(files, provider.clone(), stop.clone()).map_err(|why| {
             Error::Configuration(format!(
                 "the webhook server has no certificate: {why}. In a cluster cert-manager puts it there; name another directory with \
-                 --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks"
+                 --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)"
             ))
         })?;
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -251,20 +251,20 @@ impl Server {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<serde_json::Value, Status> {
-        let refuse = |code: u16, reason: &str, message: String| Err(Status::failure(&message, reason).with_code(code));
+        let refuse = |code: u16, reason: &str, message: String| Status::failure(&message, reason).with_code(code);
         let path = request.uri().path().to_owned();
         if !self.handlers.paths().contains(&path) {
-            return refuse(404, "NotFound", format!("no webhook is served under {path}"));
+            return Err(refuse(404, "NotFound", format!("no webhook is served under {path}")));
         }
         if request.method() != Method::POST {
             let message = format!("webhooks are asked with POST, not {}", request.method());
-            return refuse(405, "MethodNotAllowed", message);
+            return Err(refuse(405, "MethodNotAllowed", message));
         }
         let content_type = request.headers().get(header::CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         if content_type.split(';').next().map(str::trim) != Some("application/json") {
             let message = format!("contentType={content_type}, expected application/json");
-            return refuse(415, "UnsupportedMediaType", message);
+            return Err(refuse(415, "UnsupportedMediaType", message));
         }
         let within = deadline(request.uri().query().unwrap_or_default());
         let too_long =

@@ -201,7 +201,7 @@ fn names(list: Option<&Value>) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Values that are a little less than this one; metadata stays.
+/// Values that hold a little less than this one; metadata stays, and so do texts and numbers, which a schema may restrict.
 pub(super) fn smaller(value: &Value) -> Vec<Value> {
     match value {
         Value::Object(map) => {
@@ -237,8 +237,6 @@ pub(super) fn smaller(value: &Value) -> Vec<Value> {
             });
             without.chain(within).collect()
         }
-        Value::String(text) if text.chars().count() > 1 => vec![json!(text.chars().take(1).collect::<String>())],
-        Value::Number(number) if ![Some(0), Some(1)].contains(&number.as_i64()) => vec![json!(1)],
         _ => Vec::new(),
     }
 }

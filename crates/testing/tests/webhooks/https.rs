@@ -235,7 +235,7 @@ async fn w5_certificates_are_read_again() -> Result<()> {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         created = served.create("after", json!({"size": 1})).await;
     }
-    // What was trusted before and is still connected goes on: the validator's configuration knows the old authority only.
+    // The validator's configuration knows the old authority only: its connection was not dropped.
     served.stop.stop();
     Ok(())
 }
@@ -291,6 +291,6 @@ async fn a_missing_certificate_is_explained() -> Result<()> {
         .run(std::future::pending())
         .await
         .expect_err("there is no certificate");
-    insta::assert_snapshot!(error.to_string(), @"the webhook server has no certificate: cannot read /nowhere/tls.crt: No such file or directory (os error 2). In a cluster cert-manager puts it there; name another directory with --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks");
+    insta::assert_snapshot!(error.to_string(), @"the webhook server has no certificate: cannot read /nowhere/tls.crt: No such file or directory (os error 2). In a cluster cert-manager puts it there; name another directory with --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)");
     Ok(())
 }
