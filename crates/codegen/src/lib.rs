@@ -4,15 +4,18 @@
 //! all changes, ready to be shown or written at once. The command reads and writes the files; this crate decides what is in them.
 //!
 //! - [`project`]: the PROJECT file; [`names`]: what things may be called; [`source`]: edits of Rust.
+//! - [`manifests`]: CRDs, roles and webhook configurations; - [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
 pub mod codes;
 pub mod diagnostic;
+pub mod manifests;
 pub mod names;
 pub mod plan;
 pub mod project;
 pub mod source;
+pub mod yaml;
 
 pub use codes::Code;
 pub use diagnostic::{Diagnostic, Place};

@@ -1,12 +1,13 @@
 //! Runs everything that belongs to one operator, in order, and stops it in reverse.
 //!
-//! Start: health server, then the informers of all controllers, then, as each part's caches are synced, controllers and runnables. Stop:
-//! controllers, runnables, event writer, caches, health server, all within one graceful period.
+//! Start: health server, webhook server, then the informers of all controllers, then, as each part's caches are synced, controllers and
+//! runnables. Stop: controllers, runnables, event writer, webhook server, health server, caches, all within one graceful period. (Webhooks come
+//! before the lists because a list may need a conversion that we serve ourselves.)
 //!
-//! Invariants: M2 probes are answered before the first list; M3 runnables begin when the caches of all controllers are synced; R4 a controller
+//! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all controllers are synced; R4 a controller
 //! reconciles when its own are, so one kind that cannot be listed does not hold up the others (C8); M5 `run` returns when it is asked to, or
-//! with the first error; M7 it never takes longer than the graceful period, and names who did not stop. Not here yet: leader election,
-//! metrics and webhook servers.
+//! with the first error; M7 it never takes longer than the graceful period, and names who did not stop. Not here yet: leader election
+//! and metrics.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,6 +33,7 @@ use crate::events::EventRecorder;
 use crate::health::{self, Checks};
 use crate::observe::{Observer, Observers};
 use crate::runnable::{Runnable, Stop, StopSource};
+use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
 
 /// How long a stop may take by default.
 pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
@@ -45,6 +47,8 @@ pub struct ManagerBuilder {
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
     health: Option<String>,
+    webhooks: Parts,
+    webhook_server: Option<WebhookServer>,
     clock: Arc<dyn Clock>,
     graceful: Duration,
 }
@@ -74,8 +78,10 @@ pub struct ManagerBuilder {
 pub struct Manager {
     builder: ManagerBuilder,
     client: Client,
+    webhooks: WebhookHandlers,
     ready: watch::Sender<bool>,
     health_address: watch::Sender<Option<SocketAddr>>,
+    webhook_address: watch::Sender<Option<SocketAddr>>,
 }
 
 impl fmt::Debug for ManagerBuilder {
@@ -112,6 +118,18 @@ impl ManagerBuilder {
         self
     }
 
+    /// Serves the operator's webhooks and conversions over HTTPS, if it has any. Off by default; [`Manager::webhooks`] hands them out in any case.
+    pub fn webhook_server(mut self, server: WebhookServer) -> ManagerBuilder {
+        self.webhook_server = Some(server);
+        self
+    }
+
+    /// The operator's webhooks and conversions.
+    pub(crate) fn webhook_parts(mut self, parts: Parts) -> ManagerBuilder {
+        self.webhooks = parts;
+        self
+    }
+
     /// Adds a controller.
     #[allow(clippy::should_implement_trait)] // controller-runtime's word; nobody adds managers up
     pub fn add(mut self, controller: Controller) -> ManagerBuilder {
@@ -141,7 +159,8 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// [`Error::Configuration`] when two parts have the same name, or one has none.
-    pub fn build(self) -> Result<Manager> {
+    pub fn build(mut self) -> Result<Manager> {
+        self.webhooks.check()?;
         let mut names = BTreeSet::new();
         let all = self
             .controllers
@@ -165,11 +184,14 @@ impl ManagerBuilder {
         }
         let cache = Cache::observed(self.client.clone(), Observers::new(self.observers.clone()));
         let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
+        let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
         Ok(Manager {
             builder: self,
             client,
+            webhooks,
             ready: watch::Sender::new(false),
             health_address: watch::Sender::new(None),
+            webhook_address: watch::Sender::new(None),
         })
     }
 }
@@ -184,6 +206,8 @@ impl Manager {
             controllers: Vec::new(),
             runnables: Vec::new(),
             health: None,
+            webhooks: Parts::default(),
+            webhook_server: None,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -205,17 +229,19 @@ impl Manager {
         }
     }
 
+    /// The operator's webhooks and conversions, to be called without a socket. They use the manager's client.
+    pub fn webhooks(&self) -> WebhookHandlers {
+        self.webhooks.clone()
+    }
+
     /// Resolves to the address of the health server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
     pub fn health_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
-        let mut address = self.health_address.subscribe();
-        async move {
-            if let Ok(address) = address.wait_for(Option::is_some).await
-                && let Some(address) = *address
-            {
-                return address;
-            }
-            std::future::pending().await
-        }
+        listening(&self.health_address)
+    }
+
+    /// Resolves to the address of the webhook server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    pub fn webhook_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
+        listening(&self.webhook_address)
     }
 
     /// Runs until `shutdown` resolves or something fails, then stops everything.
@@ -226,14 +252,17 @@ impl Manager {
         let Manager {
             builder,
             client,
+            webhooks,
             ready,
             health_address,
+            webhook_address,
         } = self;
         let ManagerBuilder {
             client: kube,
             controllers,
             runnables,
             health,
+            webhook_server,
             clock,
             graceful,
             name,
@@ -248,6 +277,14 @@ impl Manager {
             health_address.send_replace(Some(address));
             servers.spawn("health server", health::serve(listener, checks.clone(), servers.stop()));
         }
+        let mut answering = Group::new(failures.clone());
+        if let Some(server) = webhook_server.filter(|_| !webhooks.is_empty()) {
+            let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
+            tracing::info!(%address, paths = ?webhooks, "webhook server listens");
+            webhook_address.send_replace(Some(address));
+            answering.spawn("webhook server", serving);
+        }
+        drop(webhooks); // the handlers hold the cache, which ends with its last user
         let mut writers = Group::new(failures.clone());
         let (recorder, writing) = EventRecorder::start(kube, clock.clone(), writers.stop());
         writers.adopt("event writer", writing);
@@ -304,7 +341,7 @@ impl Manager {
             None => tracing::info!(manager = name, "manager stops"),
             Some(error) => tracing::error!(manager = name, %error, "manager stops because a part failed"),
         }
-        let stuck = stop_in_order([loops, others, writers, servers], graceful).await;
+        let stuck = stop_in_order([loops, others, writers, answering, servers], graceful).await;
         drop(client);
         // A part may have failed while it stopped: it is the first error when there was none.
         let first = first.or_else(|| failed.try_recv().ok());
@@ -359,6 +396,18 @@ fn watch_start(
             std::future::pending::<()>().await;
         }
     })
+}
+
+fn listening(address: &watch::Sender<Option<SocketAddr>>) -> impl Future<Output = SocketAddr> + Send + use<> {
+    let mut address = address.subscribe();
+    async move {
+        if let Ok(address) = address.wait_for(Option::is_some).await
+            && let Some(address) = *address
+        {
+            return address;
+        }
+        std::future::pending().await
+    }
 }
 
 async fn all(futures: Vec<BoxFuture<'static, ()>>) {
@@ -420,7 +469,7 @@ impl Drop for Group {
 }
 
 /// Stops one group after the other; answers the names of what did not stop in time (it is then aborted).
-async fn stop_in_order(groups: [Group; 4], graceful: Duration) -> Vec<String> {
+async fn stop_in_order(groups: [Group; 5], graceful: Duration) -> Vec<String> {
     let begin = Instant::now();
     let mut stuck = Vec::new();
     for (index, mut group) in groups.into_iter().enumerate() {

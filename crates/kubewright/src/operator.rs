@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
 
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::controller::Controller;
+use crate::crd::{self, Generated};
+use crate::declaration::Rule;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
+use crate::object::Object;
 use crate::observe::Observer;
 use crate::runnable::Runnable;
+use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -47,9 +52,12 @@ pub struct Operator {
     name: String,
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
-    crds: Vec<CustomResourceDefinition>,
+    crds: Vec<Generated>,
+    rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
     health: Option<String>,
+    webhooks: Parts,
+    webhook_server: Option<WebhookServer>,
 }
 
 impl fmt::Debug for Operator {
@@ -69,8 +77,11 @@ impl Operator {
             controllers: Vec::new(),
             runnables: Vec::new(),
             crds: Vec::new(),
+            rules: Vec::new(),
             observers: Vec::new(),
             health: None,
+            webhooks: Parts::default(),
+            webhook_server: None,
         }
     }
 
@@ -85,10 +96,56 @@ impl Operator {
         self
     }
 
-    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD, the first one being stored.
-    pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
-        self.crds.push(K::crd());
+    /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored version is the only
+    /// one without `#[kube(storage = false)]`, or the first one.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Operator {
+        self.crds.push(Generated::of::<K>());
         self
+    }
+
+    /// Allows the operator something that no controller says (a runnable's needs). See [`Controller::rbac`].
+    pub fn rbac(mut self, rule: Rule) -> Operator {
+        self.rules.push(rule);
+        self
+    }
+
+    /// The CRDs as they were generated, one for each version.
+    pub(crate) fn generated(&self) -> &[Generated] {
+        &self.crds
+    }
+
+    /// The rules of [`Operator::rbac`].
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Adds the webhooks of a kind. They are served over HTTPS when [`Operator::webhook_server`] says where, which
+    /// [`run`](crate::run()) does.
+    pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Operator {
+        self.webhooks.webhooks.extend(webhook.into_registered());
+        self
+    }
+
+    /// Adds the conversions between the versions of a kind. They are served like webhooks.
+    pub fn conversion<H: Object>(mut self, conversion: Conversion<H>) -> Operator {
+        self.webhooks.conversions.push(Box::new(conversion));
+        self
+    }
+
+    /// Serves webhooks and conversions here. Off by default: tests call them without a socket.
+    pub fn webhook_server(mut self, server: WebhookServer) -> Operator {
+        self.webhook_server = Some(server);
+        self
+    }
+
+    /// What the API server is told about the webhooks, in the order in which they were added.
+    pub fn webhooks(&self) -> Vec<Description> {
+        self.webhooks.descriptions()
+    }
+
+    /// The versions that are converted between.
+    pub fn conversions(&self) -> Vec<ConversionDescription> {
+        self.webhooks.conversions()
     }
 
     /// Adds something that runs beside the controllers.
@@ -133,25 +190,21 @@ impl Operator {
     /// The CRDs of the operator's types, one for each kind.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when two versions of one kind do not fit together.
+    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), or two versions of one kind do not fit together.
     pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
         let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
-        for crd in &self.crds {
+        for generated in &self.crds {
+            let crd = crd::finished(generated)?;
             match kinds
                 .iter_mut()
                 .find(|versions| versions[0].metadata.name == crd.metadata.name)
             {
-                Some(versions) => versions.push(crd.clone()),
-                None => kinds.push(vec![crd.clone()]),
+                Some(versions) => versions.push(crd),
+                None => kinds.push(vec![crd]),
             }
         }
         let merge = |versions: Vec<CustomResourceDefinition>| {
-            let stored = versions[0]
-                .spec
-                .versions
-                .first()
-                .map(|version| version.name.clone())
-                .unwrap_or_default();
+            let stored = stored_version(&versions);
             let name = versions[0].metadata.name.clone().unwrap_or_default();
             kube::core::crd::merge_crds(versions, &stored)
                 .map_err(|error| Error::Configuration(format!("the versions of {name} do not make one CRD: {error}")))
@@ -185,6 +238,10 @@ impl Operator {
         for (name, runnable) in self.runnables {
             builder = builder.runnable(name, Boxed(runnable));
         }
+        builder = builder.webhook_parts(self.webhooks);
+        if let Some(server) = self.webhook_server {
+            builder = builder.webhook_server(server);
+        }
         match self.health {
             Some(address) => builder.health(address),
             None => builder,
@@ -199,6 +256,17 @@ impl Operator {
         let operator = self.observe_from_environment();
         operator.manager(client).build()?.run(shutdown).await
     }
+}
+
+/// The only version that claims to be stored, or the first one: `#[derive(CustomResource)]` says `storage = true` unless told otherwise.
+fn stored_version(versions: &[CustomResourceDefinition]) -> String {
+    let all = || versions.iter().flat_map(|crd| &crd.spec.versions);
+    let mut claims = all().filter(|version| version.storage);
+    let stored = match (claims.next(), claims.next()) {
+        (Some(only), None) => Some(only),
+        _ => all().next(),
+    };
+    stored.map(|version| version.name.clone()).unwrap_or_default()
 }
 
 /// A boxed runnable is a runnable.

@@ -6,5 +6,6 @@ pub use std::time::Duration;
 pub use crate::kube::core::ObjectMeta;
 pub use crate::kube::{CustomResource, Resource, ResourceExt};
 pub use crate::{
-    Action, Client, Context, Controller, Error, EventType, Manager, Object, Operator, Reconciler, Request, Result, Stop,
+    Action, AdmissionRequest, Client, Context, Controller, Conversion, Defaulter, Denied, Error, EventType,
+    FieldErrors, Manager, Object, Operator, Reconciler, Request, Result, Stop, Validator, Webhook, rbac,
 };

@@ -19,6 +19,8 @@ pub mod quantity;
 // schemas
 pub mod catalog;
 pub mod cel;
+pub mod check;
+pub mod definition;
 pub mod schema;
 pub mod structural;
 

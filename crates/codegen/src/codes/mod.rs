@@ -7,11 +7,14 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+pub mod crds;
 pub mod dev;
 pub mod files;
 pub mod machine;
 pub mod project;
+pub mod rbac;
 pub mod source;
+pub mod webhooks;
 
 /// The stable number of a kind of error, printed as `KWR0001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +48,9 @@ const AREAS: &[&[Explanation]] = &[
     files::EXPLANATIONS,
     project::EXPLANATIONS,
     source::EXPLANATIONS,
+    crds::EXPLANATIONS,
+    rbac::EXPLANATIONS,
+    webhooks::EXPLANATIONS,
     dev::EXPLANATIONS,
     machine::EXPLANATIONS,
 ];

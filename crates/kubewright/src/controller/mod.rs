@@ -21,11 +21,14 @@ use kubewright_engine::backoff::Exponential;
 use crate::action::Action;
 use crate::cache::{Informer, SYNC_TIMEOUT, Scope};
 use crate::context::Context;
+use crate::declaration::Rule;
 use crate::error::Result;
 use crate::object::{Object, api_resource};
 use crate::request::Request;
+use crate::webhook::Kind;
 
 pub(crate) use control_loop::{Equipment, Prepared};
+pub(crate) use sources::Relation;
 use sources::{AllOf, Mapped, Owned, Predicates, Source};
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
@@ -63,6 +66,11 @@ pub trait Reconciler: Send + Sync + 'static {
         let _ = (request, ctx);
         async { Ok(Action::await_change()) }
     }
+
+    /// What this reconciler may do besides what follows from its controller. [`macro@crate::rbac`] on the `impl` writes it.
+    fn rbac(&self) -> Vec<Rule> {
+        Vec::new()
+    }
 }
 
 /// A reconciler with its sources and settings (controller-runtime's builder).
@@ -96,6 +104,7 @@ pub struct Controller {
     pub(crate) primary: Box<dyn Primary>,
     pub(crate) sources: Vec<Box<dyn Source>>,
     pub(crate) predicates: Predicates,
+    pub(crate) rules: Vec<Rule>,
     pub(crate) settings: Settings,
 }
 
@@ -125,6 +134,7 @@ impl Controller {
             }),
             sources: Vec::new(),
             predicates: Predicates::default(),
+            rules: Vec::new(),
             settings: Settings {
                 concurrency: 1,
                 backoff: Exponential::default(),
@@ -185,6 +195,31 @@ impl Controller {
         self
     }
 
+    /// Allows the operator more than what follows from what it reconciles, owns and watches. See [`macro@crate::rbac`], which does so beside the
+    /// reconciler.
+    #[must_use]
+    pub fn rbac(mut self, rule: Rule) -> Controller {
+        self.rules.push(rule);
+        self
+    }
+
+    /// The kind that is reconciled, for the declaration.
+    pub(crate) fn reconciles(&self) -> Kind {
+        self.primary.kind()
+    }
+
+    /// The kinds that are owned and watched, for the declaration.
+    pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
+        self.sources.iter().map(|source| source.related())
+    }
+
+    /// The rules of the reconciler, then the controller's.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let mut rules = self.primary.rbac();
+        rules.extend(self.rules.iter().cloned());
+        rules
+    }
+
     /// How many keys are reconciled at the same time. The default is 1.
     #[must_use]
     pub fn concurrency(mut self, workers: usize) -> Controller {
@@ -225,6 +260,8 @@ impl Controller {
 pub(crate) trait Primary: Send {
     fn type_id(&self) -> TypeId;
     fn cluster_scoped(&self) -> bool;
+    fn kind(&self) -> Kind;
+    fn rbac(&self) -> Vec<Rule>;
     /// Starts the informer of the kind, feeds the queue from it, and answers what reconciles.
     fn prepare(
         self: Box<Self>,
@@ -247,6 +284,14 @@ impl<K: Object, R: Reconciler<Object = K>> Primary for PrimaryOf<K, R> {
 
     fn cluster_scoped(&self) -> bool {
         crate::object::is_cluster_scoped::<K>()
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of::<K>()
+    }
+
+    fn rbac(&self) -> Vec<Rule> {
+        self.reconciler.rbac()
     }
 
     fn prepare(

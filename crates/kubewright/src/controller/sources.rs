@@ -20,6 +20,7 @@ use crate::cause::{Cause, CauseKind, Causes};
 use crate::object::{Object, ObjectRef, api_resource, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::webhook::Kind;
 
 impl Merge for Causes {
     fn merge(&mut self, later: Causes) {
@@ -50,9 +51,17 @@ pub(crate) struct Wiring<'a> {
     pub(crate) all_keys: Arc<dyn Fn() -> Vec<Request> + Send + Sync>,
 }
 
+/// What a kind is to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Owns,
+    Watches,
+}
+
 /// One `owns` or `watches`.
 pub(crate) trait Source: Send {
     fn type_id(&self) -> TypeId;
+    fn related(&self) -> (Relation, Kind);
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed>;
 }
 
@@ -147,6 +156,10 @@ impl<C: Object> Source for Owned<C> {
         TypeId::of::<C>()
     }
 
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Owns, Kind::of::<C>())
+    }
+
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
         let informer = wiring.cache.informer::<C>();
         let owner = wiring.owner.clone();
@@ -170,6 +183,10 @@ pub(crate) struct Mapped<W> {
 impl<W: Object> Source for Mapped<W> {
     fn type_id(&self) -> TypeId {
         TypeId::of::<W>()
+    }
+
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Watches, Kind::of::<W>())
     }
 
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
@@ -197,6 +214,10 @@ impl<W> Default for AllOf<W> {
 impl<W: Object> Source for AllOf<W> {
     fn type_id(&self) -> TypeId {
         TypeId::of::<W>()
+    }
+
+    fn related(&self) -> (Relation, Kind) {
+        (Relation::Watches, Kind::of::<W>())
     }
 
     fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {

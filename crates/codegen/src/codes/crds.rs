@@ -1,0 +1,233 @@
+//! KWR0300–KWR0399: CustomResourceDefinitions, and the declaration from which all manifests are made.
+
+use super::{Code, Explanation};
+
+/// Variants of an enum do not fit into one structural schema.
+pub const UNION: Code = Code(301);
+/// A type cannot be said in a structural schema.
+pub const TYPE: Code = Code(302);
+/// A keyword that no schema has.
+pub const KEYWORD: Code = Code(303);
+/// A marker names a field that is not there.
+pub const FIELD: Code = Code(304);
+/// An API server refuses the schema.
+pub const INVALID: Code = Code(305);
+/// A CEL rule is wrong.
+pub const CEL: Code = Code(306);
+/// A CEL rule may cost too much.
+pub const CEL_COST: Code = Code(307);
+/// A default does not fit its schema.
+pub const DEFAULT: Code = Code(308);
+/// Versions of a kind do not fit together.
+pub const VERSIONS: Code = Code(309);
+/// Which version is stored is not said.
+pub const STORAGE: Code = Code(310);
+/// A definition is too large.
+pub const SIZE: Code = Code(311);
+/// A rule that is never checked.
+pub const RULE: Code = Code(312);
+/// Floating point numbers.
+pub const FLOAT: Code = Code(313);
+/// A format that nobody knows.
+pub const FORMAT: Code = Code(314);
+/// A group, version, kind, plural or scope is wrong.
+pub const NAME: Code = Code(315);
+/// A selectable field is wrong.
+pub const PATH: Code = Code(316);
+/// A column is wrong.
+pub const COLUMN: Code = Code(317);
+/// kube's generator panicked.
+pub const PANIC: Code = Code(318);
+/// A schema that may not be what is meant.
+pub const DOUBT: Code = Code(319);
+/// The operator's declaration cannot be read.
+pub const DECLARATION: Code = Code(390);
+/// The operator cannot be built or run.
+pub const BUILD: Code = Code(391);
+/// Generated files are not current.
+pub const STALE: Code = Code(392);
+
+/// The code of what an operator found wrong about a type, by its word, and what to do.
+pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
+    match what {
+        "union" => (
+            UNION,
+            "let all variants be of one type: give each of them fields (`Plain {}` instead of `Plain`), or rename a field that means different things in two variants",
+        ),
+        "tuple" => (TYPE, "use a struct with named fields, or a list of one type"),
+        "recursive" => (
+            TYPE,
+            "break the circle: put the inner part behind #[schemars(schema_with = \"…\")] with `x-kubernetes-preserve-unknown-fields: true`, or flatten it into a list",
+        ),
+        "keyword" => (KEYWORD, "correct the word in #[schemars(extend(\"…\" = …))]"),
+        "unknown-field" => (FIELD, "name fields as they are in JSON (after #[serde(rename_all)])"),
+        "panic" => (
+            PANIC,
+            "say `schema = \"disabled\", derive = \"schemars::JsonSchema\"` in the #[kube(…)] of the kind: kube then leaves its schema to kubewright",
+        ),
+        "bytes" => (
+            DOUBT,
+            "use k8s_openapi::ByteString for bytes in base64, as Kubernetes has them",
+        ),
+        "set" => (
+            DOUBT,
+            "use a Vec with `x-kubernetes-list-type: map` and a key, if doubles must be refused",
+        ),
+        "flatten" => (DOUBT, "give the map a field of its own, if its values must be checked"),
+        _ => (TYPE, "use a type that a structural schema can say"),
+    }
+}
+
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        code: UNION,
+        title: "the variants of an enum do not fit into one schema",
+        story: "Kubernetes wants a *structural* schema: each value has one type, and all fields are named in one place. An enum whose variants are objects \
+                fits (externally, internally or adjacently tagged): its fields are put together, and `oneOf` says which belong to which variant. An enum \
+                of which one variant is a text and another an object does not, nor do two variants that have a field of the same name with different \
+                types.\n\nGive unit variants an empty body (`Plain {}`), rename the field in one of the variants, or use a struct with optional fields and \
+                `#[schemars(extend(\"exactlyOneOf\" = [\"url\", \"path\"]))]`.",
+    },
+    Explanation {
+        code: TYPE,
+        title: "a type cannot be said in a structural schema",
+        story: "Some Rust types have no structural schema: tuples of different types (JSON lists whose items differ), types that contain themselves, maps \
+                that are flattened beside typed fields in some ways.\n\nUse a struct with named fields instead of a tuple. For data of any shape use \
+                `serde_json::Value`, which becomes `x-kubernetes-preserve-unknown-fields: true`: it is stored as it comes and not checked.",
+    },
+    Explanation {
+        code: KEYWORD,
+        title: "a keyword that no schema of a CustomResourceDefinition has",
+        story: "`#[schemars(extend(\"…\" = …))]` writes any word into the schema, so a slip of the pen (`minimun`) would be ignored by everybody. The words \
+                are those of `JSONSchemaProps` (`minimum`, `maxLength`, `x-kubernetes-list-type`, …) and the markers `exactlyOneOf`, `atMostOneOf`, \
+                `atLeastOneOf` (with the names of fields) and `immutable`.",
+    },
+    Explanation {
+        code: FIELD,
+        title: "a marker names a field that is not there",
+        story: "`exactlyOneOf`, `atMostOneOf` and `atLeastOneOf` become CEL rules such as `has(self.url)`. The API server refuses a rule about a field \
+                that the schema does not have. Name the fields as they are in JSON: with `#[serde(rename_all = \"camelCase\")]` the field `config_map` is \
+                `configMap`.",
+    },
+    Explanation {
+        code: INVALID,
+        title: "an API server refuses the definition",
+        story: "The definition was checked with the code of kubewright's own API server, which says what kube-apiserver says. The message is the \
+                server's; the place is the Rust field behind it.\n\nCommon causes: a list of type `map` without keys or whose keys are optional, a pattern that is \
+                no RE2 expression (look-around and back references are not), a value without a type.",
+    },
+    Explanation {
+        code: CEL,
+        title: "a CEL rule is wrong",
+        story: "A rule of `validation` does not compile against the schema: a field that is not there, a type that does not fit, a syntax error. `self` \
+                is the value the rule stands on; optional fields need `has(self.field)` first; names that are words of CEL are written with underscores \
+                (`__namespace__`).\n\nA rule with `oldSelf` (also `immutable`) below a list needs that list to be of type `map`, so that old and new items \
+                can be told to belong together.",
+    },
+    Explanation {
+        code: CEL_COST,
+        title: "a CEL rule may cost too much",
+        story: "The server estimates the greatest cost a rule can have from the greatest size of what it runs over, and refuses rules above a budget. \
+                Lists, maps and texts without a bound count as very large.\n\nBound them: `#[schemars(length(max = 32))]` on the list and \
+                `#[schemars(inner(length(max = 63)))]` on its texts. Avoid `all` inside `all`. A `messageExpression` that turns a number into text costs \
+                much, too: use a fixed `message`.",
+    },
+    Explanation {
+        code: DEFAULT,
+        title: "a default does not fit its schema",
+        story: "The API server checks each default against the schema of its field: the type, the rules, unknown fields. `#[serde(default)]` on a list writes \
+                `[]` into the schema, which `length(min = 1)` forbids.\n\nMake the field an `Option`, let the function behind `#[serde(default = \"…\")]` return \
+                something valid, or loosen the rule.",
+    },
+    Explanation {
+        code: VERSIONS,
+        title: "the versions of a kind do not fit together",
+        story: "All versions of a kind share one CustomResourceDefinition, with one scope and one set of names. Two types say different things about them, \
+                or claim the same version, or a conversion names a version that is not registered with `Operator::crd`.",
+    },
+    Explanation {
+        code: STORAGE,
+        title: "which version is stored is not said",
+        story: "Exactly one version of a kind is what the API server keeps. `#[derive(CustomResource)]` says `storage = true` for each type unless told \
+                otherwise.\n\nDeclare a conversion with a hub (`Operator::conversion(Conversion::hub::<v1::Guestbook>()…)`): the hub is stored. Or say \
+                `#[kube(storage = false)]` on all versions but one.",
+    },
+    Explanation {
+        code: SIZE,
+        title: "a definition is large",
+        story: "`kubectl apply` without `--server-side` keeps the whole object in an annotation of at most 262144 bytes. A definition that embeds a pod \
+                template with all its descriptions is larger. The descriptions of Kubernetes' own types are left out first, then all.\n\n`kubewright install` \
+                applies on the server's side, where this limit does not exist; one request may have about 1.5 MB. `--max-desc-len 0` leaves out \
+                descriptions on purpose.",
+    },
+    Explanation {
+        code: RULE,
+        title: "a rule that would never be checked",
+        story: "The API server takes `minLength` on a number and an enum of numbers on a text without a word, and never checks them. The rule does not \
+                fit the type of the field: one of them is not what was meant.",
+    },
+    Explanation {
+        code: FLOAT,
+        title: "a floating point number in an API",
+        story: "Clients in different languages write and round floating point numbers differently, so a value that is read and written back may change, \
+                and server-side apply sees conflicts that are none. Kubernetes' own APIs have none.\n\nUse an integer with a smaller unit, a \
+                `Quantity`, or a text. `--allow-dangerous-types` (controller-gen's option) silences the warning.",
+    },
+    Explanation {
+        code: FORMAT,
+        title: "a format that means nothing to an API server",
+        story: "An API server checks the formats it knows and warns of others each time the definition is written. Integers of Rust's own sizes come out \
+                right by themselves; this one was written with `extend(\"format\" = …)` or comes from a type of another crate.",
+    },
+    Explanation {
+        code: NAME,
+        title: "a group, version, kind or plural cannot be",
+        story: "Names of an API follow DNS: a group is a domain with a dot (`webapp.my.domain`), plural and singular are lower-case labels, a kind in lower \
+                case is one too, a version is `v1`, `v2beta1` or the like. They stand in `#[kube(…)]` of the type.",
+    },
+    Explanation {
+        code: PATH,
+        title: "a selectable field cannot be",
+        story: "`#[kube(selectable = \".spec.colour\")]` lets clients ask for objects by a field. The path must lead to a text, an integer or a boolean of the \
+                schema, outside of lists and metadata; a kind has at most eight.",
+    },
+    Explanation {
+        code: COLUMN,
+        title: "a column cannot be",
+        story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, `string`, `boolean`, `date`) and a JSON path \
+                that starts with a dot.",
+    },
+    Explanation {
+        code: PANIC,
+        title: "kube's generator panicked",
+        story: "`K::crd()`, which `#[derive(CustomResource)]` writes, makes a schema of its own and panics for some types, such as tagged enums of which two \
+                variants share a field. kubewright makes the schema itself and needs from `K::crd()` only names and columns.\n\nSwitch kube's schema off: \
+                `#[kube(schema = \"disabled\", derive = \"schemars::JsonSchema\")]` on the kind. The manifests are the same otherwise.",
+    },
+    Explanation {
+        code: DOUBT,
+        title: "a schema that may not be what is meant",
+        story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, where Kubernetes writes bytes in base64 \
+                (`k8s_openapi::ByteString`). A set of objects is a list in which doubles are not refused. Values of a map that is flattened beside fields \
+                are not checked.",
+    },
+    Explanation {
+        code: DECLARATION,
+        title: "what the operator declares cannot be read",
+        story: "`kubewright manifests` builds the operator and runs it with the hidden subcommand `__declaration`, which needs no cluster: \
+                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nLet `main` be what \
+                `kubewright init` writes, print nothing to standard output, and keep the command and the library at one version.",
+    },
+    Explanation {
+        code: BUILD,
+        title: "the operator cannot be built or run",
+        story: "The manifests come from the compiled operator, so it has to compile. The compiler's first error is shown; the generated files are as they \
+                were.",
+    },
+    Explanation {
+        code: STALE,
+        title: "generated files are not current",
+        story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run `kubewright manifests` and commit what it \
+                writes.",
+    },
+];

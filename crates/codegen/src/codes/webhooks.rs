@@ -1,0 +1,32 @@
+//! KWR0500–KWR0549: webhook configurations.
+
+use super::{Code, Explanation};
+
+/// A setting of a webhook cannot be.
+pub const SETTING: Code = Code(501);
+/// Two webhooks of one configuration have the same name.
+pub const TWICE: Code = Code(502);
+/// A patch of a webhook does not fit.
+pub const PATCH: Code = Code(503);
+
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        code: SETTING,
+        title: "a setting of a webhook cannot be",
+        story: "The API server takes a webhook whose name is a domain of three parts or more, whose failure policy is `Fail` or `Ignore`, whose side effects are \
+                `None` or `NoneOnDryRun`, which waits 1 to 30 seconds, and which is reached by a path of a service or by a URL. `Webhook::of` has \
+                right values for all of them; one was changed to something that cannot be.",
+    },
+    Explanation {
+        code: TWICE,
+        title: "two webhooks have the same name",
+        story: "Within a configuration the names of webhooks are unique. The usual name has the kind and the version in it, so two webhooks for one version of a \
+                kind, or for kinds of the same name in two groups, need names of their own: `.mutating(|webhook| webhook.name(\"…\"))`.",
+    },
+    Explanation {
+        code: PATCH,
+        title: "a patch of a webhook does not fit",
+        story: "A patch adds fields to the generated entry by a strategic merge: `namespaceSelector`, `objectSelector`, `matchConditions`. It names a field that a \
+                webhook does not have, or an item of a list without its key (a match condition without `name`).",
+    },
+];

@@ -1,0 +1,280 @@
+//! `config/rbac/role.yaml`: what the operator may do, derived from what it declares, and nothing more.
+//!
+//! | declared | allowed |
+//! |---|---|
+//! | a controller for a kind | `get`, `list`, `watch` of its objects: what a cache needs |
+//! | … that has a status | `get`, `patch`, `update` of `KIND/status` |
+//! | … that owns something | `update` of `KIND/finalizers`: an owner reference that blocks deletion asks for it where OwnerReferencesPermissionEnforcement is on |
+//! | `owns` | all of `create`, `delete`, `get`, `list`, `patch`, `update`, `watch` |
+//! | `watches` | `get`, `list`, `watch` |
+//! | any controller | `create`, `patch` of core `events` |
+//! | `#[rbac]` | what it says |
+//!
+//! To write its own kind (finalizers in metadata, changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election role, which is not
+//! generated. Rules are put together as controller-gen does, so that a role reads the same whichever tool wrote it: one rule for each resource, then
+//! equal ones joined by verbs, resources, groups and URLs, sorted.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::declaration::{Declaration, Kind, Rule};
+use crate::codes::rbac as codes;
+use crate::diagnostic::{Diagnostic, Place};
+
+/// The role that the operator's service account is bound to.
+pub(crate) const ROLE: &str = "manager-role";
+
+const READ: &[&str] = &["get", "list", "watch"];
+const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+
+/// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules about namespaced kinds are
+/// those of a Role there.
+pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, errors: &mut Vec<Diagnostic>) -> Vec<Value> {
+    let mut rules = Vec::new();
+    for controller in &declaration.controllers {
+        derive(controller, declaration, namespace, &mut rules);
+    }
+    let explicit = declaration
+        .controllers
+        .iter()
+        .flat_map(|controller| controller.rbac.iter().map(move |rule| (controller.name.as_str(), rule)))
+        .chain(declaration.rbac.iter().map(|rule| ("", rule)));
+    for (controller, rule) in explicit {
+        check(controller, rule, errors);
+        rules.push(rule.clone());
+    }
+    let mut roles: BTreeMap<(String, String), Vec<Rule>> = BTreeMap::new();
+    for rule in rules {
+        let name = if rule.role_name.is_empty() {
+            ROLE
+        } else {
+            &rule.role_name
+        };
+        roles
+            .entry((rule.namespace.clone(), name.to_owned()))
+            .or_default()
+            .push(rule);
+    }
+    roles
+        .into_iter()
+        .map(|((namespace, name), rules)| role(&namespace, &name, &rules))
+        .collect()
+}
+
+fn role(namespace: &str, name: &str, rules: &[Rule]) -> Value {
+    let rules: Vec<Value> = normalize(rules).iter().map(written).collect();
+    let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
+    if !namespace.is_empty() {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": if namespace.is_empty() { "ClusterRole" } else { "Role" },
+        "metadata": metadata,
+        "rules": rules,
+    })
+}
+
+/// What follows from a controller's declaration.
+fn derive(
+    controller: &super::declaration::Controller,
+    declaration: &Declaration,
+    namespace: Option<&str>,
+    rules: &mut Vec<Rule>,
+) {
+    let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
+    let rule = |kind: &Kind, part: &str, verbs: &[&str]| Rule {
+        groups: vec![kind.group.clone()],
+        resources: vec![format!("{}{part}", kind.plural)],
+        verbs: texts(verbs),
+        namespace: namespace.filter(|_| kind.namespaced).unwrap_or_default().to_owned(),
+        ..Rule::default()
+    };
+    let own = &controller.reconciles;
+    rules.push(rule(own, "", READ));
+    if has_status(declaration, own) {
+        rules.push(rule(own, "/status", &["get", "patch", "update"]));
+    }
+    if !controller.owns.is_empty() {
+        rules.push(rule(own, "/finalizers", &["update"]));
+    }
+    rules.extend(controller.owns.iter().map(|kind| rule(kind, "", ALL)));
+    rules.extend(controller.watches.iter().map(|kind| rule(kind, "", READ)));
+    if controller.events {
+        let events = Kind {
+            plural: "events".to_owned(),
+            namespaced: true,
+            ..Kind::default()
+        };
+        rules.push(rule(&events, "", &["create", "patch"]));
+    }
+}
+
+/// Whether the kind is the operator's own and has a status of its own.
+fn has_status(declaration: &Declaration, kind: &Kind) -> bool {
+    declaration.crds.iter().any(|declared| {
+        let spec = &declared.crd["spec"];
+        spec["group"] == kind.group.as_str()
+            && spec["names"]["plural"] == kind.plural.as_str()
+            && spec["versions"].as_array().into_iter().flatten().any(|version| {
+                version["name"] == kind.version.as_str()
+                    && version["subresources"]
+                        .get("status")
+                        .is_some_and(|status| !status.is_null())
+            })
+    })
+}
+
+/// An explicit rule must allow something.
+fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
+    let who = match controller {
+        "" => "a rule of the operator".to_owned(),
+        name => format!("a rule of the controller {name}"),
+    };
+    let why = if rule.verbs.is_empty() {
+        "it has no verbs"
+    } else if rule.urls.is_empty() && rule.resources.is_empty() {
+        "it names neither resources nor URLs"
+    } else if !rule.urls.is_empty() && (!rule.resources.is_empty() || !rule.groups.is_empty()) {
+        "it names resources and URLs at once, which Kubernetes refuses"
+    } else if rule.urls.is_empty() && rule.groups.is_empty() {
+        "it names resources without their API group (the core group is \"\")"
+    } else if !rule.urls.is_empty() && !rule.namespace.is_empty() {
+        "URLs belong to no namespace"
+    } else {
+        return;
+    };
+    let shown = format!(
+        "groups {:?}, resources {:?}, verbs {:?}, urls {:?}",
+        rule.groups, rule.resources, rule.verbs, rule.urls
+    );
+    errors.push(
+        Diagnostic::new(codes::RULE, format!("cannot write {who} into a role"))
+            .at(Place::default().field(shown))
+            .because(why)
+            .fix("#[rbac(groups = \"apps\", resources = \"deployments\", verbs = \"get;list;watch\")] has everything that a rule needs"),
+    );
+}
+
+fn written(rule: &Rule) -> Value {
+    let mut out = Map::new();
+    for (key, values) in [
+        ("apiGroups", &rule.groups),
+        ("resources", &rule.resources),
+        ("resourceNames", &rule.resource_names),
+        ("nonResourceURLs", &rule.urls),
+        ("verbs", &rule.verbs),
+    ] {
+        if !values.is_empty() {
+            out.insert(key.to_owned(), json!(values));
+        }
+    }
+    Value::Object(out)
+}
+
+/// What rules are told apart by, and sorted by.
+type Key = (String, String, String, String);
+
+fn sorted(list: &mut Vec<String>) {
+    list.sort();
+    list.dedup();
+}
+
+fn key(rule: &mut Rule) -> Key {
+    for list in [
+        &mut rule.groups,
+        &mut rule.resources,
+        &mut rule.resource_names,
+        &mut rule.urls,
+    ] {
+        sorted(list);
+    }
+    (
+        rule.groups.join("&"),
+        rule.resources.join("&"),
+        rule.resource_names.join("&"),
+        rule.urls.join("&"),
+    )
+}
+
+/// controller-gen's normal form.
+fn normalize(rules: &[Rule]) -> Vec<Rule> {
+    let mut by_key: BTreeMap<Key, Rule> = BTreeMap::new();
+    for rule in rules {
+        let mut rule = rule.clone();
+        for group in &mut rule.groups {
+            if group == "core" {
+                group.clear();
+            }
+        }
+        let resources = std::mem::take(&mut rule.resources);
+        if resources.is_empty() {
+            insert(&mut by_key, rule);
+            continue;
+        }
+        for resource in resources {
+            let mut one = rule.clone();
+            one.resources = vec![resource];
+            insert(&mut by_key, one);
+        }
+    }
+    let by_key = join(
+        by_key,
+        |rule| &mut rule.resources,
+        |(groups, _, names, urls)| [groups, names, urls],
+    );
+    let by_key = join(
+        by_key,
+        |rule| &mut rule.groups,
+        |(_, resources, names, urls)| [resources, names, urls],
+    );
+    let by_key = join(
+        by_key,
+        |rule| &mut rule.urls,
+        |(groups, resources, names, _)| [groups, resources, names],
+    );
+    by_key
+        .into_values()
+        .map(|mut rule| {
+            if rule.verbs.iter().any(|verb| verb == "*") {
+                rule.verbs = vec!["*".to_owned()];
+            }
+            rule
+        })
+        .collect()
+}
+
+/// Adds a rule; the verbs of an equal one are added to it.
+fn insert(by_key: &mut BTreeMap<Key, Rule>, mut rule: Rule) {
+    let key = key(&mut rule);
+    let known = by_key.entry(key).or_insert_with(|| Rule {
+        verbs: Vec::new(),
+        ..rule.clone()
+    });
+    known.verbs.extend(rule.verbs);
+    sorted(&mut known.verbs);
+}
+
+/// Joins rules that differ in one list only.
+fn join(
+    by_key: BTreeMap<Key, Rule>,
+    list: fn(&mut Rule) -> &mut Vec<String>,
+    others: fn(Key) -> [String; 3],
+) -> BTreeMap<Key, Rule> {
+    let mut groups: BTreeMap<([String; 3], String), Rule> = BTreeMap::new();
+    for (key, mut rule) in by_key {
+        let same = (others(key), rule.verbs.join("&"));
+        match groups.get_mut(&same) {
+            Some(known) => list(known).append(list(&mut rule)),
+            None => {
+                groups.insert(same, rule);
+            }
+        }
+    }
+    let mut joined = BTreeMap::new();
+    for rule in groups.into_values() {
+        insert(&mut joined, rule);
+    }
+    joined
+}

@@ -1,0 +1,738 @@
+//! One JSON Schema (2020-12, as `schemars` writes it) into the structural form of Kubernetes.
+//!
+//! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words or reported, `null` is
+//! taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and `x-kubernetes-*`, a few of kubebuilder's
+//! markers may be said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`, `atMostOneOf`, `atLeastOneOf` (lists of field names) and `immutable`.
+//!
+//! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
+//! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their type is an `Option`.
+
+use serde_json::{Map, Value, json};
+
+use super::{Problem, TYPE, union};
+
+/// A schema in structural form.
+pub(super) type Node = Map<String, Value>;
+
+/// Where a schema stands: an optional property is absent, an item is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Property,
+    Item,
+}
+
+/// Keywords that are kept as they are (`JSONSchemaProps`, without those that hold schemas).
+const KEPT: &[&str] = &[
+    "default",
+    "description",
+    "enum",
+    "example",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "externalDocs",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "pattern",
+    "required",
+    "title",
+    "type",
+    "uniqueItems",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+/// Keywords of JSON Schema that mean nothing to Kubernetes and may go: annotations, and what it does anyhow or nobody can say.
+const DROPPED: &[&str] = &[
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "contentEncoding",
+    "contentMediaType",
+    "deprecated",
+    "propertyNames",
+    "readOnly",
+    "unevaluatedProperties",
+    "writeOnly",
+];
+
+/// The markers among the keywords.
+const MARKERS: &[&str] = &["atLeastOneOf", "atMostOneOf", "exactlyOneOf", "immutable"];
+
+/// Keywords whose values are ANDed when two of them meet.
+const VALIDATIONS: &[&str] = &[
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+];
+
+/// The pattern of a quantity, as Kubernetes' own generator has it.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// The schema of a whole object, and what is wrong with it.
+pub(super) fn root(raw: &Value) -> (Value, Vec<Problem>) {
+    let mut writer = Writer {
+        definitions: raw.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default(),
+        open: Vec::new(),
+        problems: Vec::new(),
+    };
+    let mut node = writer.node(raw, "", Slot::Property);
+    // What schemars adds to every root, and what every object has.
+    node.remove("title");
+    if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
+        for implied in ["apiVersion", "kind", "metadata"] {
+            properties.remove(implied);
+        }
+    }
+    // A default makes a field present: who leaves it out gets it.
+    let defaulted: Vec<String> = properties(&node)
+        .filter(|(_, property)| property.get("default").is_some())
+        .map(|(name, _)| name.clone())
+        .collect();
+    if let Some(Value::Array(required)) = node.get_mut("required") {
+        required.retain(|name| {
+            let name = name.as_str().unwrap_or_default();
+            !["apiVersion", "kind", "metadata"].contains(&name) && !defaulted.iter().any(|other| other == name)
+        });
+        if required.is_empty() {
+            node.remove("required");
+        }
+    }
+    (Value::Object(node), writer.problems)
+}
+
+pub(super) fn properties(node: &Node) -> impl Iterator<Item = (&String, &Value)> {
+    node.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+struct Writer {
+    definitions: Map<String, Value>,
+    /// The definitions that are being written.
+    open: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+impl Writer {
+    fn report(&mut self, at: &str, what: &'static str, warning: bool, why: impl Into<String>) {
+        let problem = Problem {
+            at: at.to_owned(),
+            what,
+            why: why.into(),
+            warning,
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn node(&mut self, raw: &Value, at: &str, slot: Slot) -> Node {
+        let raw = match raw {
+            Value::Bool(true) => return anything(),
+            Value::Object(raw) => raw,
+            _ => {
+                self.report(at, "type", false, "no value is allowed here, so nothing can be stored");
+                return anything();
+            }
+        };
+        let mut node = self.referred(raw, at, slot);
+        let mut own = Node::new();
+        let mut null = false;
+        for (word, value) in raw {
+            self.word(word, value, raw, at, &mut own, &mut null);
+        }
+        if own.contains_key("x-kubernetes-struct-type") {
+            let value = own.remove("x-kubernetes-struct-type").unwrap_or_default();
+            own.insert("x-kubernetes-map-type".to_owned(), value);
+        }
+        self.one_type(&mut own, &mut null, at);
+        let adds = !own.is_empty();
+        both(&mut node, own);
+        for word in ["allOf", "anyOf", "oneOf"] {
+            if let Some(Value::Array(list)) = raw.get(word) {
+                self.combined(word, list, &mut node, &mut null, at, slot);
+            }
+        }
+        if adds || raw.contains_key("$ref") {
+            self.markers(raw, &mut node, at);
+        }
+        self.finish(&mut node, at);
+        if null && slot == Slot::Item {
+            node.insert("nullable".to_owned(), Value::Bool(true));
+        }
+        node
+    }
+
+    /// What `$ref` points at.
+    fn referred(&mut self, raw: &Node, at: &str, slot: Slot) -> Node {
+        let Some(target) = raw.get("$ref").and_then(Value::as_str) else {
+            return Node::new();
+        };
+        let name = target.rsplit('/').next().unwrap_or_default();
+        let name = name.replace("~1", "/").replace("~0", "~");
+        if target == "#" || self.open.contains(&name) {
+            self.report(
+                at,
+                "recursive",
+                false,
+                format!(
+                    "the type contains itself (through {})",
+                    if name == "#" { "the root" } else { &name }
+                ),
+            );
+            return anything();
+        }
+        let Some(definition) = self.definitions.get(&name).cloned() else {
+            self.report(
+                at,
+                "type",
+                false,
+                format!("the schema refers to {target}, which is nowhere"),
+            );
+            return anything();
+        };
+        self.open.push(name.clone());
+        let mut node = self.node(&definition, at, slot);
+        self.open.pop();
+        if name.starts_with("io.k8s.") {
+            well_known(&mut node, &name);
+            node.insert(TYPE.to_owned(), Value::String(name));
+        }
+        node
+    }
+
+    /// One keyword.
+    fn word(&mut self, word: &str, value: &Value, raw: &Node, at: &str, node: &mut Node, null: &mut bool) {
+        match word {
+            "$ref" | "allOf" | "anyOf" | "oneOf" => {}
+            "properties" => {
+                let mut properties = Map::new();
+                for (name, property) in value.as_object().into_iter().flatten() {
+                    let below = self.node(property, &join(at, name), Slot::Property);
+                    properties.insert(name.clone(), Value::Object(below));
+                }
+                node.insert(word.to_owned(), Value::Object(properties));
+            }
+            "required" => {
+                let mut names: Vec<Value> = value.as_array().cloned().unwrap_or_default();
+                names.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+                names.dedup();
+                if !names.is_empty() {
+                    node.insert(word.to_owned(), Value::Array(names));
+                }
+            }
+            "items" => {
+                let below = self.node(value, &format!("{at}[]"), Slot::Item);
+                if raw["items"].get("format").and_then(Value::as_str) == Some("uint8") {
+                    self.report(
+                        at,
+                        "bytes",
+                        true,
+                        "bytes are a list of numbers on the wire, one for each",
+                    );
+                }
+                node.insert(word.to_owned(), Value::Object(below));
+            }
+            "prefixItems" => self.tuple(value, raw, at, node),
+            "additionalProperties" => self.map_values(value, raw, at, node),
+            "patternProperties" => {
+                // Keys that are numbers. On the wire they are text, and Kubernetes has no rule for the text of a key.
+                let values = value.as_object().into_iter().flatten().next();
+                if let Some((_, values)) = values {
+                    let below = self.node(values, &format!("{at}.*"), Slot::Item);
+                    node.insert("additionalProperties".to_owned(), Value::Object(below));
+                }
+            }
+            "const" => {
+                node.insert("enum".to_owned(), json!([value]));
+            }
+            "examples" => {
+                if let Some(first) = value.as_array().and_then(|list| list.first()) {
+                    node.insert("example".to_owned(), first.clone());
+                }
+            }
+            "default" if value.is_null() => {}
+            "exclusiveMinimum" | "exclusiveMaximum" if value.is_number() => {
+                let bound = if word == "exclusiveMinimum" {
+                    "minimum"
+                } else {
+                    "maximum"
+                };
+                node.insert(bound.to_owned(), number(value));
+                node.insert(word.to_owned(), Value::Bool(true));
+            }
+            "minimum" | "maximum" | "multipleOf" => {
+                node.entry(word).or_insert_with(|| number(value));
+            }
+            "type" => {
+                let mut types: Vec<Value> = match value {
+                    Value::Array(types) => types.clone(),
+                    one => vec![one.clone()],
+                };
+                *null |= types.iter().any(|one| one == "null");
+                types.retain(|one| one != "null");
+                match <[Value; 1]>::try_from(types) {
+                    Ok([one]) => {
+                        node.insert(word.to_owned(), one);
+                    }
+                    Err(several) if several.is_empty() => node.extend(anything()),
+                    Err(several) => {
+                        node.insert("type".to_owned(), Value::Array(several));
+                    }
+                }
+            }
+            "x-kubernetes-struct-type" => {
+                node.insert(word.to_owned(), value.clone());
+            }
+            _ if KEPT.contains(&word) => {
+                node.insert(word.to_owned(), value.clone());
+            }
+            _ if DROPPED.contains(&word) || MARKERS.contains(&word) => {}
+            _ => self.unknown(word, at),
+        }
+    }
+
+    fn unknown(&mut self, word: &str, at: &str) {
+        let mut known: Vec<&str> = KEPT.iter().chain(MARKERS).copied().collect();
+        known.sort_by_key(|other| distance(word, other));
+        let near = known.first().filter(|other| distance(word, other) <= 2);
+        let meant = near.map_or(String::new(), |other| format!("; did you mean `{other}`?"));
+        self.report(
+            at,
+            "keyword",
+            false,
+            format!("`{word}` is no keyword of a CustomResourceDefinition's schema{meant}"),
+        );
+    }
+
+    fn tuple(&mut self, value: &Value, raw: &Node, at: &str, node: &mut Node) {
+        let items: Vec<Node> = value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|item| self.node(item, &format!("{at}[]"), Slot::Item))
+            .collect();
+        let fixed = raw.get("minItems") == raw.get("maxItems");
+        match items.split_first() {
+            Some((first, rest)) if fixed && rest.iter().all(|other| other == first) => {
+                node.insert("items".to_owned(), Value::Object(first.clone()));
+            }
+            _ => {
+                node.insert("items".to_owned(), Value::Object(anything()));
+                self.report(
+                    at,
+                    "tuple",
+                    false,
+                    "a tuple of different types is a list whose items differ, which a structural schema cannot say",
+                );
+            }
+        }
+    }
+
+    fn map_values(&mut self, value: &Value, raw: &Node, at: &str, node: &mut Node) {
+        let fields = raw
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(|properties| !properties.is_empty());
+        match value {
+            Value::Bool(false) => {}
+            _ if fields => {
+                // A map that is flattened into a struct.
+                if value.is_object() {
+                    self.report(
+                        at,
+                        "flatten",
+                        true,
+                        "a map is flattened beside fields: its values are kept, but no rule about them is checked",
+                    );
+                }
+                node.insert("x-kubernetes-preserve-unknown-fields".to_owned(), Value::Bool(true));
+            }
+            _ => {
+                let below = self.node(value, &format!("{at}.*"), Slot::Item);
+                node.insert("additionalProperties".to_owned(), Value::Object(below));
+            }
+        }
+    }
+
+    /// `allOf`, `anyOf`, `oneOf`: wrappers, optional types, and enums with data.
+    fn combined(&mut self, word: &str, list: &[Value], node: &mut Node, null: &mut bool, at: &str, slot: Slot) {
+        let is_null = |item: &&Value| {
+            let only = |word: &str, value: Value| item.get(word) == Some(&value);
+            only("type", json!("null")) || only("enum", json!([null])) || only("const", Value::Null)
+        };
+        let rest: Vec<&Value> = list.iter().filter(|item| !is_null(item)).collect();
+        *null |= rest.len() < list.len() && word != "allOf";
+        if rest.iter().all(|item| is_rule(item)) && !rest.is_empty() {
+            // Rules that somebody wrote by hand.
+            node.insert(word.to_owned(), json!(rest));
+            return;
+        }
+        let nodes: Vec<Node> = rest.iter().map(|item| self.node(item, at, slot)).collect();
+        if word == "allOf" || nodes.len() == 1 {
+            for other in nodes {
+                both(node, other);
+            }
+            return;
+        }
+        match union::of(nodes) {
+            Ok(union) => {
+                both(node, union.common);
+                if !union.branches.is_empty() {
+                    let branches: Vec<Value> = union.branches.into_iter().map(Value::Object).collect();
+                    if node.contains_key(word) {
+                        let all = node.entry("allOf").or_insert_with(|| json!([]));
+                        if let Some(all) = all.as_array_mut() {
+                            all.push(json!({ word: branches }));
+                        }
+                    } else {
+                        node.insert(word.to_owned(), Value::Array(branches));
+                    }
+                }
+            }
+            Err(wrong) => {
+                let at = if wrong.at.is_empty() {
+                    at.to_owned()
+                } else {
+                    join(at, &wrong.at)
+                };
+                self.report(&at, "union", false, wrong.why);
+                node.extend(anything());
+            }
+        }
+    }
+
+    /// The type is one word; what `null` there was is out of the enum too.
+    fn one_type(&mut self, node: &mut Node, null: &mut bool, at: &str) {
+        if let Some(Value::Array(values)) = node.get_mut("enum") {
+            let before = values.len();
+            values.retain(|value| !value.is_null());
+            *null |= values.len() < before;
+        }
+        let Some(Value::Array(types)) = node.get("type") else {
+            return;
+        };
+        let types: Vec<&str> = types.iter().filter_map(Value::as_str).collect();
+        match types.as_slice() {
+            ["integer", "string"] | ["string", "integer"] => {
+                node.remove("type");
+                node.insert("x-kubernetes-int-or-string".to_owned(), Value::Bool(true));
+            }
+            _ => {
+                let why = format!("a value may be of several types here ({})", types.join(", "));
+                node.remove("type");
+                node.extend(anything());
+                self.report(at, "union", false, why);
+            }
+        }
+    }
+
+    /// Kubebuilder's markers that are rules.
+    fn markers(&mut self, raw: &Node, node: &mut Node, at: &str) {
+        for (word, least, most) in [
+            ("exactlyOneOf", " == 1", "exactly one of the fields in [{}] must be set"),
+            ("atMostOneOf", " <= 1", "at most one of the fields in [{}] may be set"),
+            ("atLeastOneOf", "", "at least one of the fields in [{}] must be set"),
+        ] {
+            let Some(value) = raw.get(word) else { continue };
+            let groups: Vec<&Value> = match value.as_array() {
+                Some(groups) if groups.iter().all(Value::is_array) => groups.iter().collect(),
+                _ => vec![value],
+            };
+            for group in groups {
+                let names: Vec<&str> = group
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .collect();
+                if names.is_empty() {
+                    self.report(at, "keyword", false, format!("`{word}` takes a list of field names"));
+                    continue;
+                }
+                for name in &names {
+                    if !properties(node).any(|(known, _)| known == name) {
+                        let known: Vec<&str> = properties(node).map(|(name, _)| name.as_str()).collect();
+                        let why = format!(
+                            "`{word}` names the field `{name}`, which is not there (there are: {})",
+                            known.join(", ")
+                        );
+                        self.report(at, "unknown-field", false, why);
+                    }
+                }
+                let rule = if least.is_empty() {
+                    let has: Vec<String> = names.iter().map(|name| format!("has(self.{name})")).collect();
+                    has.join("||")
+                } else {
+                    let has: Vec<String> = names.iter().map(|name| format!("(has(self.{name})?1:0)")).collect();
+                    format!("{}{least}", has.join("+"))
+                };
+                add_rule(
+                    node,
+                    json!({"rule": rule, "message": most.replace("{}", &names.join(" "))}),
+                );
+            }
+        }
+        if raw.get("immutable") == Some(&Value::Bool(true)) {
+            add_rule(
+                node,
+                json!({"rule": "self == oldSelf", "message": "field is immutable"}),
+            );
+        }
+    }
+
+    /// What is implied is said, and what cannot be said as it is, is said otherwise.
+    fn finish(&mut self, node: &mut Node, at: &str) {
+        if node.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+            node.remove("type");
+            node.remove("format");
+            node.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+        }
+        let preserves = node.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
+        if !node.contains_key("type") && !node.contains_key("x-kubernetes-int-or-string") && !preserves {
+            let object = ["properties", "additionalProperties"]
+                .iter()
+                .any(|word| node.contains_key(*word));
+            let values = node.get("enum").and_then(Value::as_array);
+            let all = |is: fn(&Value) -> bool| values.is_some_and(|values| !values.is_empty() && values.iter().all(is));
+            let found = if object {
+                Some("object")
+            } else if node.contains_key("items") {
+                Some("array")
+            } else if all(Value::is_string) {
+                Some("string")
+            } else if all(|value| value.is_i64() || value.is_u64()) {
+                Some("integer")
+            } else {
+                None
+            };
+            match found {
+                Some(found) => {
+                    node.insert("type".to_owned(), json!(found));
+                }
+                // A schema that says nothing allows everything: so everything is kept.
+                None => node.extend(anything()),
+            }
+        }
+        self.format(node);
+        if node.remove("uniqueItems") == Some(Value::Bool(true)) {
+            let item = node
+                .get("items")
+                .and_then(|items| items.get("type"))
+                .and_then(Value::as_str);
+            if matches!(item, Some("string" | "integer" | "boolean" | "number")) {
+                node.entry("x-kubernetes-list-type").or_insert_with(|| json!("set"));
+            } else {
+                self.report(
+                    at,
+                    "set",
+                    true,
+                    "a set of objects or lists: Kubernetes knows sets of plain values only, so doubles are not refused",
+                );
+            }
+        }
+        if node.get("externalDocs").is_some_and(|docs| !docs.is_object()) {
+            node.remove("externalDocs");
+        }
+    }
+
+    /// Formats of Rust's own integers, in the words that Kubernetes knows.
+    fn format(&mut self, node: &mut Node) {
+        let Some(format) = node.get("format").and_then(Value::as_str) else {
+            return;
+        };
+        let known = match format {
+            "int8" | "int16" | "uint8" | "uint16" => Some("int32"),
+            "uint32" | "uint64" | "uint" | "int" | "int128" | "uint128" => Some("int64"),
+            "partial-date-time" | "ip" | "char" => None,
+            _ => return,
+        };
+        match known {
+            Some(known) => node.insert("format".to_owned(), json!(known)),
+            None => node.remove("format"),
+        };
+    }
+}
+
+/// The schema that allows everything and keeps it.
+fn anything() -> Node {
+    Node::from_iter([("x-kubernetes-preserve-unknown-fields".to_owned(), Value::Bool(true))])
+}
+
+/// Whether this only restricts: it has no type and no shape of its own.
+fn is_rule(item: &Value) -> bool {
+    let Some(item) = item.as_object() else { return false };
+    !item.is_empty()
+        && item.keys().all(|word| {
+            matches!(
+                word.as_str(),
+                "required" | "not" | "enum" | "properties" | "anyOf" | "oneOf" | "allOf"
+            ) || VALIDATIONS.contains(&word.as_str())
+        })
+        && item
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .all(|(_, property)| is_rule(property))
+        && !(item.contains_key("enum") && item.len() == 1)
+}
+
+/// Types of Kubernetes whose crate says too little about them.
+fn well_known(node: &mut Node, name: &str) {
+    match name.rsplit('.').next() {
+        Some("Quantity") => {
+            node.insert("pattern".to_owned(), json!(QUANTITY));
+        }
+        Some("RawExtension") => {
+            node.insert("type".to_owned(), json!("object"));
+            node.extend(anything());
+        }
+        Some("ObjectMeta") => {
+            // What may be said of an object that is made from a template; the rest belongs to the server.
+            const TOLD: [&str; 5] = ["annotations", "finalizers", "labels", "name", "namespace"];
+            if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
+                let known = std::mem::take(properties);
+                properties.extend(known.into_iter().filter(|(name, _)| TOLD.contains(&name.as_str())));
+            }
+        }
+        _ => {}
+    }
+    // Words about the type are for its own page; a field has words of its own, or none.
+    if node.get("type").is_none_or(|kind| kind != "object") || name.ends_with(".ObjectMeta") {
+        node.remove("description");
+    }
+}
+
+/// Two schemas that both hold. What the second says about itself (words, defaults, extensions) wins; rules add up.
+fn both(node: &mut Node, other: Node) {
+    for (word, value) in other {
+        match node.get_mut(&word) {
+            None => {
+                node.insert(word, value);
+            }
+            Some(known) if *known == value => {}
+            Some(known) => match word.as_str() {
+                "required" | "x-kubernetes-validations" => {
+                    if let (Some(known), Value::Array(more)) = (known.as_array_mut(), value) {
+                        known.extend(more);
+                        if word == "required" {
+                            known.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+                            known.dedup();
+                        }
+                    }
+                }
+                "enum" => {
+                    if let (Some(known), Value::Array(other)) = (known.as_array_mut(), value) {
+                        known.retain(|one| other.contains(one));
+                    }
+                }
+                "properties" => {
+                    if let (Some(known), Value::Object(more)) = (known.as_object_mut(), value) {
+                        for (name, property) in more {
+                            match (known.get_mut(&name).and_then(Value::as_object_mut), property) {
+                                (Some(one), Value::Object(two)) => both(one, two),
+                                (_, property) => {
+                                    known.insert(name, property);
+                                }
+                            }
+                        }
+                    }
+                }
+                "allOf" => {
+                    if let (Some(known), Value::Array(more)) = (known.as_array_mut(), value) {
+                        known.extend(more);
+                    }
+                }
+                "oneOf" | "anyOf" | "not" => {
+                    let moved = json!([{ word.as_str(): value }]);
+                    both(node, Node::from_iter([("allOf".to_owned(), moved)]));
+                }
+                rule if VALIDATIONS.contains(&rule) && rule != "format" => {
+                    let first = known.clone();
+                    node.remove(rule);
+                    add_both(node, rule, first, value);
+                }
+                _ => *known = value,
+            },
+        }
+    }
+}
+
+/// The same rule twice, with different values.
+fn add_both(node: &mut Node, rule: &str, first: Value, second: Value) {
+    let all = node.entry("allOf").or_insert_with(|| json!([{}, {}]));
+    if let Some(all) = all.as_array_mut() {
+        if all.len() < 2 {
+            all.push(json!({}));
+        }
+        all[0][rule] = first;
+        all[1][rule] = second;
+    }
+}
+
+fn add_rule(node: &mut Node, rule: Value) {
+    let rules = node.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    if let Some(rules) = rules.as_array_mut()
+        && !rules.contains(&rule)
+    {
+        rules.push(rule);
+    }
+}
+
+/// A bound without a fraction is a whole number.
+fn number(value: &Value) -> Value {
+    match value.as_f64() {
+        #[allow(clippy::cast_possible_truncation)]
+        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => json!(float as i64),
+        _ => value.clone(),
+    }
+}
+
+pub(super) fn join(at: &str, name: &str) -> String {
+    if at.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{at}.{name}")
+    }
+}
+
+/// How many letters must change, come or go to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for j in 0..other.len() {
+            let change = diagonal + usize::from(!letter.eq_ignore_ascii_case(&other[j]));
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}

@@ -1,0 +1,129 @@
+//! The certificate of the webhook server: two files, read again when they change.
+//!
+//! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
+//! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read
+//! half-way is read again. Not here: making certificates.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::runnable::Stop;
+
+/// How often the files are looked at. They are small; what costs is a certificate that is not used in time.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The two files.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// What the files hold.
+#[derive(PartialEq)]
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// The pair that is served now.
+#[derive(Debug)]
+pub(super) struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl Current {
+    fn replace(&self, pair: CertifiedKey) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Contents, String> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error: io::Error| format!("cannot read {}: {error}", path.display()))
+        };
+        Ok(Contents {
+            certificate: read(&self.certificate)?,
+            key: read(&self.key)?,
+        })
+    }
+
+    fn parse(&self, contents: &Contents, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+        let wrong = |path: &PathBuf, error: pem::Error| format!("{} is not as it should be: {error}", path.display());
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&contents.certificate)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(&self.certificate, error))?;
+        if chain.is_empty() {
+            return Err(format!("{} holds no certificate in PEM", self.certificate.display()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| wrong(&self.key, error))?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| {
+            format!(
+                "{} and {} do not make a pair: {error}",
+                self.certificate.display(),
+                self.key.display()
+            )
+        })
+    }
+}
+
+/// Reads the pair for the first time. The future keeps it current until the stop.
+pub(super) fn load(
+    files: Files,
+    provider: Arc<CryptoProvider>,
+    stop: Stop,
+) -> Result<(Arc<Current>, impl Future<Output = ()> + Send), String> {
+    let contents = files.read()?;
+    let pair = files.parse(&contents, &provider)?;
+    let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
+    let kept = current.clone();
+    Ok((current, async move {
+        tokio::select! {
+            () = stop.requested() => {}
+            () = watch(files, contents, provider, kept) => {}
+        }
+    }))
+}
+
+async fn watch(files: Files, mut served: Contents, provider: Arc<CryptoProvider>, current: Arc<Current>) {
+    let mut complained = None;
+    loop {
+        tokio::time::sleep(POLL).await;
+        let reader = files.clone();
+        let read = tokio::task::spawn_blocking(move || reader.read())
+            .await
+            .unwrap_or_else(|error| Err(error.to_string()));
+        let parsed = read.and_then(|contents| match contents == served {
+            true => Ok(None),
+            false => files.parse(&contents, &provider).map(|pair| Some((contents, pair))),
+        });
+        match parsed {
+            Ok(None) => complained = None,
+            Ok(Some((contents, pair))) => {
+                current.replace(pair);
+                (served, complained) = (contents, None);
+                tracing::info!(certificate = %files.certificate.display(), "the webhook server has a new certificate");
+            }
+            Err(error) => {
+                // Once for each reason: the next look is a second away.
+                if complained.as_ref() != Some(&error) {
+                    tracing::warn!(error, "the webhook server keeps its certificate, for there is no other");
+                    complained = Some(error);
+                }
+            }
+        }
+    }
+}

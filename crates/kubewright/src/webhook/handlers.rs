@@ -1,0 +1,243 @@
+//! From a path and a document to an answer, whoever carries them: the HTTPS server, or a test cluster in this process.
+//!
+//! Invariants: W1 every review that can be read gets an answer with its uid, whatever the user's code does; a handler that panics or takes too
+//! long is answered for, logged, and hurts no other request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::Status;
+use serde_json::Value;
+
+use super::conversion::{Convert, PATH};
+use super::denied::Denied;
+use super::description::{ConversionDescription, Description};
+use super::request::AdmissionRequest;
+use super::{Registered, json_patch, review};
+use crate::client::Client;
+use crate::error::{Error, Result, panic_message};
+
+/// Judges one request: a patch that may be empty, or a refusal.
+pub(crate) trait Admit: Send + Sync {
+    fn admit<'a>(&'a self, request: &'a AdmissionRequest) -> BoxFuture<'a, Result<Vec<json_patch::Operation>, Denied>>;
+}
+
+/// The webhooks and conversions of an operator before it has a client.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) webhooks: Vec<Registered>,
+    pub(crate) conversions: Vec<Box<dyn Convert>>,
+}
+
+/// Everything that an operator answers to the API server, by path. Cheap to clone.
+///
+/// [`Manager::webhooks`](crate::Manager::webhooks) hands it out. A server of your own, or a test, gives it what the API server posts:
+///
+/// ```
+/// # use kubewright::webhook::WebhookHandlers;
+/// async fn ask(handlers: &WebhookHandlers, review: serde_json::Value) {
+///     let answer = handlers.call("/mutate--v1-pod", std::time::Duration::from_secs(10), review).await;
+///     match answer {
+///         Ok(review) => println!("allowed: {}", review["response"]["allowed"]),
+///         Err(status) => println!("HTTP {}: {}", status.code, status.message),
+///     }
+/// }
+/// ```
+#[derive(Clone)]
+pub struct WebhookHandlers(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    by_path: BTreeMap<String, usize>,
+    client: Client,
+}
+
+impl fmt::Debug for WebhookHandlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.paths()).finish()
+    }
+}
+
+impl Parts {
+    /// What is wrong with the declaration.
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut paths = BTreeSet::new();
+        let mut names = BTreeSet::new();
+        for Registered { description, .. } in &self.webhooks {
+            description.check().map_err(Error::Configuration)?;
+            let Description {
+                path, name, mutating, ..
+            } = description;
+            if !paths.insert(path) {
+                return Err(Error::Configuration(format!(
+                    "two webhooks are served under {path}; give one of them another path, or declare the kind's webhooks together"
+                )));
+            }
+            if !names.insert((mutating, name)) {
+                return Err(Error::Configuration(format!(
+                    "two webhooks are named {name}; give one of them another with Registration::name"
+                )));
+            }
+        }
+        let mut kinds = BTreeSet::new();
+        for conversion in &self.conversions {
+            conversion.check().map_err(Error::Configuration)?;
+            let hub = conversion.kind();
+            if !kinds.insert((&hub.group, &hub.kind)) {
+                return Err(Error::Configuration(format!(
+                    "{} has two conversions; name all its spokes in one",
+                    hub.kind
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn descriptions(&self) -> Vec<Description> {
+        self.webhooks
+            .iter()
+            .map(|webhook| webhook.description.clone())
+            .collect()
+    }
+
+    pub(crate) fn conversions(&self) -> Vec<ConversionDescription> {
+        self.conversions
+            .iter()
+            .map(|conversion| conversion.describe())
+            .collect()
+    }
+}
+
+impl WebhookHandlers {
+    pub(crate) fn new(parts: Parts, client: Client) -> WebhookHandlers {
+        let paths = parts.webhooks.iter().enumerate();
+        let by_path = paths
+            .map(|(index, webhook)| (webhook.description.path.clone(), index))
+            .collect();
+        WebhookHandlers(Arc::new(Inner { parts, by_path, client }))
+    }
+
+    /// Whether the operator has neither webhooks nor conversions.
+    pub fn is_empty(&self) -> bool {
+        self.0.parts.webhooks.is_empty() && self.0.parts.conversions.is_empty()
+    }
+
+    /// The paths that are answered, in order.
+    pub fn paths(&self) -> Vec<String> {
+        let conversions = (!self.0.parts.conversions.is_empty()).then(|| PATH.to_owned());
+        conversions.into_iter().chain(self.0.by_path.keys().cloned()).collect()
+    }
+
+    /// What the API server is told about the webhooks.
+    pub fn descriptions(&self) -> Vec<Description> {
+        self.0.parts.descriptions()
+    }
+
+    /// The versions that are converted between.
+    pub fn conversions(&self) -> Vec<ConversionDescription> {
+        self.0.parts.conversions()
+    }
+
+    /// Answers a review within a time.
+    ///
+    /// # Errors
+    /// 404 for a path that is not served, 400 for a document that is not the review which belongs there. Everything else, refusals included,
+    /// is an answer.
+    pub async fn call(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
+        if path == PATH && !self.0.parts.conversions.is_empty() {
+            return self.convert(document).map_err(bad_request);
+        }
+        let Some(index) = self.0.by_path.get(path) else {
+            let served = self.paths().join(", ");
+            let message = format!("no webhook is served under {path}; there is {served}");
+            return Err(Status::failure(&message, "NotFound").with_code(404));
+        };
+        let webhook = &self.0.parts.webhooks[*index];
+        let asked = review::read_admission(document).map_err(bad_request)?;
+        let request = asked.request.with_client(&self.0.client);
+        let verdict = judge(webhook, &request, within)
+            .await
+            .map_err(|denied| denied.into_status(&request));
+        if let Err(status) = &verdict {
+            let (webhook, object) = (&webhook.description.name, request.describe());
+            tracing::debug!(webhook, object, code = status.code, message = status.message, "denied");
+        }
+        Ok(review::admission_answer(
+            &asked.api_version,
+            &request.uid,
+            verdict,
+            request.warnings(),
+        ))
+    }
+
+    fn convert(&self, document: Value) -> Result<Value, review::Malformed> {
+        let asked = review::read_conversion(document)?;
+        let request = asked.request;
+        let one = |object: &Value| {
+            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+            let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            let conversion = self.0.parts.conversions.iter().find(|conversion| {
+                let hub = conversion.kind();
+                hub.kind == kind && hub.group == crate::object::group_of(version)
+            });
+            match conversion {
+                Some(conversion) => conversion.convert(object, &request.desired_api_version),
+                None => Err(format!(
+                    "cannot convert {kind} {} of {version:?}: the operator has no conversion of this kind",
+                    super::conversion::name_of(object)
+                )),
+            }
+        };
+        let converted: Result<Vec<Value>, String> = request.objects.iter().map(one).collect();
+        if let Err(error) = &converted {
+            tracing::error!(error, "a conversion failed");
+        }
+        Ok(review::conversion_answer(&asked.api_version, &request.uid, converted))
+    }
+}
+
+fn bad_request(message: String) -> Status {
+    Status::failure(&message, "BadRequest").with_code(400)
+}
+
+/// Runs the user's code.
+async fn judge(
+    webhook: &Registered,
+    request: &AdmissionRequest,
+    within: Duration,
+) -> Result<Vec<json_patch::Operation>, Denied> {
+    let name = &webhook.description.name;
+    let judging = AssertUnwindSafe(webhook.handler.admit(request)).catch_unwind();
+    match tokio::time::timeout(within, judging).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(panic)) => {
+            let message = panic_message(&*panic);
+            tracing::error!(
+                webhook = name,
+                object = request.describe(),
+                message,
+                "a webhook panicked"
+            );
+            Err(Denied::with_code(
+                500,
+                "InternalError",
+                format!("panic: {message} [recovered]"),
+            ))
+        }
+        Err(_) => {
+            tracing::error!(
+                webhook = name,
+                object = request.describe(),
+                ?within,
+                "a webhook took too long"
+            );
+            let message = format!("the webhook {name} did not decide within {within:?}");
+            Err(Denied::with_code(504, "Timeout", message))
+        }
+    }
+}

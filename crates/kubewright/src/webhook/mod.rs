@@ -1,0 +1,182 @@
+//! Webhooks: what the API server asks before it stores an object, and when it needs another version of one.
+//!
+//! A [`Webhook`] puts a [`Defaulter`] and a [`Validator`] of one kind together with what the API server is told about them
+//! ([`Registration`]); a [`Conversion`] knows the versions of one kind. Both are declared with the operator, and everything else follows from the
+//! declaration: the manifests (`Description`), the HTTPS server of a manager ([`WebhookServer`]), the calls without a socket in tests
+//! ([`WebhookHandlers`]).
+//!
+//! # Invariants
+//!
+//! W1 every answer carries the uid of its request, also after errors and panics; W2 the patch, applied to the object as it was sent, gives
+//! the defaulted object, and fields that the Rust type does not know stay; W3 a dry run is visible to the handler and its client writes
+//! nothing; W4 conversions keep order and metadata; W5 a new certificate drops no connection; W6 the server listens before any cache lists;
+//! W7 every body has a limit.
+//!
+//! # The files
+//!
+//! - `defaulter.rs`, `validator.rs`: what a user implements, - `request.rs`: what it is told, - `denied.rs`, `field_errors.rs`: how it says no,
+//! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
+//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`, `certificate.rs`: HTTPS.
+//!
+//! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
+
+mod certificate;
+mod conversion;
+mod defaulter;
+mod denied;
+mod description;
+mod field_errors;
+mod handlers;
+mod json_patch;
+mod merge;
+mod registration;
+mod request;
+mod review;
+mod server;
+mod validator;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+pub use conversion::Conversion;
+pub use defaulter::Defaulter;
+pub use denied::Denied;
+pub use description::{ConversionDescription, Description, Kind, configurations};
+pub use field_errors::{FieldErrors, field_path};
+pub use handlers::WebhookHandlers;
+pub use registration::{FailurePolicy, MatchPolicy, Registration, Reinvocation, SideEffects};
+pub use request::{AdmissionRequest, Operation};
+pub use server::{WebhookServer, default_certificate_dir};
+pub use validator::Validator;
+
+pub(crate) use handlers::Parts;
+
+use crate::object::Object;
+use defaulter::Defaults;
+use description::Flavour;
+use handlers::Admit;
+use validator::Validates;
+
+/// The webhooks of one kind (controller-runtime's `WebhookManagedBy`): at most one that sets defaults and one that validates.
+///
+/// ```
+/// use kubewright::k8s_openapi::api::core::v1::Pod;
+/// use kubewright::webhook::{FailurePolicy, Operation};
+/// use kubewright::{AdmissionRequest, Defaulter, Denied, Operator, Validator, Webhook};
+///
+/// struct PodDefaulter;
+///
+/// impl Defaulter for PodDefaulter {
+///     type Object = Pod;
+///
+///     async fn default(&self, pod: &mut Pod, _: &AdmissionRequest) -> Result<(), Denied> {
+///         pod.metadata.labels.get_or_insert_default().entry("team".into()).or_insert("nobody".into());
+///         Ok(())
+///     }
+/// }
+///
+/// struct PodValidator;
+///
+/// impl Validator for PodValidator {
+///     type Object = Pod;
+///
+///     async fn create(&self, pod: &Pod, request: &AdmissionRequest) -> Result<(), Denied> {
+///         if pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)) {
+///             request.warn("spec.hostNetwork: the pod sees the traffic of its node");
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let webhook = Webhook::of::<Pod>()
+///     .defaulter(PodDefaulter)
+///     .mutating(|webhook| webhook.operations([Operation::Create]).failure_policy(FailurePolicy::Ignore))
+///     .validator(PodValidator);
+/// assert_eq!(webhook.descriptions()[0].path, "/mutate--v1-pod");
+/// let operator = Operator::new("guard").webhook(webhook);
+/// # assert_eq!(operator.webhooks().len(), 2);
+/// ```
+#[must_use]
+pub struct Webhook<K = ()> {
+    defaulter: Option<Box<dyn Admit>>,
+    validator: Option<Box<dyn Admit>>,
+    mutating: Registration,
+    validating: Registration,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for Webhook<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook")
+            .field("kind", &std::any::type_name::<K>())
+            .field("defaulting", &self.defaulter.is_some())
+            .field("validating", &self.validator.is_some())
+            .finish()
+    }
+}
+
+impl Webhook {
+    /// The webhooks of a kind: one of the operator's own, a built-in one, or somebody else's. Without a defaulter and a validator it is empty.
+    pub fn of<K: Object>() -> Webhook<K> {
+        Webhook {
+            defaulter: None,
+            validator: None,
+            mutating: Registration::default(),
+            validating: Registration::default(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: Object> Webhook<K> {
+    /// Sets defaults with this: a mutating webhook, asked when an object is created or updated.
+    pub fn defaulter(mut self, defaulter: impl Defaulter<Object = K>) -> Webhook<K> {
+        self.defaulter = Some(Box::new(Defaults(defaulter)));
+        self
+    }
+
+    /// Validates with this: a validating webhook, asked when an object is created or updated. Deletions are asked about when
+    /// [`Registration::operations`] says so.
+    pub fn validator(mut self, validator: impl Validator<Object = K>) -> Webhook<K> {
+        self.validator = Some(Box::new(Validates(validator)));
+        self
+    }
+
+    /// Changes what the API server is told about the defaulter.
+    pub fn mutating(mut self, change: impl FnOnce(Registration) -> Registration) -> Webhook<K> {
+        self.mutating = change(self.mutating);
+        self
+    }
+
+    /// Changes what the API server is told about the validator.
+    pub fn validating(mut self, change: impl FnOnce(Registration) -> Registration) -> Webhook<K> {
+        self.validating = change(self.validating);
+        self
+    }
+
+    /// What the API server is told: the defaulter first, if there is one.
+    pub fn descriptions(&self) -> Vec<Description> {
+        let mutating = self.defaulter.as_ref().map(|_| (Flavour::Mutating, &self.mutating));
+        let validating = self.validator.as_ref().map(|_| (Flavour::Validating, &self.validating));
+        let present = mutating.into_iter().chain(validating);
+        present
+            .map(|(flavour, registration)| Description::of::<K>(flavour, registration))
+            .collect()
+    }
+
+    pub(crate) fn into_registered(self) -> Vec<Registered> {
+        let descriptions = self.descriptions();
+        let handlers = self.defaulter.into_iter().chain(self.validator);
+        descriptions
+            .into_iter()
+            .zip(handlers)
+            .map(|(description, handler)| Registered { description, handler })
+            .collect()
+    }
+}
+
+/// One webhook with what the API server is told about it, whatever its kind.
+pub(crate) struct Registered {
+    pub(crate) description: Description,
+    pub(crate) handler: Box<dyn Admit>,
+}

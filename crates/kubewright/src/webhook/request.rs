@@ -1,0 +1,211 @@
+//! What a webhook is told besides the object: who asks, for what, whether it is only a try.
+
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::api::authentication::v1::UserInfo;
+use kube::core::{GroupVersionKind, GroupVersionResource};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::denied::Denied;
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::object::AnyObject;
+
+/// The verb of a write, as webhooks see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// An object is created.
+    Create,
+    /// An object, or a subresource of it, is replaced, patched or applied.
+    Update,
+    /// An object is deleted.
+    Delete,
+    /// Something is connected to, such as `pods/exec`.
+    Connect,
+}
+
+impl Operation {
+    /// The verb in lower case, as kubebuilder's markers write it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Operation::Create => "create",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+            Operation::Connect => "connect",
+        }
+    }
+}
+
+/// A request of the API server to a webhook (`admission.Request`).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AdmissionRequest {
+    /// The id of this request, echoed in the answer.
+    #[serde(default)]
+    pub uid: String,
+    /// The kind of the object as the webhook gets it, after conversion to a version that it is registered for.
+    pub kind: GroupVersionKind,
+    /// The resource of the object as the webhook gets it.
+    pub resource: GroupVersionResource,
+    /// The subresource, such as `status`, or `None`.
+    #[serde(default)]
+    pub sub_resource: Option<String>,
+    /// The kind that the client wrote, before conversion.
+    #[serde(default)]
+    pub request_kind: Option<GroupVersionKind>,
+    /// The resource that the client wrote, before conversion.
+    #[serde(default)]
+    pub request_resource: Option<GroupVersionResource>,
+    /// The name of the object; empty when the server is to generate it.
+    #[serde(default)]
+    pub name: String,
+    /// The namespace; `None` for objects outside namespaces.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// What is to happen.
+    pub operation: Operation,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo,
+    /// Whether nothing will be stored: a webhook must then have no side effects. [`AdmissionRequest::client`] knows.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The options of the write, such as `CreateOptions`.
+    #[serde(default)]
+    pub options: Option<Value>,
+    /// The object as it was sent, with fields that the Rust type does not know; `None` for deletions.
+    #[serde(default)]
+    pub object: Option<Value>,
+    /// The object as it is stored; `None` for creations.
+    #[serde(default)]
+    pub old_object: Option<Value>,
+    #[serde(skip)]
+    warnings: Mutex<Vec<String>>,
+    #[serde(skip)]
+    client: Option<Client>,
+}
+
+impl AdmissionRequest {
+    /// A request that nobody sent, for tests which call a defaulter or validator directly.
+    ///
+    /// ```
+    /// use kubewright::AdmissionRequest;
+    /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubewright::webhook::Operation;
+    ///
+    /// let request = AdmissionRequest::detached::<ConfigMap>(Operation::Create);
+    /// request.warn("the volume is high");
+    /// assert_eq!(request.warnings(), ["the volume is high"]);
+    /// ```
+    pub fn detached<K: crate::Object>(operation: Operation) -> AdmissionRequest {
+        let resource = crate::api_resource::<K>();
+        AdmissionRequest {
+            uid: "detached".to_owned(),
+            kind: GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind),
+            resource: GroupVersionResource::gvr(&resource.group, &resource.version, &resource.plural),
+            sub_resource: None,
+            request_kind: None,
+            request_resource: None,
+            name: String::new(),
+            namespace: None,
+            operation,
+            user_info: UserInfo::default(),
+            dry_run: false,
+            options: None,
+            object: None,
+            old_object: None,
+            warnings: Mutex::default(),
+            client: None,
+        }
+    }
+
+    /// Shows a warning to the person who writes (`kubectl` prints it), whether the write is allowed or not. Keep it under 120 characters.
+    pub fn warn(&self, text: impl Into<String>) {
+        self.lock().push(text.into());
+    }
+
+    /// The warnings so far.
+    pub fn warnings(&self) -> Vec<String> {
+        self.lock().clone()
+    }
+
+    /// A client of the cluster, with the manager's cache. For a dry run its writes are dry runs too.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] for a [detached](AdmissionRequest::detached) request.
+    pub fn client(&self) -> Result<&Client> {
+        self.client
+            .as_ref()
+            .ok_or_else(|| Error::Configuration("a detached admission request has no cluster to talk to".to_owned()))
+    }
+
+    pub(super) fn with_client(mut self, client: &Client) -> AdmissionRequest {
+        self.client = Some(match self.dry_run {
+            true => client.with_dry_run(),
+            false => client.clone(),
+        });
+        self
+    }
+
+    /// The object as it was sent.
+    pub(super) fn raw_object(&self) -> Result<&Value, Denied> {
+        self.object.as_ref().ok_or_else(|| self.without("object"))
+    }
+
+    /// The object as it is stored.
+    pub(super) fn raw_old_object(&self) -> Result<&Value, Denied> {
+        self.old_object.as_ref().ok_or_else(|| self.without("oldObject"))
+    }
+
+    fn without(&self, field: &str) -> Denied {
+        let verb = self.operation.verb();
+        Denied::with_code(
+            400,
+            "BadRequest",
+            format!(
+                "the AdmissionReview to {verb} {} has no request.{field}",
+                self.describe()
+            ),
+        )
+    }
+
+    /// Decodes the object of `field`.
+    pub(super) fn decode<K: AnyObject>(&self, raw: &Value, field: &str) -> Result<K, Denied> {
+        K::deserialize(raw).map_err(|error| {
+            Denied::with_code(
+                400,
+                "BadRequest",
+                format!(
+                    "the webhook cannot read request.{field} of {} as {}: {error}",
+                    self.describe(),
+                    std::any::type_name::<K>()
+                ),
+            )
+        })
+    }
+
+    /// The object in words: `Pod default/hello`, `Pod default/hello (subresource status)`.
+    pub(super) fn describe(&self) -> String {
+        let mut text = self.kind.kind.clone();
+        let name = if self.name.is_empty() {
+            "(no name yet)"
+        } else {
+            &self.name
+        };
+        match self.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => text.push_str(&format!(" {namespace}/{name}")),
+            None => text.push_str(&format!(" {name}")),
+        }
+        if let Some(subresource) = self.sub_resource.as_deref().filter(|name| !name.is_empty()) {
+            text.push_str(&format!(" (subresource {subresource})"));
+        }
+        text
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

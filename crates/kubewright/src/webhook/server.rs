@@ -1,0 +1,357 @@
+//! The HTTPS server of the webhooks.
+//!
+//! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager.rs` starts it first and stops it late); W7 what is read
+//! of a request is bounded in size, in time and in number, so that a client which misbehaves costs others nothing; HTTP/1.1 only unless HTTP/2 is
+//! asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in flight finish.
+//!
+//! Not here: what is answered (`handlers.rs`), client certificates.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use kube::core::Status;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::WebhookHandlers;
+use super::certificate::{self, Files};
+use crate::error::{Error, Result};
+use crate::runnable::Stop;
+
+/// The largest body that is read, in bytes: as large as a request to the API server may be.
+const MAX_BODY: usize = 3 << 20;
+/// How many requests are worked on at the same time; more wait.
+const MAX_REQUESTS: usize = 128;
+/// How many connections are open at the same time; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
+/// How long the TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection may take to send a request's head, or idle between requests.
+const HEADER: Duration = Duration::from_secs(90);
+/// How long an answer may take when the API server does not say how long it waits. Its default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that an API server waits.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where and with which certificate webhooks are served (controller-runtime's `webhook.Options`).
+///
+/// ```
+/// use kubewright::webhook::WebhookServer;
+///
+/// let server = WebhookServer::new().address("127.0.0.1:9443").certificate_dir("/run/certificates");
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct WebhookServer {
+    address: String,
+    directory: PathBuf,
+    certificate: String,
+    key: String,
+    http2: bool,
+}
+
+impl Default for WebhookServer {
+    fn default() -> WebhookServer {
+        WebhookServer {
+            address: "[::]:9443".to_owned(),
+            directory: default_certificate_dir(),
+            certificate: "tls.crt".to_owned(),
+            key: "tls.key".to_owned(),
+            http2: false,
+        }
+    }
+}
+
+/// Where certificates are looked for by default, as controller-runtime does: `k8s-webhook-server/serving-certs` in the temporary directory.
+pub fn default_certificate_dir() -> PathBuf {
+    std::env::temp_dir().join("k8s-webhook-server").join("serving-certs")
+}
+
+impl WebhookServer {
+    /// On port 9443 of all addresses, with `tls.crt` and `tls.key` in [`default_certificate_dir`].
+    pub fn new() -> WebhookServer {
+        WebhookServer::default()
+    }
+
+    /// The address to listen on; port 0 takes a free one, see [`Manager::webhook_address`](crate::Manager::webhook_address).
+    pub fn address(mut self, address: impl Into<String>) -> WebhookServer {
+        self.address = address.into();
+        self
+    }
+
+    /// The directory of the certificate and its key.
+    pub fn certificate_dir(mut self, directory: impl Into<PathBuf>) -> WebhookServer {
+        self.directory = directory.into();
+        self
+    }
+
+    /// The names of the two files, when they are not `tls.crt` and `tls.key`.
+    pub fn certificate_names(mut self, certificate: impl Into<String>, key: impl Into<String>) -> WebhookServer {
+        (self.certificate, self.key) = (certificate.into(), key.into());
+        self
+    }
+
+    /// Offers HTTP/2 as well.
+    pub fn http2(mut self, offered: bool) -> WebhookServer {
+        self.http2 = offered;
+        self
+    }
+
+    /// Reads the certificate and listens. The future serves until the stop.
+    pub(crate) async fn bind(
+        self,
+        handlers: WebhookHandlers,
+        stop: Stop,
+    ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let files = Files {
+            certificate: self.directory.join(&self.certificate),
+            key: self.directory.join(&self.key),
+        };
+        let (certificates, keeping) = certificate::load(files, provider.clone(), stop.clone()).map_err(|why| {
+            Error::Configuration(format!(
+                "the webhook server has no certificate: {why}. In a cluster cert-manager puts it there; name another directory with \
+                 --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks"
+            ))
+        })?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Configuration(format!("cannot set up TLS for webhooks: {error}")))?
+            .with_no_client_auth()
+            .with_cert_resolver(certificates);
+        config.alpn_protocols = match self.http2 {
+            true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            false => vec![b"http/1.1".to_vec()],
+        };
+        let attempted = |error: std::io::Error| {
+            Error::Configuration(format!("cannot listen for webhooks on {}: {error}", self.address))
+        };
+        let listener = TcpListener::bind(&self.address).await.map_err(attempted)?;
+        let address = listener.local_addr().map_err(attempted)?;
+        let server = Server {
+            handlers,
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            tls: TlsAcceptor::from(Arc::new(config)),
+            http2: self.http2,
+            stop,
+        };
+        Ok((address, async move {
+            let (_, result) = tokio::join!(keeping, server.accept(listener));
+            result
+        }))
+    }
+}
+
+#[derive(Clone)]
+struct Server {
+    handlers: WebhookHandlers,
+    requests: Arc<Semaphore>,
+    tls: TlsAcceptor,
+    http2: bool,
+    stop: Stop,
+}
+
+impl Server {
+    async fn accept(self, listener: TcpListener) -> Result<()> {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.requested() => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => drop(connections.spawn(self.clone().serve(stream, peer))),
+                Err(error) => {
+                    // Out of file descriptors, most likely: give them time to come back instead of spinning.
+                    tracing::warn!(%error, "cannot accept a connection for webhooks");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {} // each ends with the request that it is at
+        Ok(())
+    }
+
+    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        // Small answers: waiting to fill a packet only costs time.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, %peer, "cannot set TCP_NODELAY for a webhook connection");
+        }
+        let stream = tokio::select! {
+            () = self.stop.requested() => return,
+            shaken = timeout(HANDSHAKE, self.tls.accept(stream)) => match shaken {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return tracing::debug!(%error, %peer, "a TLS handshake for webhooks failed"),
+                Err(_) => return tracing::debug!(%peer, "a TLS handshake for webhooks took too long"),
+            },
+        };
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_REQUESTS as u32);
+        if !self.http2 {
+            builder = builder.http1_only();
+        }
+        let server = self.clone();
+        let service = service_fn(move |request| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.respond(request).await) }
+        });
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = self.stop.requested() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(error, %peer, "a connection for webhooks broke");
+        }
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (status, document) = match self.answer(request).await {
+            Ok(answer) => (StatusCode::OK, answer.to_string()),
+            Err(status) => {
+                tracing::warn!(
+                    code = status.code,
+                    message = status.message,
+                    "a request for webhooks was not answered"
+                );
+                let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                (code, serde_json::json!(status).to_string())
+            }
+        };
+        let mut response = Response::new(Full::new(Bytes::from(document)));
+        *response.status_mut() = status;
+        let json = header::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<serde_json::Value, Status> {
+        let refuse = |code: u16, reason: &str, message: String| Err(Status::failure(&message, reason).with_code(code));
+        let path = request.uri().path().to_owned();
+        if !self.handlers.paths().contains(&path) {
+            return refuse(404, "NotFound", format!("no webhook is served under {path}"));
+        }
+        if request.method() != Method::POST {
+            let message = format!("webhooks are asked with POST, not {}", request.method());
+            return refuse(405, "MethodNotAllowed", message);
+        }
+        let content_type = request.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if content_type.split(';').next().map(str::trim) != Some("application/json") {
+            let message = format!("contentType={content_type}, expected application/json");
+            return refuse(415, "UnsupportedMediaType", message);
+        }
+        let within = deadline(request.uri().query().unwrap_or_default());
+        let too_long =
+            |what: &str| Status::failure(&format!("{what} took longer than {within:?}"), "Timeout").with_code(504);
+        let begin = tokio::time::Instant::now();
+        let _permit = timeout(within, self.requests.acquire())
+            .await
+            .map_err(|_| too_long("waiting for other webhook requests to finish"))?;
+        let body = timeout(within.saturating_sub(begin.elapsed()), read(request.into_body()))
+            .await
+            .map_err(|_| too_long("sending the body"))??;
+        let document = serde_json::from_slice(&body).map_err(|error| {
+            let message = match body.is_empty() {
+                true => "request body is empty".to_owned(),
+                false => format!("the body is not JSON: {error}"),
+            };
+            Status::failure(&message, "BadRequest").with_code(400)
+        })?;
+        let left = within.saturating_sub(begin.elapsed());
+        self.handlers.call(&path, left, document).await
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Status> {
+    let too_large = || {
+        let message = format!("request entity is too large; limit is {MAX_BODY} bytes");
+        Status::failure(&message, "RequestEntityTooLarge").with_code(413)
+    };
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, MAX_BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Status::failure(&format!("cannot read the body: {error}"), "BadRequest").with_code(400)),
+    }
+}
+
+/// How long the answer may take: a little less than the API server waits (`?timeout=10s`), so that it hears why.
+fn deadline(query: &str) -> Duration {
+    let given = query.split('&').find_map(|part| part.strip_prefix("timeout="));
+    let whole = given.and_then(go_duration).unwrap_or(TIMEOUT).min(MAX_TIMEOUT);
+    whole - whole / 20
+}
+
+/// A duration as Go prints it: `10s`, `1m30s`, `500ms`.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let tail = &rest[digits..];
+        let unit_end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let unit = match &tail[..unit_end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            _ => return None, // less than a millisecond is no time to answer in
+        };
+        total = total.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
+        rest = &tail[unit_end..];
+    }
+    (!total.is_zero()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_says_how_long_it_waits() {
+        let check = |query: &str, millis: u64| assert_eq!(deadline(query), Duration::from_millis(millis), "{query:?}");
+        check("timeout=10s", 9_500);
+        check("x=1&timeout=1m30s", 28_500);
+        check("timeout=500ms", 475);
+        check("timeout=1.5s", 1_425);
+        for odd in [
+            "",
+            "timeout=",
+            "timeout=x",
+            "timeout=5",
+            "timeout=-1s",
+            "timeout=0s",
+            "timeout=1e400s",
+        ] {
+            check(odd, 9_500);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! How rules look at an object: a value with its field path, and a list of errors.
+//!
+//! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
+//! does not expect, and every error has its path for free.
+
+use serde_json::Value;
+
+use crate::error::{FieldError, Reason, quote};
+use crate::path::FieldPath;
+
+/// A value and where it is. Absent is `null`.
+#[derive(Clone, Debug)]
+pub struct At<'a> {
+    /// The value; `null` when absent.
+    pub value: &'a Value,
+    /// Where it is.
+    pub path: FieldPath,
+}
+
+impl<'a> At<'a> {
+    /// A whole object.
+    pub fn root(value: &'a Value) -> Self {
+        At {
+            value,
+            path: FieldPath::root(),
+        }
+    }
+
+    /// The value at another place: for rules that Kubernetes reports under a path of its own.
+    pub fn moved(&self, path: FieldPath) -> Self {
+        At {
+            value: self.value,
+            path,
+        }
+    }
+
+    /// A field.
+    pub fn key(&self, name: &str) -> At<'a> {
+        At {
+            value: self.value.get(name).unwrap_or(&Value::Null),
+            path: self.path.key(name),
+        }
+    }
+
+    /// A field below a field: `at.keys(&["spec", "template"])`.
+    pub fn keys(&self, names: &[&str]) -> At<'a> {
+        names.iter().fold(self.clone(), |at, name| at.key(name))
+    }
+
+    /// The items of a list; none for anything else.
+    pub fn items(&self) -> impl Iterator<Item = At<'a>> + use<'a> {
+        let path = self.path.clone();
+        let list: &'a [Value] = self.value.as_array().map_or(&[], Vec::as_slice);
+        list.iter().enumerate().map(move |(index, value)| At {
+            value,
+            path: path.index(index),
+        })
+    }
+
+    /// The entries of a map, with paths such as `limits[cpu]`; none for anything else.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
+        let path = self.path.clone();
+        self.value
+            .as_object()
+            .into_iter()
+            .flat_map(|map| map.iter())
+            .map(move |(key, value)| {
+                (
+                    key.as_str(),
+                    At {
+                        value,
+                        path: path.map_key(key),
+                    },
+                )
+            })
+    }
+
+    /// Whether there is something.
+    pub fn present(&self) -> bool {
+        !self.value.is_null()
+    }
+
+    /// The text; empty when absent or something else.
+    pub fn text(&self) -> &'a str {
+        self.value.as_str().unwrap_or("")
+    }
+
+    /// The whole number, if it is one.
+    pub fn int(&self) -> Option<i64> {
+        self.value.as_i64()
+    }
+
+    /// Whether it is `true`.
+    pub fn is_true(&self) -> bool {
+        self.value.as_bool() == Some(true)
+    }
+
+    /// How many items or entries; 0 for anything else.
+    pub fn len(&self) -> usize {
+        match self.value {
+            Value::Array(list) => list.len(),
+            Value::Object(map) => map.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there are no items or entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What is wrong with an object.
+#[derive(Debug, Default)]
+pub struct Errors(Vec<FieldError>);
+
+impl Errors {
+    /// All errors, in the order of the rules.
+    pub fn into_vec(self) -> Vec<FieldError> {
+        self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds an error.
+    pub fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// Adds errors.
+    pub fn extend(&mut self, errors: Vec<FieldError>) {
+        self.0.extend(errors);
+    }
+
+    /// `Required value`.
+    pub fn required(&mut self, at: &At<'_>, detail: &str) {
+        self.push(FieldError::required(at.path.to_string(), detail));
+    }
+
+    /// `Invalid value`, showing the value.
+    pub fn invalid(&mut self, at: &At<'_>, detail: impl Into<String>) {
+        self.invalid_value(at, at.value.clone(), detail);
+    }
+
+    /// `Invalid value`, showing another value.
+    pub fn invalid_value(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl Into<String>) {
+        self.push(FieldError::invalid(at.path.to_string(), value.into(), detail.into()));
+    }
+
+    /// `Forbidden`.
+    pub fn forbidden(&mut self, at: &At<'_>, detail: impl Into<String>) {
+        self.push(FieldError::forbidden(at.path.to_string(), detail.into()));
+    }
+
+    /// `Duplicate value`.
+    pub fn duplicate(&mut self, at: &At<'_>) {
+        self.push(FieldError::duplicate(at.path.to_string(), at.value.clone()));
+    }
+
+    /// `Not found`.
+    pub fn not_found(&mut self, at: &At<'_>) {
+        self.push(FieldError::not_found(at.path.to_string(), at.value.clone()));
+    }
+
+    /// `Unsupported value` with the supported ones in the order given (the order in Kubernetes' text).
+    pub fn unsupported(&mut self, at: &At<'_>, supported: &[&str]) {
+        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        self.push(FieldError {
+            reason: Reason::NotSupported,
+            field: at.path.to_string(),
+            bad_value: Some(at.text().into()),
+            detail: format!("supported values: {}", quoted.join(", ")),
+        });
+    }
+
+    /// One error for each message.
+    pub fn messages(&mut self, at: &At<'_>, messages: Vec<String>) {
+        for message in messages {
+            self.invalid(at, message);
+        }
+    }
+
+    /// The text must be one of these; an empty text is `Required` when `required`, else unchecked.
+    pub fn one_of(&mut self, at: &At<'_>, supported: &[&str], required: bool) {
+        if at.text().is_empty() {
+            if required {
+                self.required(at, "");
+            }
+        } else if !supported.contains(&at.text()) {
+            self.unsupported(at, supported);
+        }
+    }
+
+    /// The number must not be below 0.
+    pub fn non_negative(&mut self, at: &At<'_>) {
+        if at.int().is_some_and(|value| value < 0) {
+            self.invalid(at, "must be greater than or equal to 0");
+        }
+    }
+
+    /// A field that may not change: reported at the new value.
+    pub fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
+        if new.value != old.value {
+            self.invalid(new, "field is immutable");
+        }
+    }
+}

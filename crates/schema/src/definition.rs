@@ -1,0 +1,379 @@
+//! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields, conversion, and its schemas.
+//!
+//! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its messages say
+//! `spec.validation` where the user wrote `spec.versions[0].schema`. [`hoisted`] gives those paths.
+//!
+//! Not here: the rules for a structural schema ([`structural`](crate::structural)), and what may change in a definition that exists.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::check::{At, Errors};
+use crate::error::FieldError;
+use crate::names;
+use crate::path::FieldPath;
+use crate::schema::{SchemaRef, Type};
+use crate::structural::check_crd_schema_update;
+
+/// What is wrong with a definition, as the API server says it; `old` is what it was before.
+///
+/// The definition is complete: names, conversion and `status.storedVersions` are filled in, as the server's defaults do.
+///
+/// ```
+/// use kubewright_schema::definition::check;
+/// use serde_json::json;
+///
+/// let errors = check(&json!({"metadata": {"name": "a.b"}, "spec": {"group": "b", "names": {"plural": "a"}}}), None);
+/// assert_eq!(errors[0].to_string(), "spec.group: Invalid value: \"b\": should be a domain with at least one dot");
+/// ```
+pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let spec = at.key("spec");
+    let (plural, group) = (spec.keys(&["names", "plural"]).text(), spec.key("group").text());
+    let name = at.keys(&["metadata", "name"]);
+    // A changed plural is told by its own rule.
+    if old.is_none() && name.text() != format!("{plural}.{group}") {
+        errors.invalid(&name, "must be spec.names.plural+\".\"+spec.group");
+    }
+    self::group(&mut errors, &at, group);
+    errors.one_of(&spec.key("scope"), &["Cluster", "Namespaced"], true);
+    if spec.key("preserveUnknownFields").is_true() {
+        errors.invalid(
+            &spec.key("preserveUnknownFields"),
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
+    }
+    kind_names(&mut errors, &spec.key("names"));
+    versions(&mut errors, &spec, old);
+    conversion(&mut errors, &spec.key("conversion"));
+    stored(&mut errors, &at);
+    errors.into_vec()
+}
+
+fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
+    let field = at.keys(&["spec", "group"]);
+    if group.is_empty() {
+        errors.required(&field, "");
+        return;
+    }
+    errors.messages(&field, names::dns1123_subdomain(group));
+    if !group.contains('.') {
+        errors.invalid(&field, "should be a domain with at least one dot");
+    }
+    let protected = group == "k8s.io"
+        || group.ends_with(".k8s.io")
+        || group == "kubernetes.io"
+        || group.ends_with(".kubernetes.io");
+    const APPROVAL: &str = "api-approved.kubernetes.io";
+    let annotation = at.keys(&["metadata", "annotations", APPROVAL]);
+    if protected && annotation.text().is_empty() {
+        let annotations = at.keys(&["metadata", "annotations"]);
+        errors.required(
+            &annotations.moved(annotations.path.map_key(APPROVAL)),
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
+             https://github.com/kubernetes/enhancements/pull/1111",
+        );
+    }
+}
+
+fn kind_names(errors: &mut Errors, at: &At<'_>) {
+    for field in ["plural", "singular"] {
+        let field = at.key(field);
+        errors.messages(&field, names::dns1035_label(field.text()));
+    }
+    for field in ["kind", "listKind"] {
+        let field = at.key(field);
+        for message in names::dns1035_label(&field.text().to_lowercase()) {
+            errors.invalid(
+                &field,
+                format!("may have mixed case, but should otherwise match: {message}"),
+            );
+        }
+    }
+    if !at.key("kind").text().is_empty() && at.key("kind").text() == at.key("listKind").text() {
+        errors.invalid(&at.key("listKind"), "kind and listKind may not be the same");
+    }
+    for list in ["shortNames", "categories"] {
+        for name in at.key(list).items() {
+            errors.messages(&name, names::dns1035_label(name.text()));
+        }
+    }
+}
+
+/// Whether the version had this very schema before.
+fn had_schema(old: &Value, name: &str, schema: &Value) -> bool {
+    let old = At::root(old);
+    let mut versions = old.keys(&["spec", "versions"]).items();
+    versions.any(|version| {
+        version.key("name").text() == name && version.keys(&["schema", "openAPIV3Schema"]).value == schema
+    })
+}
+
+/// Where a field of a version is in Kubernetes' internal type: at the top when all versions say the same.
+fn hoisted(spec: &At<'_>, version: &At<'_>, field: &str, top: &str) -> FieldPath {
+    let all: Vec<At<'_>> = spec.key("versions").items().map(|version| version.key(field)).collect();
+    match all.split_first() {
+        Some((first, rest)) if first.present() && rest.iter().all(|other| other.value == first.value) => {
+            spec.path.key(top)
+        }
+        _ => version.path.key(field),
+    }
+}
+
+fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
+    let list = spec.key("versions");
+    let mut seen = BTreeSet::new();
+    let mut storage = 0;
+    let mut unique = true;
+    for (index, version) in list.items().enumerate() {
+        let name = version.key("name");
+        unique &= seen.insert(name.text());
+        storage += usize::from(version.key("storage").is_true());
+        for message in names::dns1035_label(name.text()) {
+            errors.invalid(&name, message.clone());
+            if index == 0 {
+                errors.invalid(&name.moved(spec.path.key("version")), message);
+            }
+        }
+        self::version(errors, spec, &version, index, old);
+    }
+    if !unique {
+        errors.invalid(&list, "must contain unique version names");
+    }
+    if storage != 1 {
+        // No versions are an empty list, whether it was written or not.
+        let shown = if list.is_empty() { json!([]) } else { list.value.clone() };
+        errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
+    }
+}
+
+/// One version. What stands at the top in the internal type is checked once, for the first.
+fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, index: usize, old: Option<&Value>) {
+    let once = |path: &FieldPath, field: &str| index == 0 || *path == version.path.key(field);
+    let warning = version.key("deprecationWarning");
+    if warning.present() && !version.key("deprecated").is_true() {
+        errors.invalid(&warning, "can only be set for deprecated versions");
+    }
+    let schema = version.keys(&["schema", "openAPIV3Schema"]);
+    let path = hoisted(spec, version, "schema", "validation");
+    if !schema.present() {
+        errors.required(&schema, "");
+    } else if once(&path, "schema") {
+        let unchanged = old.is_some_and(|old| had_schema(old, version.key("name").text(), schema.value));
+        let at = path.key("openAPIV3Schema");
+        errors.extend(check_crd_schema_update(schema.value, &at, unchanged));
+    }
+    let path = hoisted(spec, version, "subresources", "subresources");
+    let subresources = version.key("subresources");
+    if subresources.present() && once(&path, "subresources") {
+        let subresources = subresources.moved(path);
+        if subresources.key("scale").present() {
+            scale(errors, &subresources.key("scale"));
+        }
+    }
+    let path = hoisted(spec, version, "additionalPrinterColumns", "additionalPrinterColumns");
+    if once(&path, "additionalPrinterColumns") {
+        for column in version.key("additionalPrinterColumns").moved(path).items() {
+            self::column(errors, &column);
+        }
+    }
+    let path = hoisted(spec, version, "selectableFields", "selectableFields");
+    if once(&path, "selectableFields") {
+        selectable(errors, &version.key("selectableFields").moved(path), schema.value);
+    }
+}
+
+fn scale(errors: &mut Errors, at: &At<'_>) {
+    const SIMPLE: &str = "must be a simple json path starting with .";
+    for (field, roots, text, required) in [
+        (
+            "specReplicasPath",
+            &[".spec."][..],
+            "should be a json path under .spec",
+            true,
+        ),
+        (
+            "statusReplicasPath",
+            &[".status."],
+            "should be a json path under .status",
+            true,
+        ),
+        (
+            "labelSelectorPath",
+            &[".spec.", ".status."],
+            "should be a json path under either .spec or .status",
+            false,
+        ),
+    ] {
+        let path = at.key(field);
+        if path.text().is_empty() {
+            if required {
+                errors.required(&path, "");
+            }
+        } else if !is_simple_path(path.text()) {
+            errors.invalid(&path, SIMPLE);
+        } else if !roots.iter().any(|root| path.text().starts_with(root)) {
+            errors.invalid(&path, text);
+        }
+    }
+}
+
+/// A dotted path of plain names.
+fn is_simple_path(path: &str) -> bool {
+    path.strip_prefix('.').is_some_and(|rest| {
+        rest.split('.')
+            .all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))
+    })
+}
+
+fn column(errors: &mut Errors, at: &At<'_>) {
+    const FORMATS: [&str; 8] = [
+        "byte",
+        "date",
+        "date-time",
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "password",
+    ];
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    if at.key("name").text().is_empty() {
+        errors.required(&at.key("name"), "");
+    }
+    let kind = at.key("type");
+    if kind.text().is_empty() {
+        errors.required(&kind, format!("must be one of {}", TYPES.join(",")).as_str());
+    } else if !TYPES.contains(&kind.text()) {
+        errors.invalid(&kind, format!("must be one of {}", TYPES.join(",")));
+    }
+    let format = at.key("format");
+    if !format.text().is_empty() && !FORMATS.contains(&format.text()) {
+        errors.invalid(&format, format!("must be one of {}", FORMATS.join(",")));
+    }
+    let path = at.key("jsonPath");
+    // The internal type spells this field in its own way.
+    let path = path.moved(at.path.key("JSONPath"));
+    if path.text().is_empty() {
+        errors.required(&path, "");
+    } else if !path.text().starts_with('.') {
+        errors.invalid(&path, "must be a simple json path starting with .");
+    }
+}
+
+fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
+    let parsed = SchemaRef::from_crd(schema).ok();
+    let mut seen = BTreeSet::new();
+    if at.len() > 8 {
+        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 8));
+    }
+    for field in at.items() {
+        let path = field.key("jsonPath");
+        if path.text().is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        if !path.text().starts_with(['.', '[']) {
+            let first = path.text().split(['.', '[']).next().unwrap_or("");
+            errors.invalid(&path, format!("is an invalid path: expected [ or . but got: {first}"));
+            continue;
+        }
+        let target = parsed.clone().and_then(|schema| schema_at(schema, path.text()));
+        match target {
+            None => errors.invalid(&path, "is an invalid path: does not refer to a valid field"),
+            Some(target) if !matches!(target.type_, Some(Type::String | Type::Boolean | Type::Integer)) => errors.invalid(
+                &path,
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+            ),
+            Some(_) => {}
+        }
+        if !seen.insert(path.text()) {
+            errors.duplicate(&path);
+        }
+    }
+}
+
+/// The schema of a field; metadata is not the definition's to select by.
+fn schema_at(schema: SchemaRef, path: &str) -> Option<SchemaRef> {
+    let mut at = schema;
+    for name in path.trim_start_matches('.').split('.') {
+        if name == "metadata" {
+            return None;
+        }
+        let next = at.properties.get(name)?.clone();
+        at = next;
+    }
+    Some(at)
+}
+
+fn conversion(errors: &mut Errors, at: &At<'_>) {
+    let webhook = at.key("webhook");
+    let client = webhook.key("clientConfig").moved(at.path.key("webhookClientConfig"));
+    let versions = webhook
+        .key("conversionReviewVersions")
+        .moved(at.path.key("conversionReviewVersions"));
+    match at.key("strategy").text() {
+        "None" => {
+            const WHY: &str = "should not be set when strategy is not set to Webhook";
+            if client.present() {
+                errors.forbidden(&client, WHY);
+            }
+            if !versions.is_empty() {
+                errors.forbidden(&versions, WHY);
+            }
+        }
+        "Webhook" => {
+            if client.present() {
+                webhook_client(errors, &client);
+            } else {
+                errors.required(&client, "required when strategy is set to Webhook");
+            }
+            if versions.is_empty() {
+                errors.required(&versions, "");
+            } else if !versions
+                .items()
+                .any(|version| matches!(version.text(), "v1" | "v1beta1"))
+            {
+                errors.invalid(&versions, "must include at least one of v1, v1beta1");
+            }
+        }
+        "" => errors.required(&at.key("strategy"), ""),
+        _ => errors.unsupported(&at.key("strategy"), &["None", "Webhook"]),
+    }
+}
+
+fn webhook_client(errors: &mut Errors, at: &At<'_>) {
+    let (url, service) = (at.key("url"), at.key("service"));
+    match (url.present(), service.present()) {
+        (false, false) | (true, true) => errors.required(&url, "exactly one of url or service is required"),
+        (true, false) => {
+            if !url.text().starts_with("https://") {
+                errors.invalid(&url, "'https' is the only allowed URL scheme");
+            }
+        }
+        (false, true) => {
+            for field in ["name", "namespace"] {
+                if service.key(field).text().is_empty() {
+                    errors.required(&service.key(field), &format!("service {field} is required"));
+                }
+            }
+        }
+    }
+}
+
+fn stored(errors: &mut Errors, at: &At<'_>) {
+    let stored = at.keys(&["status", "storedVersions"]);
+    if stored.is_empty() {
+        errors.invalid(&stored, "must have at least one stored version");
+    }
+    let known: BTreeSet<&str> = at
+        .keys(&["spec", "versions"])
+        .items()
+        .map(|version| version.key("name").text())
+        .collect();
+    for version in stored.items().filter(|version| !known.contains(version.text())) {
+        errors.invalid(&version, "must appear in spec.versions");
+    }
+}
