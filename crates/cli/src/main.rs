@@ -142,6 +142,6 @@ fn log_to_stderr() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| commands::dev::screen::Log)
         .init();
 }

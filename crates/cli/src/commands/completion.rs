@@ -24,8 +24,8 @@ impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let mut script = Vec::new();
         generate(self.shell, &mut crate::Arguments::command(), "kubewright", &mut script);
-        let script = String::from_utf8(script)
-            .map_err(|why| Failure::new("cannot make the completion script").because(why))?;
+        let script =
+            String::from_utf8(script).map_err(|why| Failure::new("cannot make the completion script").because(why))?;
         output.say(
             script.trim_end(),
             &json!({"event": "completion", "shell": self.shell.to_string(), "script": script}),

@@ -26,7 +26,12 @@ impl Arguments {
         let Some(Explanation { code, title, story }) = codes::find(&typed) else {
             return Err(unknown(&typed));
         };
-        let text = format!("{}: {}\n\n{}", paint(STRONG, code), paint(STRONG, title), wrap(story, 100));
+        let text = format!(
+            "{}: {}\n\n{}",
+            paint(STRONG, code),
+            paint(STRONG, title),
+            wrap(story, 100)
+        );
         output.say(
             &text,
             &json!({"event": "explanation", "code": code, "title": title, "story": story}),
@@ -39,7 +44,12 @@ fn unknown(typed: &str) -> Failure {
     let failure = Failure::new(format!("there is no error code {typed}"));
     let digits: String = typed.chars().filter(char::is_ascii_digit).collect();
     let nearest = digits.parse::<u16>().ok().and_then(|number| {
-        let near = |explanation: &&Explanation| (mistyped(number, explanation.code.0), explanation.code.0.abs_diff(number));
+        let near = |explanation: &&Explanation| {
+            (
+                mistyped(number, explanation.code.0),
+                explanation.code.0.abs_diff(number),
+            )
+        };
         codes::all().min_by_key(near)
     });
     match nearest {
@@ -101,9 +111,16 @@ mod tests {
 
     #[test]
     fn stories_are_broken_into_lines() {
-        assert_eq!(wrap("one two three\n\n  kept as it is here", 8), "one two\nthree\n\n  kept as it is here");
+        assert_eq!(
+            wrap("one two three\n\n  kept as it is here", 8),
+            "one two\nthree\n\n  kept as it is here"
+        );
         for explanation in codes::all() {
-            assert!(wrap(explanation.story, 100).lines().all(|line| line.chars().count() <= 100 || !line.contains(' ')));
+            assert!(
+                wrap(explanation.story, 100)
+                    .lines()
+                    .all(|line| line.chars().count() <= 100 || !line.contains(' '))
+            );
         }
     }
 }

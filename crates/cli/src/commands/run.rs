@@ -95,10 +95,8 @@ impl Arguments {
         })?;
         match built {
             Outcome::Program(program, _) => Ok(program),
-            Outcome::Failed(failed) => Err(Failure::new("the operator does not compile").because(match failed.place {
-                Some(place) => format!("the first error is at {place}"),
-                None => failed.rendered,
-            })),
+            // The compiler's own words stand above.
+            Outcome::Failed(_) => Err(Failure::new("the operator does not compile")),
             Outcome::Cancelled => Err(Failure::new("the build was interrupted")),
         }
     }
@@ -114,10 +112,16 @@ impl Arguments {
         command
             .args(&self.operator)
             .current_dir(&project.root)
-            .env("KUBECONFIG", std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_path_buf()))
+            .env(
+                "KUBECONFIG",
+                std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_path_buf()),
+            )
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let certificates = self.operator.iter().any(|argument| argument.starts_with("--webhook-cert-path"));
+        let certificates = self
+            .operator
+            .iter()
+            .any(|argument| argument.starts_with("--webhook-cert-path"));
         if std::env::var_os(ENABLE_WEBHOOKS).is_none() && !certificates {
             command.env(ENABLE_WEBHOOKS, "false");
             output.say(
@@ -126,9 +130,9 @@ impl Arguments {
             );
         }
         let stop = stop_signal()?;
-        let mut child = command.spawn().map_err(|why| {
-            Failure::new(format!("cannot start the operator {}", program.display())).because(why)
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|why| Failure::new(format!("cannot start the operator {}", program.display())).because(why))?;
         let ended = tokio::select! {
             ended = child.wait() => ended,
             () = stop => {
@@ -156,10 +160,13 @@ impl Arguments {
 /// KWR0801 when the server does not answer.
 async fn reachable(client: &Client, target: &Target) -> Result<(), Diagnostic> {
     client.apiserver_version().await.map(drop).map_err(|why| {
-        Diagnostic::new(codes::machine::KUBECONFIG, format!("the cluster of context {} does not answer", target.context))
-            .at(Place::file(target.source.clone()))
-            .because(format!("{}: {}", target.server, chain(&why)))
-            .fix("start it, or name another context with --context; kubewright dev brings a cluster of its own")
+        Diagnostic::new(
+            codes::machine::KUBECONFIG,
+            format!("the cluster of context {} does not answer", target.context),
+        )
+        .at(Place::file(target.source.clone()))
+        .because(format!("{}: {}", target.server, chain(&why)))
+        .fix("start it, or name another context with --context; kubewright dev brings a cluster of its own")
     })
 }
 
@@ -168,12 +175,21 @@ async fn reachable(client: &Client, target: &Target) -> Result<(), Diagnostic> {
 async fn installed(client: &Client, declaration: &Declaration, target: &Target) -> Result<(), Diagnostic> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for item in declaration.items("crds") {
-        let name = item.pointer("/crd/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = item
+            .pointer("/crd/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         // A person who may not read definitions learns from the operator itself.
         if let Ok(None) = api.get_opt(name).await {
             return Err(Diagnostic::new(codes::dev::UNKNOWN_KIND, "cannot run the operator")
-                .because(format!("the definition {name} is not installed in context {}", target.context))
-                .fix(format!("kubewright install --context {}; in `kubewright dev` this happens by itself", target.context)));
+                .because(format!(
+                    "the definition {name} is not installed in context {}",
+                    target.context
+                ))
+                .fix(format!(
+                    "kubewright install --context {}; in `kubewright dev` this happens by itself",
+                    target.context
+                )));
         }
     }
     Ok(())

@@ -110,7 +110,11 @@ mod tests {
             controller: "guestbook".into(),
             request: Request::new(Some("default"), "hello"),
             reconcile_id: 4,
-            causes: vec![changed, Cause::retry(2, "no luck".into()), Cause::requested("asked for")],
+            causes: vec![
+                changed,
+                Cause::retry(2, "no luck".into()),
+                Cause::requested("asked for"),
+            ],
             ready: 2,
             delayed: 1,
         }));

@@ -81,7 +81,9 @@ impl Advisor {
                 subresource,
                 changes,
             } => self.written(controller, verb, object, subresource.as_deref(), changes),
-            Observation::CacheDegraded { resource, reason } => about_error(reason).map(|found| (resource.clone(), found)),
+            Observation::CacheDegraded { resource, reason } => {
+                about_error(reason).map(|found| (resource.clone(), found))
+            }
             _ => None,
         };
         self.give(advice)
@@ -96,9 +98,14 @@ impl Advisor {
             .filter(|(_, since)| long(since))
             .map(|((controller, request), since)| {
                 let seconds = now.saturating_duration_since(*since).as_secs();
-                let found = Diagnostic::new(codes::dev::STUCK, format!("the reconcile of {request} by {controller} does not end"))
-                    .because(format!("it has been running for {seconds} s, and its worker waits with it"))
-                    .fix("use asynchronous calls with a time limit, or return Action::requeue_after instead of waiting");
+                let found = Diagnostic::new(
+                    codes::dev::STUCK,
+                    format!("the reconcile of {request} by {controller} does not end"),
+                )
+                .because(format!(
+                    "it has been running for {seconds} s, and its worker waits with it"
+                ))
+                .fix("use asynchronous calls with a time limit, or return Action::requeue_after instead of waiting");
                 (format!("{controller} {request}"), found)
             })
             .collect();
@@ -135,7 +142,10 @@ impl Advisor {
             let object = cause.object()?;
             let (last, _) = self.writes.get(&(key.0.clone(), object.clone()))?;
             let changes = cause.changes();
-            let all = !changes.is_empty() && changes.iter().all(|change| last.iter().any(|write| write.path == change.path));
+            let all = !changes.is_empty()
+                && changes
+                    .iter()
+                    .all(|change| last.iter().any(|write| write.path == change.path));
             (*cause.kind() == CauseKind::Changed && all).then(|| (object.clone(), changes[0].clone()))
         };
         let whys: Option<Vec<_>> = causes.iter().map(own).collect();
@@ -172,7 +182,10 @@ impl Advisor {
         if object.kind == "Event" {
             return None;
         }
-        if changes.iter().any(|change| change.path.starts_with("metadata.finalizers")) {
+        if changes
+            .iter()
+            .any(|change| change.path.starts_with("metadata.finalizers"))
+        {
             self.deleting.remove(object);
         }
         let key = (controller.to_owned(), object.clone());
@@ -197,9 +210,14 @@ impl Advisor {
         let spec = changes.iter().find(|change| change.path.starts_with("spec."));
         match spec {
             Some(change) if subresource.is_none() && self.kinds.get(controller) == Some(&object.kind) => {
-                let found = Diagnostic::new(codes::dev::OWN_SPEC, format!("{controller} changes the spec of {object}, which it reconciles"))
-                    .because(format!("it wrote {change}; a person, or their repository, will set it back"))
-                    .fix("put computed values into status, and defaults into the schema or the defaulting webhook");
+                let found = Diagnostic::new(
+                    codes::dev::OWN_SPEC,
+                    format!("{controller} changes the spec of {object}, which it reconciles"),
+                )
+                .because(format!(
+                    "it wrote {change}; a person, or their repository, will set it back"
+                ))
+                .fix("put computed values into status, and defaults into the schema or the defaulting webhook");
                 Some((subject, found))
             }
             _ => None,
@@ -240,7 +258,10 @@ impl Advisor {
     fn note_deletions(&mut self, now: Instant, causes: &[Cause]) {
         for cause in causes {
             let Some(object) = cause.object() else { continue };
-            let marked = cause.changes().iter().any(|change| change.path == "metadata.deletionTimestamp");
+            let marked = cause
+                .changes()
+                .iter()
+                .any(|change| change.path == "metadata.deletionTimestamp");
             match cause.kind() {
                 CauseKind::Deleted => drop(self.deleting.remove(object)),
                 CauseKind::Changed if marked => drop(self.deleting.insert(object.clone(), now)),
@@ -251,7 +272,10 @@ impl Advisor {
 }
 
 fn fight(controller: &str, object: &ObjectRef, changes: &[FieldChange]) -> Diagnostic {
-    let found = Diagnostic::new(codes::dev::FIGHT, format!("{controller} writes {object} again and again"));
+    let found = Diagnostic::new(
+        codes::dev::FIGHT,
+        format!("{controller} writes {object} again and again"),
+    );
     match changes.first() {
         None => found
             .because(format!("{REPEATED} times in a row, and nothing changed: what is sent is what is there, but for what the server adds"))
@@ -286,7 +310,10 @@ pub(crate) fn about_error(text: &str) -> Option<Diagnostic> {
             "an object cannot be owned across namespaces",
             "label it with its owner's name, watch it with Controller::watches, and delete it in a finalizer",
         )
-    } else if has("field is immutable") || has("may not change once set") || has("updates to statefulset spec for fields other than") {
+    } else if has("field is immutable")
+        || has("may not change once set")
+        || has("updates to statefulset spec for fields other than")
+    {
         (
             codes::dev::IMMUTABLE,
             "the operator tries to change a field that cannot be changed",
@@ -311,7 +338,12 @@ fn forbidden(text: &str) -> Option<Diagnostic> {
     let (resource, told) = told.split_once('"')?;
     let (_, told) = told.split_once("in API group \"")?;
     let (group, _) = told.split_once('"')?;
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter));
+    let plain = |word: &str| {
+        !word.is_empty()
+            && word
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter))
+    };
     if !plain(verb) || !plain(resource) {
         return None;
     }
@@ -416,7 +448,11 @@ mod tests {
         let mut play = Play::new();
         for pass in 0..40 {
             play.changed("status.lastChecked");
-            play.write(guestbook(), Some("status"), vec![change("status.lastChecked", json!(pass), json!(pass + 1))]);
+            play.write(
+                guestbook(),
+                Some("status"),
+                vec![change("status.lastChecked", json!(pass), json!(pass + 1))],
+            );
             play.finish(Outcome::Done);
         }
         insta::assert_snapshot!(play.given.join("\n"), @"
@@ -433,7 +469,11 @@ mod tests {
         for pass in 0..40 {
             // Somebody else's change each time, and a status that follows it.
             play.changed("spec.size");
-            play.write(guestbook(), Some("status"), vec![change("status.size", json!(pass), json!(pass + 1))]);
+            play.write(
+                guestbook(),
+                Some("status"),
+                vec![change("status.size", json!(pass), json!(pass + 1))],
+            );
             play.finish(Outcome::Done);
             play.changed("status.size");
             play.finish(Outcome::Done);
@@ -536,7 +576,11 @@ mod tests {
             Some(codes::dev::WEBHOOK),
             "does the operator",
         );
-        check("the server could not find the requested resource", Some(codes::dev::UNKNOWN_KIND), "kubewright install");
+        check(
+            "the server could not find the requested resource",
+            Some(codes::dev::UNKNOWN_KIND),
+            "kubewright install",
+        );
         check(
             "StatefulSet.apps \"db\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
             Some(codes::dev::IMMUTABLE),
@@ -552,7 +596,11 @@ mod tests {
             Some(codes::dev::OWNER),
             "label it",
         );
-        check("Service \"a\" is invalid: spec.ports: Required value", Some(codes::dev::INVALID), "set the field");
+        check(
+            "Service \"a\" is invalid: spec.ports: Required value",
+            Some(codes::dev::INVALID),
+            "set the field",
+        );
         check("no luck", None, "");
     }
 }

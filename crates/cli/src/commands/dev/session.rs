@@ -22,8 +22,8 @@ use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
 use super::story::{Fact, News};
-use super::webhooks::{self, Address};
 use super::watch::{Interest, Saved, Watcher};
+use super::webhooks::{self, Address};
 use crate::output::Failure;
 
 /// An operator that has not introduced itself after so long does not tell what it does.
@@ -90,8 +90,9 @@ impl Session {
     pub(crate) fn new(equipment: Equipment) -> Result<Session, Failure> {
         let watcher = Watcher::start(&equipment.how.root)?;
         let (hearing, heard) = mpsc::channel(1024);
-        let ear = Ear::open(&equipment.scratch, hearing)
-            .map_err(|why| Failure::new("cannot make the socket on which the operator tells what it does").because(why))?;
+        let ear = Ear::open(&equipment.scratch, hearing).map_err(|why| {
+            Failure::new("cannot make the socket on which the operator tells what it does").because(why)
+        })?;
         let cannot = |why| Failure::new("cannot prepare webhooks on this machine").because(why);
         let webhooks = Address {
             port: free_port().map_err(|why| cannot(why.into()))?,
@@ -294,7 +295,9 @@ impl Session {
 
     /// Asks the program what it declares, and applies its definitions.
     fn prepare(&self, generation: Generation) {
-        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        let Some(program) = self.programs.get(&generation).cloned() else {
+            return;
+        };
         let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
         let known = matches!(self.declared, Some(None));
         let news = self.equipment.news.clone();
@@ -315,7 +318,11 @@ impl Session {
                     None
                 }
             };
-            let result = match (definitions(declared.as_ref(), webhooks.as_ref(), &root), &declared, &webhooks) {
+            let result = match (
+                definitions(declared.as_ref(), webhooks.as_ref(), &root),
+                &declared,
+                &webhooks,
+            ) {
                 (Err(why), ..) => Err(why),
                 (Ok(items), Some(declaration), Some(address)) => {
                     let configurations = webhooks::configurations(declaration, address);
@@ -334,11 +341,7 @@ impl Session {
         });
     }
 
-    async fn prepared(
-        &mut self,
-        generation: Generation,
-        result: Result<Option<Declaration>, Diagnostic>,
-    ) -> Event {
+    async fn prepared(&mut self, generation: Generation, result: Result<Option<Declaration>, Diagnostic>) -> Event {
         let answer = match result {
             Ok(declared) => {
                 self.declared = Some(declared);
@@ -353,7 +356,9 @@ impl Session {
     }
 
     async fn start(&mut self, generation: Generation) {
-        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        let Some(program) = self.programs.get(&generation).cloned() else {
+            return;
+        };
         self.forget_older(generation);
         let (lines, mut printed) = mpsc::channel::<String>(256);
         let news = self.equipment.news.clone();
@@ -394,10 +399,18 @@ impl Session {
     fn conditions(&self) -> Conditions {
         let mut environment = vec![
             ("KUBECONFIG".to_owned(), self.equipment.kubeconfig.clone()),
-            (kubewright::OBSERVE_SOCKET.to_owned(), self.ear.path().as_os_str().to_owned()),
+            (
+                kubewright::OBSERVE_SOCKET.to_owned(),
+                self.ear.path().as_os_str().to_owned(),
+            ),
         ];
         let mut arguments = Vec::new();
-        let given = |flag: &str| self.equipment.arguments.iter().any(|argument| argument.starts_with(flag));
+        let given = |flag: &str| {
+            self.equipment
+                .arguments
+                .iter()
+                .any(|argument| argument.starts_with(flag))
+        };
         if let Some(Some(declaration)) = &self.declared {
             if self.equipment.embedded && webhooks::any(declaration) && !given("--webhook-") {
                 let certificates = self.equipment.scratch.join(CERTIFICATES);
@@ -526,7 +539,11 @@ impl Session {
     }
 
     fn clean_up(&mut self) {
-        let folder = self.programs.values().next().and_then(|program| program.parent().map(Path::to_path_buf));
+        let folder = self
+            .programs
+            .values()
+            .next()
+            .and_then(|program| program.parent().map(Path::to_path_buf));
         self.forget_older(Generation::MAX);
         // Another `dev` of another project may share the folder; then it is not empty and stays.
         drop(folder.map(std::fs::remove_dir));
@@ -564,7 +581,9 @@ async fn apply_all(
         let what = objects::apply_definition(client, &item).await?;
         applied.push((item.plain_name().to_owned(), what.word()));
     }
-    let Some(configurations) = configurations else { return Ok(applied) };
+    let Some(configurations) = configurations else {
+        return Ok(applied);
+    };
     objects::remove_others(client, &configurations).await?;
     for item in configurations {
         let what = objects::apply_configuration(client, &item).await?;

@@ -136,10 +136,11 @@ pub(crate) struct Story {
     pub(crate) show_log: bool,
     /// How long it took from the last save to the first reconcile.
     pub(crate) turnaround: Option<Duration>,
-    /// A file was saved and no reconcile of the new operator has ended yet.
-    saved_at: Option<Instant>,
-    /// An operator was started since the save.
-    started_since: bool,
+    /// The last save on its way: to a build, in the build, to its operator, to the operator's first reconcile.
+    saved: Option<Instant>,
+    in_build: Option<Instant>,
+    built: Option<Instant>,
+    in_operator: Option<Instant>,
     /// Controllers of which the operator speaks.
     heroes: BTreeSet<String>,
     readiness: Readiness,
@@ -163,8 +164,10 @@ impl Story {
             entries: VecDeque::new(),
             show_log: true,
             turnaround: None,
-            saved_at: None,
-            started_since: false,
+            saved: None,
+            in_build: None,
+            built: None,
+            in_operator: None,
             heroes: BTreeSet::new(),
             readiness: Readiness::default(),
         }
@@ -216,13 +219,17 @@ impl Story {
         if let Message::Hello { controllers, .. } = message {
             self.heroes.extend(controllers.iter().cloned());
         }
-        if self.readiness.hear(message) {
+        // One that crashed may still be heard for a moment.
+        if self.readiness.hear(message) && self.operator == OperatorState::Starting {
             self.ready(when, entries);
         }
         match message {
             Message::Missed { count } => entries.push(self.entry(
                 when,
-                &paint(DIM, format!("({count} things happened faster than the operator could tell them)")),
+                &paint(
+                    DIM,
+                    format!("({count} things happened faster than the operator could tell them)"),
+                ),
                 json!({"event": "missed", "count": count}),
             )),
             Message::Observed(what) => {
@@ -241,7 +248,12 @@ impl Story {
             [] => "ready; it has no controllers".to_owned(),
             _ => format!("ready: {}", names.join(", ")),
         };
-        entries.push(self.step(when, "operator", &words, json!({"event": "operator-ready", "controllers": names})));
+        entries.push(self.step(
+            when,
+            "operator",
+            &words,
+            json!({"event": "operator-ready", "controllers": names}),
+        ));
     }
 
     fn observe(&mut self, when: Instant, what: &Observation) {
@@ -269,7 +281,10 @@ impl Story {
                     _ => {}
                 }
                 if let Some((_, delayed)) = self.queues.get_mut(&**controller)
-                    && matches!(outcome, Outcome::Retry { .. } | Outcome::RequeueAfter(_) | Outcome::Conflict { .. })
+                    && matches!(
+                        outcome,
+                        Outcome::Retry { .. } | Outcome::RequeueAfter(_) | Outcome::Conflict { .. }
+                    )
                 {
                     *delayed += 1;
                 }
@@ -281,11 +296,13 @@ impl Story {
 
     /// The first reconcile of a new operator after a save.
     fn reached(&mut self, when: Instant, what: &Observation) -> Option<Entry> {
-        let Observation::ReconcileFinished { outcome, .. } = what else { return None };
-        if !self.started_since || !matches!(outcome, Outcome::Done | Outcome::RequeueAfter(_)) {
+        let Observation::ReconcileFinished { outcome, .. } = what else {
+            return None;
+        };
+        if !matches!(outcome, Outcome::Done | Outcome::RequeueAfter(_)) {
             return None;
         }
-        let took = when.saturating_duration_since(self.saved_at.take()?);
+        let took = when.saturating_duration_since(self.in_operator.take()?);
         self.turnaround = Some(took);
         let seconds = took.as_secs_f64();
         Some(self.step(
@@ -301,11 +318,9 @@ impl Story {
             Fact::Cluster {
                 address, kubeconfig, ..
             } => self.cluster = Some((address.clone(), kubeconfig.clone())),
-            Fact::Saved(_) => {
-                self.saved_at = Some(now);
-                self.started_since = false;
-            }
+            Fact::Saved(_) => self.saved = Some(now),
             Fact::Compiling => {
+                self.in_build = self.saved.take().or(self.in_build);
                 self.build = BuildState::Running {
                     since: Some(now),
                     progress: None,
@@ -319,14 +334,15 @@ impl Story {
             Fact::Compiled { took, new } => {
                 self.build = BuildState::Done(*took);
                 self.failed = None;
-                if !new {
-                    self.saved_at = None;
+                let saved = self.in_build.take();
+                if *new {
+                    self.built = saved;
                 }
             }
             Fact::NotCompiled(failed) => {
                 self.build = BuildState::None;
                 self.failed = Some(failed.clone());
-                self.saved_at = None;
+                self.in_build = None;
             }
             Fact::Definitions(definitions) => {
                 self.definitions = definitions.iter().map(|(name, _)| name.clone()).collect();
@@ -340,11 +356,15 @@ impl Story {
                 self.readiness = Readiness::default();
                 self.running.clear();
                 self.queues.clear();
-                self.started_since = true;
+                self.in_operator = self.built.take();
             }
             Fact::Stopping => self.operator = OperatorState::Stopping,
             Fact::Ended { asked, .. } => {
-                self.operator = if *asked { OperatorState::None } else { OperatorState::Crashed };
+                self.operator = if *asked {
+                    OperatorState::None
+                } else {
+                    OperatorState::Crashed
+                };
                 self.pid = None;
                 self.running.clear();
             }
@@ -362,7 +382,9 @@ impl Story {
                 kubeconfig,
                 milliseconds,
             } => {
-                let ready = milliseconds.map(|took| format!("ready in {took:.0} ms at ")).unwrap_or_default();
+                let ready = milliseconds
+                    .map(|took| format!("ready in {took:.0} ms at "))
+                    .unwrap_or_default();
                 let text = format!(
                     "{}\n  {:<11} {ready}{description}\n  {:<11} {}",
                     paint(STRONG, format!("kubewright dev · {}", self.project)),
@@ -388,7 +410,11 @@ impl Story {
                     count => format!(" and {} more", count - 3),
                 };
                 let first = files.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-                step("you", format!("saved {first}{more}"), json!({"event": "saved", "files": files}))
+                step(
+                    "you",
+                    format!("saved {first}{more}"),
+                    json!({"event": "saved", "files": files}),
+                )
             }
             Fact::Compiling => step("build", paint(DIM, "compiling …"), json!({"event": "compiling"})),
             Fact::Progress(..) => None,
@@ -419,7 +445,11 @@ impl Story {
                     json!({"event": "operator-started", "build": build, "pid": pid}),
                 )
             }
-            Fact::Stopping => step("operator", paint(DIM, "stopping"), json!({"event": "operator-stopping"})),
+            Fact::Stopping => step(
+                "operator",
+                paint(DIM, "stopping"),
+                json!({"event": "operator-stopping"}),
+            ),
             Fact::Ended { exit, asked: true, .. } => {
                 let took = exit.after.as_secs_f64();
                 let event = json!({"event": "operator-ended", "asked": true, "how": exit.how, "after": took});
@@ -440,7 +470,10 @@ impl Story {
         let said = what_it_said(&exit.last_lines);
         let mut words = paint(BAD, &exit.how);
         if let Some(pause) = again_in {
-            words.push_str(&format!(" after {:.1} s; started again in {pause:?}", exit.after.as_secs_f64()));
+            words.push_str(&format!(
+                " after {:.1} s; started again in {pause:?}",
+                exit.after.as_secs_f64()
+            ));
         }
         for line in said {
             words.push_str(&format!("\n{:12}{line}", ""));
@@ -471,8 +504,16 @@ impl Story {
                 groups.join("; ")
             }
         };
-        let items: Vec<Value> = list.iter().map(|(name, what)| json!({"name": name, "applied": what})).collect();
-        Some(self.step(now, who, &words, json!({"event": format!("{event}s"), "objects": items})))
+        let items: Vec<Value> = list
+            .iter()
+            .map(|(name, what)| json!({"name": name, "applied": what}))
+            .collect();
+        Some(self.step(
+            now,
+            who,
+            &words,
+            json!({"event": format!("{event}s"), "objects": items}),
+        ))
     }
 
     fn line(&self, when: Instant, what: &Observation) -> Option<Entry> {
@@ -505,7 +546,11 @@ impl Story {
 }
 
 fn names<'a>(items: impl IntoIterator<Item = &'a (String, &'static str)>) -> String {
-    items.into_iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    items
+        .into_iter()
+        .map(|(name, _)| name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The first error whole, and how many there are.
@@ -572,8 +617,14 @@ mod tests {
                 took: Duration::from_millis(2130),
                 new: true,
             }),
-            News::Fact(Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")])),
-            News::Fact(Fact::Started { build: 1, pid: Some(4711) }),
+            News::Fact(Fact::Definitions(vec![(
+                "guestbooks.webapp.my.domain".into(),
+                "created",
+            )])),
+            News::Fact(Fact::Started {
+                build: 1,
+                pid: Some(4711),
+            }),
             said(Message::Hello {
                 operator: "guestbook".into(),
                 controllers: vec!["guestbook".into()],
@@ -628,7 +679,14 @@ mod tests {
                     spec.replicas 1 → 3
         ");
         assert_eq!(story.operator, OperatorState::Ready);
-        assert_eq!(story.counts, Counts { reconciles: 1, writes: 1, errors: 0 });
+        assert_eq!(
+            story.counts,
+            Counts {
+                reconciles: 1,
+                writes: 1,
+                errors: 0
+            }
+        );
         assert!(story.running.is_empty());
     }
 
@@ -638,16 +696,26 @@ mod tests {
         printed(&mut story, session());
         let save = vec![
             News::Fact(Fact::Saved(vec!["src/lib.rs".into()])),
+            News::Fact(Fact::Compiling),
             // One of the operator that still runs.
             finished(Outcome::Done),
+            News::Fact(Fact::Compiled {
+                took: Duration::from_secs(2),
+                new: true,
+            }),
+            // Saved again: a later operator will tell how long that took.
+            News::Fact(Fact::Saved(vec!["src/lib.rs".into()])),
+            News::Fact(Fact::Compiling),
             News::Fact(Fact::Started { build: 2, pid: None }),
-            finished(Outcome::Terminal { error: "no luck".into() }),
+            finished(Outcome::Terminal {
+                error: "no luck".into(),
+            }),
             finished(Outcome::Done),
             finished(Outcome::Done),
         ];
         let text = printed(&mut story, save);
         assert_eq!(text.matches("saved → reconciled").count(), 1, "{text}");
-        assert_eq!(story.turnaround, Some(Duration::from_millis(4)));
+        assert_eq!(story.turnaround, Some(Duration::from_millis(8)));
     }
 
     #[test]
@@ -663,7 +731,11 @@ mod tests {
                 exit: Exit {
                     how: "panicked (status 101)".into(),
                     after: Duration::from_millis(1200),
-                    last_lines: vec!["hello".into(), "thread 'main' panicked at src/main.rs:3:5:".into(), "no luck".into()],
+                    last_lines: vec![
+                        "hello".into(),
+                        "thread 'main' panicked at src/main.rs:3:5:".into(),
+                        "no luck".into(),
+                    ],
                 },
                 asked: false,
                 again_in: Some(Duration::from_millis(500)),

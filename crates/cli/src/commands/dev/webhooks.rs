@@ -69,7 +69,11 @@ fn entry(webhook: &Value, address: &Address) -> Value {
         Value::Null => json!([kind["plural"]]),
         resources => resources.clone(),
     };
-    let verbs = webhook["verbs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let verbs = webhook["verbs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let operations: Vec<String> = verbs.map(str::to_uppercase).collect();
     let mut entry = Map::new();
     let path = webhook["path"].as_str().unwrap_or_default();
@@ -164,7 +168,10 @@ mod tests {
 
     #[test]
     fn configurations_lead_to_this_machine() {
-        let made: Vec<Value> = configurations(&declaration(), &address()).into_iter().map(|item| item.object).collect();
+        let made: Vec<Value> = configurations(&declaration(), &address())
+            .into_iter()
+            .map(|item| item.object)
+            .collect();
         assert_eq!(made.len(), 2);
         insta::assert_snapshot!(serde_json::to_string_pretty(&made[0]).unwrap(), @"");
     }
@@ -175,7 +182,10 @@ mod tests {
         let mut definitions = [crd("Guestbook"), crd("Other")];
         convert(&mut definitions, &declaration(), &address());
         let conversion = &definitions[0]["spec"]["conversion"];
-        assert_eq!(conversion["webhook"]["clientConfig"]["url"], "https://127.0.0.1:40443/convert");
+        assert_eq!(
+            conversion["webhook"]["clientConfig"]["url"],
+            "https://127.0.0.1:40443/convert"
+        );
         assert!(definitions[1]["spec"]["conversion"].is_null());
         assert!(any(&declaration()));
         assert!(!any(&Declaration(json!({}))));

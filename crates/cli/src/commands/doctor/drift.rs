@@ -22,9 +22,8 @@ pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> 
     for resource in &project.resources {
         let kind = kind(resource);
         let name = format!("{}/{} {}", kind.0, kind.1, kind.2);
-        let missing = |what: &str, found: String, fix: String| {
-            Check::bad(what, found).code(codes::machine::DRIFT).fix(fix)
-        };
+        let missing =
+            |what: &str, found: String, fix: String| Check::bad(what, found).code(codes::machine::DRIFT).fix(fix);
         if resource.api.is_some() && !code.crds.contains(&kind) {
             checks.push(missing(
                 "api",
@@ -46,8 +45,14 @@ pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> 
             if of_kind && !named {
                 checks.push(missing(
                     "controller",
-                    format!("PROJECT has a controller {} of {name}, but operator() does not register one of this name", wanted.name),
-                    format!("give it this name with Controller::named({:?}), and add it to operator()", wanted.name),
+                    format!(
+                        "PROJECT has a controller {} of {name}, but operator() does not register one of this name",
+                        wanted.name
+                    ),
+                    format!(
+                        "give it this name with Controller::named({:?}), and add it to operator()",
+                        wanted.name
+                    ),
                 ));
             }
         }
@@ -69,7 +74,10 @@ pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> 
             checks.push(missing(
                 "conversion",
                 format!("PROJECT has conversions of {name}, but operator() does not register them"),
-                format!("add .conversion(Conversion::hub::<{}::{}>()…) to operator() in src/lib.rs", kind.1, kind.2),
+                format!(
+                    "add .conversion(Conversion::hub::<{}::{}>()…) to operator() in src/lib.rs",
+                    kind.1, kind.2
+                ),
             ));
         }
     }
@@ -83,7 +91,12 @@ pub(super) fn drift(project: &Project, declaration: &Declaration) -> Vec<Check> 
 /// What the code has and PROJECT lacks.
 fn unknown_to(project: &Project, code: &Code) -> Vec<Check> {
     let with = |has: &dyn Fn(&Resource) -> bool| -> BTreeSet<Kind> {
-        project.resources.iter().filter(|resource| has(resource)).map(kind).collect()
+        project
+            .resources
+            .iter()
+            .filter(|resource| has(resource))
+            .map(kind)
+            .collect()
     };
     let controllers: BTreeSet<Kind> = code.controllers.iter().map(|(kind, _)| kind.clone()).collect();
     let with_hooks: BTreeSet<Kind> = code.mutating.union(&code.validating).cloned().collect();
@@ -100,9 +113,12 @@ fn unknown_to(project: &Project, code: &Code) -> Vec<Check> {
     for (what, in_code, in_project) in sides {
         for (group, version, kind) in in_code.difference(&in_project) {
             checks.push(
-                Check::remark(what, format!("operator() has it for {group}/{version} {kind}, and PROJECT does not"))
-                    .code(codes::machine::DRIFT)
-                    .fix("kubewright create api or create webhook records it (--force where files are there already)"),
+                Check::remark(
+                    what,
+                    format!("operator() has it for {group}/{version} {kind}, and PROJECT does not"),
+                )
+                .code(codes::machine::DRIFT)
+                .fix("kubewright create api or create webhook records it (--force where files are there already)"),
             );
         }
     }
@@ -119,9 +135,12 @@ pub(super) fn version(library: Option<&str>, command: &str) -> Option<Check> {
     Some(if line(library) == line(command) {
         Check::good("kubewright", format!("library {library}, command {command}"))
     } else {
-        Check::bad("kubewright", format!("the operator is built with {library}, and this command is {command}"))
-            .code(codes::machine::VERSION)
-            .fix("cargo update -p kubewright, or cargo install kubewright-cli")
+        Check::bad(
+            "kubewright",
+            format!("the operator is built with {library}, and this command is {command}"),
+        )
+        .code(codes::machine::VERSION)
+        .fix("cargo update -p kubewright, or cargo install kubewright-cli")
     })
 }
 
@@ -154,7 +173,11 @@ impl Code {
         for item in declaration.items("crds") {
             let spec = &item["crd"]["spec"];
             for version in spec["versions"].as_array().into_iter().flatten() {
-                let known = (text(&spec["group"]), text(&version["name"]), text(&spec["names"]["kind"]));
+                let known = (
+                    text(&spec["group"]),
+                    text(&version["name"]),
+                    text(&spec["names"]["kind"]),
+                );
                 code.crds.insert(known);
             }
         }
@@ -162,10 +185,18 @@ impl Code {
             code.controllers.insert((kind(&item["for"]), text(&item["name"])));
         }
         for item in declaration.items("webhooks") {
-            let hooks = if item["mutating"] == true { &mut code.mutating } else { &mut code.validating };
+            let hooks = if item["mutating"] == true {
+                &mut code.mutating
+            } else {
+                &mut code.validating
+            };
             hooks.insert(kind(&item["for"]));
         }
-        code.hubs = declaration.items("conversions").iter().map(|item| kind(&item["hub"])).collect();
+        code.hubs = declaration
+            .items("conversions")
+            .iter()
+            .map(|item| kind(&item["hub"]))
+            .collect();
         code
     }
 }
@@ -236,7 +267,10 @@ version: \"3\"
 
     #[test]
     fn what_agrees_is_good() {
-        assert_eq!(found(whole()), ["good registered: everything in PROJECT is part of operator()"]);
+        assert_eq!(
+            found(whole()),
+            ["good registered: everything in PROJECT is part of operator()"]
+        );
     }
 
     #[test]

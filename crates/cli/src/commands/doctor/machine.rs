@@ -28,7 +28,11 @@ pub(super) async fn machine(folder: &Path) -> Vec<Check> {
         rust(said("rustc", &["--version"]).await.as_deref()),
         cargo(said("cargo", &["--version"]).await.as_deref()),
         linker(said("cc", &["--version"]).await.as_deref()),
-        kubectl(said("kubectl", &["version", "--client", "--output=json"]).await.as_deref()),
+        kubectl(
+            said("kubectl", &["version", "--client", "--output=json"])
+                .await
+                .as_deref(),
+        ),
     ];
     checks.push(match rustix::fs::statvfs(folder) {
         Ok(stat) => disk(stat.f_bavail.saturating_mul(stat.f_frsize)),
@@ -38,9 +42,12 @@ pub(super) async fn machine(folder: &Path) -> Vec<Check> {
         // Bound on all addresses, as the operator binds; given back at once.
         let taken = TcpListener::bind(("0.0.0.0", port)).is_err();
         taken.then(|| {
-            Check::remark(format!("port {port}"), format!("taken; an operator uses it for {purpose}"))
-                .code(codes::machine::PORT)
-                .fix("`kubewright dev` chooses others by itself; `ss -ltnp` shows who listens")
+            Check::remark(
+                format!("port {port}"),
+                format!("taken; an operator uses it for {purpose}"),
+            )
+            .code(codes::machine::PORT)
+            .fix("`kubewright dev` chooses others by itself; `ss -ltnp` shows who listens")
         })
     }));
     let watches = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches");
@@ -87,7 +94,11 @@ pub(super) async fn cluster(context: Option<&str>) -> Vec<Check> {
 /// What a tool prints; `None` when it is not there or fails.
 async fn said(tool: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(tool);
-    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
     output
         .status
@@ -97,10 +108,11 @@ async fn said(tool: &str, arguments: &[&str]) -> Option<String> {
 
 /// The first version in a text, as major and minor number: `rustc 1.95.0 (…)`, `"gitVersion": "v1.36.3"`.
 fn version(text: &str) -> Option<(u32, u32)> {
-    text.split(|letter: char| !letter.is_ascii_digit() && letter != '.').find_map(|word| {
-        let mut parts = word.split('.');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    })
+    text.split(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .find_map(|word| {
+            let mut parts = word.split('.');
+            Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        })
 }
 
 fn rust(said: Option<&str>) -> Check {
@@ -140,9 +152,12 @@ fn kubectl(said: Option<&str>) -> Check {
         said["clientVersion"]["gitVersion"].as_str().map(str::to_owned)
     });
     match found {
-        None => Check::remark("kubectl", "is not there; it is not needed, but shows what is in a cluster")
-            .code(codes::machine::TOOL)
-            .fix("https://kubernetes.io/docs/tasks/tools/"),
+        None => Check::remark(
+            "kubectl",
+            "is not there; it is not needed, but shows what is in a cluster",
+        )
+        .code(codes::machine::TOOL)
+        .fix("https://kubernetes.io/docs/tasks/tools/"),
         Some(found) if version(&found).is_some_and(|found| found >= KUBECTL) => Check::good("kubectl", found),
         Some(found) => Check::remark(
             "kubectl",
@@ -160,7 +175,9 @@ fn disk(free: u64) -> Check {
         () if free < DISK.1 => Check::remark("disk", found),
         () => return Check::good("disk", found),
     };
-    check.code(codes::machine::DISK).fix("cargo clean, in projects that you do not work on")
+    check
+        .code(codes::machine::DISK)
+        .fix("cargo clean, in projects that you do not work on")
 }
 
 fn inotify(watches: u64) -> Option<Check> {
@@ -180,17 +197,33 @@ mod tests {
         let check = |check: Check, state: State, found: &str| {
             assert_eq!(check.state, state, "{check:?}");
             assert!(check.found.contains(found), "{check:?}");
-            assert_eq!(check.state == State::Good, check.fix.is_none(), "what is not good has a fix: {check:?}");
+            assert_eq!(
+                check.state == State::Good,
+                check.fix.is_none(),
+                "what is not good has a fix: {check:?}"
+            );
         };
         check(rust(Some("rustc 1.95.0 (1234 2026-04-01)")), State::Good, "1.95.0");
-        check(rust(Some("rustc 1.70.0 (1234 2023-04-01)")), State::Bad, "1.90 is needed");
+        check(
+            rust(Some("rustc 1.70.0 (1234 2023-04-01)")),
+            State::Bad,
+            "1.90 is needed",
+        );
         check(rust(Some("something else")), State::Bad, "too old");
         check(rust(None), State::Bad, "not there");
         check(cargo(None), State::Bad, "not there");
         check(linker(None), State::Bad, "no cc");
         check(linker(Some("cc (Debian) 12.2.0\nmore")), State::Good, "12.2.0");
-        check(kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.36.3"}}"#)), State::Good, "v1.36.3");
-        check(kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.9.3"}}"#)), State::Remark, "OpenAPI version 2");
+        check(
+            kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.36.3"}}"#)),
+            State::Good,
+            "v1.36.3",
+        );
+        check(
+            kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.9.3"}}"#)),
+            State::Remark,
+            "OpenAPI version 2",
+        );
         check(kubectl(None), State::Remark, "not needed");
         check(disk(1 << 20), State::Bad, "0.0 GB");
         check(disk(1 << 30), State::Remark, "1.0 GB");

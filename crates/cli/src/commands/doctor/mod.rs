@@ -170,7 +170,6 @@ impl Arguments {
         }
         let how = How {
             root: project.root.clone(),
-            shown: true,
             ..How::default()
         };
         let (_keep, cancel) = tokio::sync::oneshot::channel();
@@ -181,8 +180,12 @@ impl Arguments {
                 program
             }
             Ok(Outcome::Failed(failed)) => {
-                let place = failed.place.map(|place| format!("; the first error is at {place}")).unwrap_or_default();
-                checks.push(Check::bad("build", format!("does not compile{place}")).fix("cargo build shows the errors"));
+                let place = failed
+                    .place
+                    .map(|place| format!("; the first error is at {place}"))
+                    .unwrap_or_default();
+                checks
+                    .push(Check::bad("build", format!("does not compile{place}")).fix("cargo build shows the errors"));
                 return checks;
             }
             Ok(Outcome::Cancelled) => return checks,
@@ -209,10 +212,11 @@ fn said(project: &Project) -> Result<Option<Declared>, Check> {
     if !project.scaffolded {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(project.root.join(project::FILE)).map_err(|why| {
-        Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO)
-    })?;
-    Declared::parse(&text).map(Some).map_err(|why| Check::of("PROJECT", State::Bad, &why))
+    let text = std::fs::read_to_string(project.root.join(project::FILE))
+        .map_err(|why| Check::bad("PROJECT", format!("cannot be read: {why}")).code(codes::files::IO))?;
+    Declared::parse(&text)
+        .map(Some)
+        .map_err(|why| Check::of("PROJECT", State::Bad, &why))
 }
 
 #[cfg(test)]
@@ -223,7 +227,9 @@ mod tests {
     fn a_check_says_what_was_found_and_what_to_do() {
         let plain = |check: Check| anstream::adapter::strip_str(&check.text()).to_string();
         insta::assert_snapshot!(plain(Check::good("rust", "1.95.0")), @"  ✓ rust           1.95.0");
-        let bad = Check::bad("rust", "1.70.0 is too old").code(codes::machine::TOOLCHAIN).fix("rustup update stable");
+        let bad = Check::bad("rust", "1.70.0 is too old")
+            .code(codes::machine::TOOLCHAIN)
+            .fix("rustup update stable");
         insta::assert_snapshot!(plain(bad), @r"
           ✗ rust           1.70.0 is too old [KWR0802]
                            fix: rustup update stable

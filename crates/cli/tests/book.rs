@@ -1,0 +1,182 @@
+//! The pages of the book say what the command says: every `console` block of `docs/src/commands` is typed and compared.
+//!
+//! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard error). `[..]` stands
+//! for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets it when all lines were seen, in this order.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use support::project::{Project, REMOTE_KUBECONFIG};
+
+/// Commands of the blocks, each with the lines that are expected.
+fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if line != "```console" {
+            continue;
+        }
+        for line in lines.by_ref().take_while(|line| *line != "```") {
+            match line.strip_prefix("$ kubewright") {
+                Some(typed) => {
+                    blocks.push((typed.split_whitespace().map(str::to_owned).collect(), Vec::new()));
+                }
+                None => blocks
+                    .last_mut()
+                    .expect("a block begins with a command")
+                    .1
+                    .push(line.to_owned()),
+            }
+        }
+    }
+    blocks
+}
+
+/// Whether a line is what was expected, with `[..]` for anything.
+fn fits(expected: &str, line: &str) -> bool {
+    let mut parts = expected.split("[..]");
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Whether lines are what was expected, with `...` for any lines.
+fn all_fit(expected: &[String], lines: &[&str]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((any, rest)) if any == "..." => (0..=lines.len()).any(|skipped| all_fit(rest, &lines[skipped..])),
+        Some((first, rest)) => lines
+            .split_first()
+            .is_some_and(|(line, more)| fits(first, line) && all_fit(rest, more)),
+    }
+}
+
+/// A project as the pages assume it: called guestbook, with a kubeconfig of a cluster far away.
+fn project() -> Project {
+    let project = Project::new();
+    project.write("prod.yaml", REMOTE_KUBECONFIG);
+    project.source(
+        "the operator",
+        r####"
+    writeln!(socket, "{}", r##"{"observed":{"reconcileStarted":{"controller":"guestbook","request":{"namespace":"default","name":"hello"},"reconcileId":1,"causes":[{"kind":"created","object":{"apiVersion":"webapp.my.domain/v1","kind":"Guestbook","namespace":"default","name":"hello"}}],"ready":0,"delayed":0}}}"##).unwrap();
+    writeln!(socket, "{}", r##"{"observed":{"written":{"controller":"guestbook","verb":"patch","object":{"apiVersion":"apps/v1","kind":"Deployment","namespace":"default","name":"hello"},"subresource":null,"changes":[{"path":"spec.replicas","before":1,"after":3}]}}}"##).unwrap();
+"####,
+    );
+    project
+}
+
+fn check_long(project: &Project, arguments: &[&str], expected: &[String]) {
+    let mut process = project
+        .command(&[arguments, &["--plain"]].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = process.stdout.take().unwrap();
+    let (send, printed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            // A test that failed reads no more.
+            let _ = send.send(line);
+        }
+    });
+    let end = Instant::now() + Duration::from_secs(90);
+    let mut seen = Vec::new();
+    for line in expected {
+        loop {
+            let Ok(found) = printed.recv_timeout(end.saturating_duration_since(Instant::now())) else {
+                let _ = process.kill();
+                panic!("{arguments:?} never said\n{line}\nafter\n{}", seen.join("\n"));
+            };
+            seen.push(found);
+            if fits(line, &seen[seen.len() - 1]) {
+                break;
+            }
+        }
+    }
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &process.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success() && process.wait().unwrap().success());
+}
+
+#[test]
+fn pages_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    let mine = ["dev", "run", "doctor", "explain", "completion"];
+    let pages: Vec<PathBuf> = mine.iter().map(|name| folder.join(format!("{name}.md"))).collect();
+    let cluster = support::RunningCluster::start(&[]);
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = blocks(&text);
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let project = project();
+        fs::copy(cluster.kubeconfig(), project.path().join("cluster.yaml")).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            if arguments == ["dev"] {
+                check_long(&project, &arguments, &expected);
+                continue;
+            }
+            let output = project.command(&arguments).output().unwrap();
+            let out = String::from_utf8_lossy(&output.stdout);
+            let err = String::from_utf8_lossy(&output.stderr);
+            // Cargo says where it waits for another cargo, and colours nothing here.
+            let lines: Vec<&str> = out
+                .lines()
+                .chain(err.lines())
+                .filter(|line| !line.contains("Blocking"))
+                .collect();
+            assert!(
+                all_fit(&expected, &lines),
+                "{}: kubewright {arguments:?} says\n{}\nand not\n{}",
+                page.display(),
+                lines.join("\n"),
+                expected.join("\n")
+            );
+        }
+    }
+}
+
+#[test]
+fn the_table_of_mistakes_names_codes_that_exist() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/mistakes.md");
+    let text = fs::read_to_string(page).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| mistake"))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() >= 15, "the fifteen and more");
+    let project = Project::new();
+    for row in rows {
+        let (who, code) = (row[2], row[3]);
+        assert_eq!(code.is_empty(), who.starts_with("nobody yet"), "{row:?}");
+        if !code.is_empty() {
+            let output = project.command(&["explain", code]).output().unwrap();
+            assert!(
+                output.status.success(),
+                "{row:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
