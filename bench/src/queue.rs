@@ -4,7 +4,8 @@
 //! * *behind*: writes that are acknowledged, less the events that the slowest watcher has read, looked at every 20 ms. It holds everything
 //!   between the two: the server's queue, sockets, and a client that shares the two cores with the server and takes a good part of them.
 //! * The queue does not grow when what is behind in the last second (median) is not more than twice what it was in the second one, or is
-//!   no more than a tenth of a second's writes, and nobody was cut off.
+//!   no more than a tenth of a second's writes, and nobody was cut off. Whoever acknowledges fewer writes than are offered (but for one in
+//!   twenty) has not shown that: the writers wait for their answers, so that a server that is too slow is offered less.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +41,9 @@ pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
     let seen = paced(&server).await?;
     server.stop().await;
     let (early, late) = (seen.behind[1], seen.behind[SECONDS - 1]);
-    let verdict = if late <= (2.0 * early).max(RATE as f64 / 10.0) {
+    let verdict = if seen.rate < RATE as f64 * 0.95 {
+        "MISSED: so many writes were not reached, on this machine in this moment"
+    } else if late <= (2.0 * early).max(RATE as f64 / 10.0) {
         "met"
     } else {
         "MISSED"
@@ -72,10 +75,14 @@ async fn paced(server: &Server) -> Result<Seen, String> {
         });
     }
     let written = Arc::new(AtomicUsize::new(0));
+    let mut connections = Vec::new();
+    for _ in 0..WRITERS {
+        connections.push(Connection::open(server.address).await?);
+    }
     let mut writers = JoinSet::new();
     let started = Instant::now();
-    for writer in 0..WRITERS {
-        let (mut connection, written) = (Connection::open(server.address).await?, written.clone());
+    for (writer, mut connection) in connections.into_iter().enumerate() {
+        let written = written.clone();
         writers.spawn(async move {
             for index in (writer..WRITES).step_by(WRITERS) {
                 let due = started + Duration::from_secs(1) * u32::try_from(index).unwrap_or(u32::MAX) / RATE as u32;
