@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, each, ensure, fill, fill_text, get, keep};
+use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
 use crate::registry::{NameRule, PLAIN, Strategy, StrategyContext};
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
@@ -224,12 +224,8 @@ fn secret(new: &Value) -> Vec<FieldError> {
             };
             if !has(key) {
                 errors.required(&entry(key), "");
-            } else if serde_json::from_slice::<serde_json::Map<String, Value>>(&decoded(key)).is_err() {
-                errors.invalid_value(
-                    &entry(key),
-                    "<secret contents redacted>",
-                    "invalid character in the JSON of the registry credentials",
-                );
+            } else if let Err(why) = json_object(&decoded(key)) {
+                errors.invalid_value(&entry(key), "<secret contents redacted>", why);
             }
         }
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
@@ -293,7 +289,12 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
         }
         for list in ["addresses", "notReadyAddresses"] {
             for address in subset.key(list).items() {
-                super::check::check_ip(&mut errors, &address.key("ip"));
+                let ip = address.key("ip");
+                match check_ip(&mut errors, &ip) {
+                    Some(parsed) => super::services::ordinary_ip(&mut errors, &ip, parsed),
+                    // Kubernetes tells it twice.
+                    None => errors.invalid(&ip, "must be a valid IP address"),
+                }
             }
         }
         let several = subset.key("ports").len() > 1;
@@ -344,26 +345,61 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
             errors.required(&addresses, "must contain at least 1 address");
         }
         for address in addresses.items() {
-            match kind.text() {
-                "IPv4" if address.text().parse::<std::net::Ipv4Addr>().is_err() => {
-                    errors.invalid(&address, "must be an IPv4 address");
-                }
-                "IPv6" if address.text().parse::<std::net::Ipv6Addr>().is_err() => {
-                    errors.invalid(&address, "must be an IPv6 address");
-                }
-                "FQDN" => errors.messages(&address, names::dns1123_subdomain(address.text())),
-                _ => {}
+            if kind.text() == "FQDN" {
+                errors.messages(&address, names::dns1123_subdomain(address.text()));
+                continue;
             }
+            let Some(ip) = check_ip(&mut errors, &address) else {
+                continue;
+            };
+            // The family is told at the list.
+            let family = addresses.path.to_string();
+            if kind.text() == "IPv4" && !ip.is_ipv4() {
+                errors.push(FieldError::invalid(family, address.text(), "must be an IPv4 address"));
+            } else if kind.text() == "IPv6" && !ip.is_ipv6() {
+                errors.push(FieldError::invalid(family, address.text(), "must be an IPv6 address"));
+            }
+            super::services::ordinary_ip(&mut errors, &address, ip);
+        }
+        let (node, host) = (endpoint.key("nodeName"), endpoint.key("hostname"));
+        if node.present() {
+            errors.messages(&node, names::dns1123_subdomain(node.text()));
+        }
+        if host.present() {
+            errors.messages(&host, names::dns1123_label(host.text()));
         }
     }
+    let mut port_names = std::collections::BTreeSet::new();
     for port in at.key("ports").items() {
         errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
         let name = port.key("name");
         if !name.text().is_empty() {
             errors.messages(&name, names::dns1123_label(name.text()));
         }
+        if !port_names.insert(name.text()) {
+            errors.push(FieldError::duplicate(name.path.to_string(), name.text()));
+        }
     }
     errors.into_vec()
+}
+
+/// Whether these bytes are a JSON object; if not, Go's words for why.
+fn json_object(bytes: &[u8]) -> Result<(), String> {
+    let decoded = kubewright_schema::decode::json(bytes).map_err(|error| error.to_string())?;
+    match decoded.value {
+        Value::Object(_) | Value::Null => Ok(()),
+        other => {
+            let kind = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            Err(format!(
+                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            ))
+        }
+    }
 }
 
 /// How Leases are written: a renewal must name the version that it renews.
@@ -375,10 +411,20 @@ pub(crate) const LEASE: Strategy = Strategy {
             ensure(object, "spec");
         }
     },
+    prepare_create: |object, _| without_election(object),
+    prepare_update: |new, _, _| without_election(new),
     validate_create: lease,
     validate_update: |new, _| lease(new),
     ..PLAIN
 };
+
+/// Coordinated leader election is behind a feature that is off: its fields are dropped.
+fn without_election(lease: &mut Value) {
+    if let Some(spec) = lease.as_object_mut().and_then(|lease| child(lease, "spec")) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
+}
 
 fn lease(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -388,14 +434,5 @@ fn lease(new: &Value) -> Vec<FieldError> {
         errors.invalid(&duration, "must be greater than 0");
     }
     errors.non_negative(&spec.key("leaseTransitions"));
-    let strategy = spec.key("strategy");
-    if strategy.present() {
-        errors.messages(&strategy, names::qualified_name(strategy.text()));
-    } else if spec.key("preferredHolder").present() && !spec.key("preferredHolder").text().is_empty() {
-        errors.forbidden(
-            &spec.key("preferredHolder"),
-            "may only be specified if `strategy` is defined",
-        );
-    }
     errors.into_vec()
 }

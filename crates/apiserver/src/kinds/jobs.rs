@@ -296,7 +296,7 @@ fn exit_codes(errors: &mut Errors, at: &At<'_>, containers: &BTreeSet<&str>) {
     }
     let values = at.key("values");
     if values.is_empty() {
-        errors.invalid(&values, "at least one value is required");
+        errors.invalid_value(&values, json!([]), "at least one value is required");
     } else if values.len() > 255 {
         errors.push(FieldError::too_many(values.path.to_string(), values.len(), 255));
     }

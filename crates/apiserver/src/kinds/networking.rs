@@ -42,7 +42,8 @@ pub(crate) const INGRESS: Strategy = Strategy {
     warnings: |new, old| {
         let deprecated =
             "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
-        let used = !annotation(new).text().is_empty() && old.is_none();
+        let unclassed = !At::root(new).keys(&["spec", "ingressClassName"]).present();
+        let used = !annotation(new).text().is_empty() && unclassed && old.is_none();
         used.then(|| deprecated.to_owned()).into_iter().collect()
     },
     ..PLAIN

@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, absent, child, ensure, fill, keep, text};
-use super::pods::{defaults, resources};
+use super::pods::defaults;
 use crate::registry::{PLAIN, Strategy};
 
 /// How Nodes are written.
@@ -68,7 +68,9 @@ fn default(object: &mut Value) {
 
 fn node(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    let taints = At::root(new).keys(&["spec", "taints"]);
+    // The path stands so in Kubernetes.
+    let path = At::root(new).keys(&["metadata", "taints"]).path;
+    let taints = At::root(new).keys(&["spec", "taints"]).moved(path);
     let mut seen = std::collections::BTreeSet::new();
     for taint in taints.items() {
         let key = taint.key("key");
@@ -89,8 +91,15 @@ fn node(new: &Value) -> Vec<FieldError> {
 
 fn status(errors: &mut Errors, new: &Value) {
     let status = At::root(new).key("status");
-    resources::list(errors, &status.key("capacity"));
-    resources::list(errors, &status.key("allocatable"));
+    for list in ["capacity", "allocatable"] {
+        let list = status.key(list);
+        for (name, amount) in list.entries() {
+            if amount.text().starts_with('-') {
+                let at = amount.moved(list.path.key(name));
+                errors.invalid(&at, "must be greater than or equal to 0");
+            }
+        }
+    }
 }
 
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {

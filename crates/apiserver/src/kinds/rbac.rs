@@ -120,7 +120,11 @@ fn rules(new: &Value, namespaced: bool) -> Vec<FieldError> {
             );
         }
         for selector in selectors.items() {
+            let before = errors.len();
             label_selector(&mut errors, &selector);
+            if errors.len() > before {
+                errors.invalid_value(&selector, Value::Null, "invalid label selector.");
+            }
         }
     }
     errors.into_vec()

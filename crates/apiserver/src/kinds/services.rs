@@ -530,7 +530,8 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
             }
         }
     }
-    for range in ranges.items() {
+    // The path stands so in Kubernetes.
+    for range in ranges.moved(spec.path.key("LoadBalancerSourceRanges")).items() {
         if !is_cidr(range.text().trim()) {
             errors.invalid(
                 &range,
@@ -631,7 +632,13 @@ fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
 }
 
 fn external_ip(errors: &mut Errors, at: &At<'_>) {
-    let Some(ip) = check_ip(errors, at) else { return };
+    if let Some(ip) = check_ip(errors, at) {
+        ordinary_ip(errors, at, ip);
+    }
+}
+
+/// An address that other machines can reach.
+pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
     let why = if ip.is_unspecified() {
         "may not be unspecified"
     } else if ip.is_loopback() {
@@ -670,7 +677,7 @@ fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     }
     errors.one_of(
         &spec.key("trafficDistribution"),
-        &["PreferClose", "PreferSameNode", "PreferSameZone"],
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
         false,
     );
 }

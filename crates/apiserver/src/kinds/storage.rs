@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, get, keep, text};
 use super::pods::scheduling::{label_selector, node_selector};
+use super::pods::warnings::fractions;
 use super::pods::{defaults, volumes};
 use crate::registry::{GenerationRule, PLAIN, Strategy};
 
@@ -60,6 +61,14 @@ pub(crate) const CLAIM: Strategy = Strategy {
     },
     validate_create: claim,
     validate_update: update_claim,
+    warnings: |new, _| {
+        let mut warn = Vec::new();
+        let resources = At::root(new).keys(&["spec", "resources"]);
+        for list in ["requests", "limits"] {
+            fractions(&resources.key(list), &["storage"], &mut warn);
+        }
+        warn
+    },
     ..STORED
 };
 
@@ -468,6 +477,10 @@ fn data_source(object: &mut Value) {
     if !known {
         spec.remove("dataSource");
     }
+    // Sources in other namespaces are behind a feature that is off.
+    if child(spec, "dataSourceRef").is_some_and(|reference| !text(reference, "namespace").is_empty()) {
+        spec.remove("dataSourceRef");
+    }
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".to_owned(), source);
@@ -484,6 +497,10 @@ fn claim(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     label_selector(&mut errors, &spec.key("selector"));
     volumes::claim_spec(&mut errors, &spec);
+    let class = spec.key("volumeAttributesClassName");
+    if !class.text().is_empty() {
+        errors.messages(&class, names::dns1123_subdomain(class.text()));
+    }
     errors.into_vec()
 }
 

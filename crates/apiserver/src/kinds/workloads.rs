@@ -404,6 +404,9 @@ pub(super) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Rest
         ));
     }
     let spec = template.key("spec");
+    // The path stands so in Kubernetes.
+    let annotations = metadata.key("annotations").moved(template.path.key("annotations"));
+    pods::annotations::annotations(errors, &annotations, &spec);
     pods::validate::spec(errors, &spec);
     if !spec.key("ephemeralContainers").is_empty() {
         errors.forbidden(
@@ -560,7 +563,12 @@ fn lone_template(new: &Value) -> Vec<FieldError> {
 fn stateful_set(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    errors.one_of(&spec.key("podManagementPolicy"), &["OrderedReady", "Parallel"], true);
+    let management = spec.key("podManagementPolicy");
+    match management.text() {
+        "" => errors.required(&management, ""),
+        "OrderedReady" | "Parallel" => {}
+        _ => errors.invalid(&management, "must be 'OrderedReady' or 'Parallel'"),
+    }
     let strategy = spec.key("updateStrategy");
     match strategy.key("type").text() {
         "" => errors.required(&strategy, ""),
@@ -580,12 +588,19 @@ fn stateful_set(new: &Value) -> Vec<FieldError> {
     }
     let policy = spec.key("persistentVolumeClaimRetentionPolicy");
     for when in ["whenDeleted", "whenScaled"] {
-        errors.one_of(&policy.key(when), &["Delete", "Retain"], true);
+        errors.one_of(&policy.key(when), &["Retain", "Delete"], true);
     }
     errors.non_negative(&spec.key("replicas"));
     errors.non_negative(&spec.key("minReadySeconds"));
     errors.non_negative(&spec.key("revisionHistoryLimit"));
     errors.non_negative(&spec.keys(&["ordinals", "start"]));
+    let service = spec.key("serviceName");
+    if !service.text().is_empty() {
+        errors.messages(&service, kubewright_schema::names::dns1123_label(service.text()));
+    }
+    for claim in spec.key("volumeClaimTemplates").items() {
+        pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
+    }
     selector_and_template(&mut errors, &spec, Restart::Always("statefulset"));
     errors.into_vec()
 }
@@ -651,15 +666,21 @@ fn daemon_set(new: &Value) -> Vec<FieldError> {
             let surge = rolling.key("maxSurge");
             int_or_percent(&mut errors, &unavailable);
             int_or_percent(&mut errors, &surge);
-            match (percent_or_number(&unavailable), percent_or_number(&surge)) {
-                (Some(0), Some(0)) => errors.required(&unavailable, "cannot be 0 when maxSurge is 0"),
-                (Some(some), Some(more)) if some > 0 && more > 0 => {
+            // What is no percentage is nothing.
+            let number = |at: &At<'_>| percent_or_number(at).unwrap_or(0);
+            match (number(&unavailable), number(&surge)) {
+                (0, 0) => errors.required(&unavailable, "cannot be 0 when maxSurge is 0"),
+                (some, more) if some > 0 && more > 0 => {
                     errors.invalid(&surge, "may not be set when maxUnavailable is non-zero");
                 }
                 _ => {}
             }
         }
-        _ => errors.unsupported(&strategy.key("type"), &["RollingUpdate", "OnDelete"]),
+        _ => errors.push(FieldError::not_supported(
+            strategy.path.to_string(),
+            strategy.value.clone(),
+            &["RollingUpdate", "OnDelete"],
+        )),
     }
     errors.into_vec()
 }

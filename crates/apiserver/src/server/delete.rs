@@ -84,6 +84,8 @@ impl Call<'_> {
     pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
         self.warn_of_orphans(&options);
+        self.query.number("timeoutSeconds")?;
+        super::options::version_match(self.query, false)?;
         let selection = self.selection()?;
         let limit = self.query.number("limit")?;
         let listed = self.present(&selection).await?;

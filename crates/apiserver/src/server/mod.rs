@@ -418,14 +418,19 @@ impl Inner {
             Ok(user) => user,
             Err(status) => return self.fail_as_asked(headers, query, &status),
         };
-        let Some(verb) = verb else {
-            return self.fail(&Status::method_not_allowed());
-        };
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return self.fail_as_asked(headers, query, &Status::no_such_path()),
+        };
+        let Some(verb) = verb else {
+            let nameless = resource.verbs == Verbs::CreateOnly && path.name.is_some();
+            return self.fail(&if nameless {
+                Status::no_such_path()
+            } else {
+                Status::method_not_allowed()
+            });
         };
         let streams = path.name.is_none();
         let output = match review::output(&resource, headers, query, streams) {

@@ -16,12 +16,20 @@ use crate::status::Status;
 use crate::{Body, UserInfo, discovery, openapi};
 
 /// What kube-apiserver serves about itself and this server does not.
-const NOT_SERVED: [&str; 7] = ["metrics", "debug", "logs", "statusz", "flagz", "configz", "swaggerapi"];
+const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
 
 /// Whether a path asks how the server is: that is answered even when nothing can be kept.
 pub(super) fn is_health(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     matches!(first, Some("healthz" | "livez" | "readyz"))
+}
+
+/// Paths that are routed by method, and know GET only.
+fn reads_by_get(segments: &[&str]) -> bool {
+    matches!(
+        segments,
+        ["version"] | [".well-known" | "openid", ..] | ["api", _] | ["apis", _, _]
+    )
 }
 
 impl Inner {
@@ -55,7 +63,15 @@ impl Inner {
             [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
                 "{path} is not served: this server tells of itself in its log, not over the API"
             ))),
-            _ if !reading => self.fail(&Status::method_not_allowed()),
+            // What is not there is not found by any method.
+            _ if !reading || (*method == Method::HEAD && reads_by_get(&segments)) => {
+                let answer = self.answer_path(&Method::GET, uri, headers, query, user);
+                if answer.status() == http::StatusCode::NOT_FOUND {
+                    answer
+                } else {
+                    self.fail(&Status::method_not_allowed())
+                }
+            }
             [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
             ["openid", "v1", "jwks"] => self.key_set(headers, query),

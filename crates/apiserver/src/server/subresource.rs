@@ -63,6 +63,9 @@ impl Call<'_> {
             (Some(Subresource::Binding), Verb::Create) => self.bind().await,
             (Some(Subresource::Eviction), Verb::Create) => self.evict().await,
             (Some(Subresource::Token), Verb::Create) => self.request_token().await,
+            (Some(Subresource::Refused { verbs, .. }), _) if !verbs.contains(&verb.as_str()) => {
+                Err(Status::method_not_allowed())
+            }
             (Some(Subresource::Refused { name, instead, .. }), _) => {
                 self.get_stored().await?;
                 let message = format!("{}/{name} is not served: {instead}", self.resource.plural);

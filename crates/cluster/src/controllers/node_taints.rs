@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    fn check(spec: Value, conditions: &Value, want: &[&str]) {
+    fn check(spec: &Value, conditions: &Value, want: &[&str]) {
         let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
         let node: Node = serde_json::from_value(node).expect("a node");
         let found: Vec<String> = taints(&node)
@@ -120,18 +120,18 @@ mod tests {
         let not_ready = || json!({"taints": [{"key": "own", "effect": "NoExecute"}, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]});
         let ready = |status: &str| json!({"type": "Ready", "status": status});
         let (own, tainted) = ("own:NoExecute", "node.kubernetes.io/not-ready:NoSchedule");
-        check(not_ready(), json!([]), &[own]);
-        check(not_ready(), json!([ready("True")]), &[own]);
-        check(not_ready(), json!([ready("False")]), &[own, tainted]);
-        check(json!({}), json!([ready("False")]), &[tainted]);
+        check(&not_ready(), &json!([]), &[own]);
+        check(&not_ready(), &json!([ready("True")]), &[own]);
+        check(&not_ready(), &json!([ready("False")]), &[own, tainted]);
+        check(&json!({}), &json!([ready("False")]), &[tainted]);
         check(
-            not_ready(),
-            json!([ready("Unknown")]),
+            &not_ready(),
+            &json!([ready("Unknown")]),
             &[own, "node.kubernetes.io/unreachable:NoSchedule"],
         );
         check(
-            json!({"unschedulable": true}),
-            json!([ready("True"), {"type": "DiskPressure", "status": "True"}]),
+            &json!({"unschedulable": true}),
+            &json!([ready("True"), {"type": "DiskPressure", "status": "True"}]),
             &[
                 "node.kubernetes.io/disk-pressure:NoSchedule",
                 "node.kubernetes.io/unschedulable:NoSchedule",

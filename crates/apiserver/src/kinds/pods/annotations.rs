@@ -15,10 +15,8 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// What is wrong with the annotations of a pod.
-pub(super) fn annotations(errors: &mut Errors, pod: &At<'_>) {
-    let all = pod.keys(&["metadata", "annotations"]);
-    let spec = pod.key("spec");
+/// What is wrong with the annotations of a pod, or of a template, with this spec.
+pub(crate) fn annotations(errors: &mut Errors, all: &At<'_>, spec: &At<'_>) {
     for (key, entry) in all.entries() {
         let child = entry.moved(all.path.key(key));
         if key == MIRROR && spec.key("nodeName").text().is_empty() {
@@ -234,7 +232,8 @@ mod tests {
     }
 
     fn annotations_of(errors: &mut Errors, pod: &Value) {
-        annotations(errors, &At::root(pod));
+        let pod = At::root(pod);
+        annotations(errors, &pod.keys(&["metadata", "annotations"]), &pod.key("spec"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pods, and the pod spec that every workload's template shares.
 
-mod annotations;
+pub(crate) mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
 pub(crate) mod host;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use kubewright_schema::names;
-
 use super::containers::{field_reference, resource_reference};
 use super::volumes::required;
 use crate::kinds::check::{At, Errors};
@@ -43,7 +41,6 @@ pub(super) fn projections(errors: &mut Errors, volume: &At<'_>) {
             take(errors, &item.key("path"), volume, item.key("path").text(), &mut paths);
         }
         token(errors, &source.key("serviceAccountToken"), volume);
-        trust_bundle(errors, &source.key("clusterTrustBundle"), volume, &mut paths);
         certificate(errors, &source.key("podCertificate"), volume, &mut paths);
         if given.len() > 1 {
             errors.forbidden(&source, "may not specify more than 1 volume type per source");
@@ -87,42 +84,6 @@ fn token(errors: &mut Errors, at: &At<'_>, volume: &At<'_>) {
     } else {
         file(errors, &path);
     }
-}
-
-fn trust_bundle<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mut BTreeSet<&'a str>) {
-    if !at.present() {
-        return;
-    }
-    let (name, signer) = (at.key("name"), at.key("signerName"));
-    match (name.present(), signer.present()) {
-        (true, true) => errors.invalid(at, "only one of name and signerName may be used"),
-        (true, false) => {
-            if name.text().is_empty() {
-                errors.required(&name, "must be a valid object name");
-            }
-            for message in names::dns1123_subdomain(&name.text().replace(':', ".")) {
-                errors.invalid(&name, format!("not a valid clustertrustbundlename: {message}"));
-            }
-            if at.key("labelSelector").present() {
-                errors.invalid(
-                    &at.key("labelSelector"),
-                    "labelSelector must be unset if name is specified",
-                );
-            }
-        }
-        (false, true) => {
-            if signer.text().is_empty() {
-                errors.required(&signer, "must be a valid signer name");
-            }
-            signer_name(errors, &signer);
-            super::scheduling::label_selector(errors, &at.key("labelSelector"));
-        }
-        (false, false) => errors.required(at, "either name or signerName must be specified"),
-    }
-    let path = at.key("path");
-    required(errors, &path);
-    file(errors, &path);
-    take(errors, &path, volume, path.text(), paths);
 }
 
 fn certificate<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mut BTreeSet<&'a str>) {

@@ -113,14 +113,6 @@ pub(crate) fn overhead(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// A list of quantities such as a node's capacity or the fixed overhead of a runtime.
-pub(crate) fn list(errors: &mut Errors, at: &At<'_>) {
-    for (name, entry) in at.entries() {
-        errors.messages(&entry, names::qualified_name(name));
-        quantity(errors, name, &entry);
-    }
-}
-
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }

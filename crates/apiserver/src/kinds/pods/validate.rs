@@ -149,7 +149,7 @@ pub(crate) fn create(new: &Value) -> Vec<FieldError> {
         errors.forbidden(&at.key("ephemeralContainers"), "cannot be set on create");
         return errors.into_vec();
     }
-    annotations::annotations(&mut errors, &At::root(new));
+    annotations::annotations(&mut errors, &At::root(new).keys(&["metadata", "annotations"]), &at);
     spec(&mut errors, &at);
     tokens_without_account(&mut errors, &at);
     annotations::profiles(&mut errors, &At::root(new));

@@ -122,6 +122,7 @@ fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "vsphereVolume" => &["volumePath"],
         "gcePersistentDisk" => &["pdName"],
         "photonPersistentDisk" => &["pdID"],
+        "storageos" => &["volumeName"],
         "scaleIO" => &["gateway", "system", "volumeName"],
         _ => &[],
     };
@@ -146,13 +147,23 @@ fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "flexVolume" => options(errors, &at.key("options")),
         "azureDisk" => azure_disk(errors, at),
         "csi" => csi(errors, at),
+        "quobyte" => {
+            if at.key("registry").text().is_empty() {
+                let why = "must be a host:port pair or multiple pairs separated by commas";
+                errors.required(&at.key("registry"), why);
+            }
+            required(errors, &at.key("volume"));
+        }
+        "flocker" if at.key("datasetName").text().is_empty() && at.key("datasetUUID").text().is_empty() => {
+            errors.required(at, "one of datasetName and datasetUUID is required");
+        }
         "image" => {
             errors.one_of(&at.key("pullPolicy"), &["Always", "IfNotPresent", "Never"], false);
         }
         "gcePersistentDisk" | "awsElasticBlockStore" => {
             let partition = at.key("partition");
             if partition.int().is_some_and(|number| !(0..=255).contains(&number)) {
-                errors.invalid(&partition, "must be between 0 and 255, inclusive");
+                errors.invalid(&partition, "must be between 1 and 255, inclusive");
             }
         }
         "secret" | "configMap" => {
