@@ -15,8 +15,8 @@ mod hints;
 mod kubeconfig;
 mod narrator;
 mod output;
-mod scaffolding;
 mod project;
+mod scaffolding;
 mod signals;
 mod target;
 

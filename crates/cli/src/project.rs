@@ -64,7 +64,10 @@ impl Project {
         let ignore = folder.join(".gitignore");
         let made = std::fs::create_dir_all(&folder).and_then(|()| match ignore.exists() {
             true => Ok(()),
-            false => std::fs::write(&ignore, "# Written by kubewright dev: keys and sockets, of no use to others.\n*\n"),
+            false => std::fs::write(
+                &ignore,
+                "# Written by kubewright dev: keys and sockets, of no use to others.\n*\n",
+            ),
         });
         made.map_err(|why| {
             Diagnostic::new(codes::files::IO, "cannot make the folder that dev works in")

@@ -44,9 +44,8 @@ impl Target {
             Some(file) => file.display().to_string(),
             None => std::env::var("KUBECONFIG").unwrap_or_else(|_| "~/.kube/config".to_owned()),
         };
-        let cannot = || {
-            Diagnostic::new(codes::machine::KUBECONFIG, "cannot find the cluster").at(Place::file(source.clone()))
-        };
+        let cannot =
+            || Diagnostic::new(codes::machine::KUBECONFIG, "cannot find the cluster").at(Place::file(source.clone()));
         let read = match file {
             Some(file) => Kubeconfig::read_from(file),
             None => Kubeconfig::read(),
@@ -64,20 +63,32 @@ impl Target {
             }
         };
         let Some(name) = context.map(str::to_owned).or_else(|| config.current_context.clone()) else {
-            return Err(cannot().because(format!("no context is current, and {}", names())).fix("name one with --context"));
+            return Err(cannot()
+                .because(format!("no context is current, and {}", names()))
+                .fix("name one with --context"));
         };
         let found = config.contexts.iter().find(|context| context.name == name);
         let Some(found) = found.and_then(|found| found.context.clone()) else {
-            return Err(cannot().because(format!("there is no context {name}; {}", names())).fix("name another with --context"));
+            return Err(cannot()
+                .because(format!("there is no context {name}; {}", names()))
+                .fix("name another with --context"));
         };
         let cluster = config.clusters.iter().find(|cluster| cluster.name == found.cluster);
         let cluster = cluster.and_then(|named| named.cluster.clone()).unwrap_or_default();
         let Some(server) = cluster.server else {
             return Err(cannot()
-                .because(format!("context {name} means cluster {}, which has no server", found.cluster))
+                .because(format!(
+                    "context {name} means cluster {}, which has no server",
+                    found.cluster
+                ))
                 .fix("name another with --context"));
         };
-        let reach = reach(&name, &server, cluster.proxy_url.as_deref(), cluster.tls_server_name.as_deref());
+        let reach = reach(
+            &name,
+            &server,
+            cluster.proxy_url.as_deref(),
+            cluster.tls_server_name.as_deref(),
+        );
         Ok(Target {
             source,
             context: name,
@@ -111,7 +122,10 @@ impl Target {
             format!("refusing to run `dev` against context {}", self.context),
         )
         .at(Place::file(self.source.clone()))
-        .because(format!("its server {} is not a cluster of this machine: {why}", self.server))
+        .because(format!(
+            "its server {} is not a cluster of this machine: {why}",
+            self.server
+        ))
         .because("dev replaces definitions, applies samples and runs unfinished code there");
         let refused = match allowed {
             Some(other) => refused.because(format!("--allow-context names {other}, which is another context")),
@@ -133,9 +147,12 @@ impl Target {
             ..KubeConfigOptions::default()
         };
         let cannot = |why: String| {
-            Diagnostic::new(codes::machine::KUBECONFIG, format!("cannot talk to context {}", self.context))
-                .at(Place::file(self.source.clone()))
-                .because(why)
+            Diagnostic::new(
+                codes::machine::KUBECONFIG,
+                format!("cannot talk to context {}", self.context),
+            )
+            .at(Place::file(self.source.clone()))
+            .because(why)
         };
         let config = kube::Config::from_custom_kubeconfig(self.config.clone(), &options)
             .await
@@ -184,13 +201,17 @@ fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str
     let loopback = |host: &str| {
         host == "localhost"
             || host.ends_with(".localhost")
-            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
+            || host
+                .parse::<IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified())
     };
     if let Some(proxy) = proxy {
         return Reach::Remote(format!("it is reached through the proxy {proxy}"));
     }
     if let Some(name) = tls_name.filter(|name| !loopback(name)) {
-        return Reach::Remote(format!("its certificate is that of {name}, so {host} is a tunnel to it"));
+        return Reach::Remote(format!(
+            "its certificate is that of {name}, so {host} is a tunnel to it"
+        ));
     }
     // Tools that put a cluster into a virtual machine or a container of this machine, where it has an address of its own.
     let known = context == "minikube"
@@ -205,7 +226,9 @@ fn reach(context: &str, server: &str, proxy: Option<&str>, tls_name: Option<&str
     match () {
         () if loopback(host) && context == "kubernetes-admin@kubewright" => Reach::Embedded,
         () if loopback(host) => Reach::Local,
-        () if known && (private || host == "kubernetes.docker.internal" || host == "host.docker.internal") => Reach::Local,
+        () if known && (private || host == "kubernetes.docker.internal" || host == "host.docker.internal") => {
+            Reach::Local
+        }
         () => Reach::Remote(format!("{host} is not a loopback address")),
     }
 }
@@ -235,17 +258,59 @@ mod tests {
             };
             assert_eq!(found, expected, "{context} {server}");
         };
-        check("kubernetes-admin@kubewright", "https://127.0.0.1:34567", None, None, "embedded");
-        check("kubernetes-admin@kubewright", "https://10.0.0.1:6443", None, None, "10.0.0.1 is not a loopback address");
+        check(
+            "kubernetes-admin@kubewright",
+            "https://127.0.0.1:34567",
+            None,
+            None,
+            "embedded",
+        );
+        check(
+            "kubernetes-admin@kubewright",
+            "https://10.0.0.1:6443",
+            None,
+            None,
+            "10.0.0.1 is not a loopback address",
+        );
         check("kind-test", "https://127.0.0.1:39123", None, None, "local");
         check("any", "https://[::1]:6443/path", None, None, "local");
         check("any", "https://localhost:6443", None, None, "local");
         check("minikube", "https://192.168.49.2:8443", None, None, "local");
-        check("minikube", "https://203.0.113.7:8443", None, None, "203.0.113.7 is not a loopback address");
-        check("prod", "https://192.168.49.2:8443", None, None, "192.168.49.2 is not a loopback address");
-        check("prod-eu", "https://api.example.com", None, None, "api.example.com is not a loopback address");
-        check("prod", "https://127.0.0.1.example.com", None, None, "127.0.0.1.example.com is not a loopback address");
-        check("prod", "https://localhost@evil.example.com", None, None, "evil.example.com is not a loopback address");
+        check(
+            "minikube",
+            "https://203.0.113.7:8443",
+            None,
+            None,
+            "203.0.113.7 is not a loopback address",
+        );
+        check(
+            "prod",
+            "https://192.168.49.2:8443",
+            None,
+            None,
+            "192.168.49.2 is not a loopback address",
+        );
+        check(
+            "prod-eu",
+            "https://api.example.com",
+            None,
+            None,
+            "api.example.com is not a loopback address",
+        );
+        check(
+            "prod",
+            "https://127.0.0.1.example.com",
+            None,
+            None,
+            "127.0.0.1.example.com is not a loopback address",
+        );
+        check(
+            "prod",
+            "https://localhost@evil.example.com",
+            None,
+            None,
+            "evil.example.com is not a loopback address",
+        );
         check(
             "tunnel",
             "https://127.0.0.1:6443",
@@ -278,10 +343,17 @@ mod tests {
           because: dev replaces definitions, applies samples and runs unfinished code there
           fix: without --context dev brings a cluster of its own; if you mean this one, say --allow-context prod-eu
         ");
-        assert!(refused(Some("prod-us")).unwrap_err().contains("--allow-context names prod-us"));
+        assert!(
+            refused(Some("prod-us"))
+                .unwrap_err()
+                .contains("--allow-context names prod-us")
+        );
         assert_eq!(refused(Some("prod-eu")), Ok(()));
 
         let unknown = Target::read(Some(&file), Some("stage")).unwrap_err().to_string();
-        assert!(unknown.contains("there is no context stage; its contexts are prod-eu"), "{unknown}");
+        assert!(
+            unknown.contains("there is no context stage; its contexts are prod-eu"),
+            "{unknown}"
+        );
     }
 }

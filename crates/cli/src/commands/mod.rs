@@ -4,7 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod dev;
 pub(crate) mod edit;
 pub(crate) mod init;
-pub(crate) mod dev;
 pub(crate) mod version;

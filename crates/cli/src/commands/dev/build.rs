@@ -313,7 +313,8 @@ mod tests {
             .iter()
             .map(|(file, line, column)| json!({"file_name": file, "line_start": line, "column_start": column, "is_primary": true}))
             .collect();
-        json!({"reason": "compiler-message", "message": {"level": "error", "rendered": rendered, "spans": spans}}).to_string()
+        json!({"reason": "compiler-message", "message": {"level": "error", "rendered": rendered, "spans": spans}})
+            .to_string()
     }
 
     #[test]
@@ -339,7 +340,8 @@ mod tests {
 
     #[test]
     fn what_cargo_itself_says_is_shown_when_nothing_was_compiled() {
-        let check = |complaints: &str, rendered: &str| assert_eq!(Failed::of(Vec::new(), complaints).rendered, rendered);
+        let check =
+            |complaints: &str, rendered: &str| assert_eq!(Failed::of(Vec::new(), complaints).rendered, rendered);
         check(
             "    Updating index\nerror: failed to parse manifest\n\nCaused by: no\n",
             "error: failed to parse manifest\n\nCaused by: no",
@@ -374,7 +376,10 @@ mod tests {
         let other = artifact("/other/Cargo.toml", "/other/src/main.rs", "/t/other");
         check(&[tool.clone(), main.clone(), other.clone()], Ok("/t/op"));
         check(std::slice::from_ref(&tool), Ok("/t/tool"));
-        check(&[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")], Err("several programs"));
+        check(
+            &[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")],
+            Err("several programs"),
+        );
         check(&[other], Err("no program"));
     }
 }

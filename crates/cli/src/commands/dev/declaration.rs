@@ -46,7 +46,10 @@ pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diag
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let complaints = String::from_utf8_lossy(&output.stderr);
-        let last = complaints.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+        let last = complaints
+            .lines()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or("nothing");
         return Err(undeclared(format!("it failed ({}) and said: {last}", output.status)));
     }
     read(&said)
@@ -92,7 +95,10 @@ impl Declaration {
         for item in self.items("crds") {
             let crd: CustomResourceDefinition = serde_json::from_value(item["crd"].clone())
                 .map_err(|why| undeclared(format!("a definition in its declaration cannot be read: {why}")))?;
-            match kinds.iter_mut().find(|known| known[0].metadata.name == crd.metadata.name) {
+            match kinds
+                .iter_mut()
+                .find(|known| known[0].metadata.name == crd.metadata.name)
+            {
                 Some(known) => known.push(crd),
                 None => kinds.push(vec![crd]),
             }

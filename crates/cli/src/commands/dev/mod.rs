@@ -45,7 +45,12 @@ use teller::Scenery;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Address and port of the embedded cluster; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", conflicts_with = "context")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:0",
+        conflicts_with = "context"
+    )]
     listen: SocketAddr,
 
     /// Keep the cluster's objects and keys in this folder [default: everything is in memory]
@@ -168,11 +173,7 @@ impl Arguments {
     }
 
     /// Starts the embedded cluster, or finds the one that was named.
-    async fn ground(
-        &self,
-        private: &std::path::Path,
-        scenery: std::sync::Arc<Scenery>,
-    ) -> Result<Ground, Failure> {
+    async fn ground(&self, private: &std::path::Path, scenery: std::sync::Arc<Scenery>) -> Result<Ground, Failure> {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
             target.allow(self.allow_context.as_deref())?;

@@ -94,7 +94,10 @@ pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, D
                 object,
                 place: place.clone(),
             };
-            if ["/apiVersion", "/kind", "/metadata/name"].iter().any(|field| item.text(field).is_empty()) {
+            if ["/apiVersion", "/kind", "/metadata/name"]
+                .iter()
+                .any(|field| item.text(field).is_empty())
+            {
                 return Err(cannot(
                     "it is no Kubernetes object: apiVersion, kind and metadata.name must be there".to_owned(),
                 ));
@@ -142,14 +145,19 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
     let name = item.text("/metadata/name").to_owned();
     let refused = |why: String| {
         let fix = if why.contains("immutable") || why.contains("storedVersions") {
-            format!("keep it as it is, or delete the definition with all its objects (kubectl delete crd {name}) and save again")
+            format!(
+                "keep it as it is, or delete the definition with all its objects (kubectl delete crd {name}) and save again"
+            )
         } else {
             "mend the type in api/ (or its attributes) and save; `kubewright explain KWR0703` says more".to_owned()
         };
-        Diagnostic::new(codes::dev::REFUSED, format!("the API server refused the definition {name}"))
-            .at(item.place.clone())
-            .because(why)
-            .fix(fix)
+        Diagnostic::new(
+            codes::dev::REFUSED,
+            format!("the API server refused the definition {name}"),
+        )
+        .at(item.place.clone())
+        .because(why)
+        .fix(fix)
     };
     let applied = apply(client, item).await.map_err(|why| refused(words(&why)))?;
     let resource = ApiResource {
@@ -172,7 +180,10 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
             return Ok(applied);
         }
         if tokio::time::Instant::now() >= end {
-            let told: Vec<&str> = conditions.iter().filter_map(|condition| condition["message"].as_str()).collect();
+            let told: Vec<&str> = conditions
+                .iter()
+                .filter_map(|condition| condition["message"].as_str())
+                .collect();
             return Err(refused(format!(
                 "it took the definition but does not serve it after {} s: {}",
                 ESTABLISHED_WITHIN.as_secs(),
@@ -235,7 +246,13 @@ mod tests {
         assert!(wrong.contains("at: config/samples/b.yaml"), "{wrong}");
         std::fs::write(samples.join("b.yaml"), "kind: Namespace\n").unwrap();
         let wrong = read().unwrap_err().to_string();
-        assert!(wrong.contains("apiVersion, kind and metadata.name must be there"), "{wrong}");
-        assert_eq!(super::read(folder.path(), "config/none", codes::dev::SAMPLE), Ok(Vec::new()));
+        assert!(
+            wrong.contains("apiVersion, kind and metadata.name must be there"),
+            "{wrong}"
+        );
+        assert_eq!(
+            super::read(folder.path(), "config/none", codes::dev::SAMPLE),
+            Ok(Vec::new())
+        );
     }
 }

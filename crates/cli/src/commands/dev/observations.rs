@@ -96,11 +96,10 @@ impl Readiness {
                 self.expected = Some(controllers.iter().cloned().collect());
                 controllers.is_empty()
             }
-            Message::Observed(Observation::ControllerStarted { controller }) => {
-                self.expected
-                    .as_mut()
-                    .is_some_and(|expected| expected.remove(&**controller) && expected.is_empty())
-            }
+            Message::Observed(Observation::ControllerStarted { controller }) => self
+                .expected
+                .as_mut()
+                .is_some_and(|expected| expected.remove(&**controller) && expected.is_empty()),
             _ => false,
         }
     }

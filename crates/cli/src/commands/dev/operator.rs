@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn a_panic_is_what_counts_of_the_last_lines() {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let said = lines("starting\nthread 'main' panicked at src/main.rs:3:5:\nno luck\nnote: run with `RUST_BACKTRACE=1`");
+        let said =
+            lines("starting\nthread 'main' panicked at src/main.rs:3:5:\nno luck\nnote: run with `RUST_BACKTRACE=1`");
         assert_eq!(what_it_said(&said), &said[1..]);
         let said = lines("one\ntwo");
         assert_eq!(what_it_said(&said), &said[..]);
@@ -221,9 +222,16 @@ mod tests {
     async fn an_operator_is_heard_and_stopped() {
         let (exit, said) = played("echo $WHO; echo no luck >&2; exit 3", false).await;
         assert_eq!(exit.how, "ended with status 3");
-        assert!(said.contains(&"me".to_owned()) && said.contains(&"no luck".to_owned()), "{said:?}");
+        assert!(
+            said.contains(&"me".to_owned()) && said.contains(&"no luck".to_owned()),
+            "{said:?}"
+        );
 
-        let (exit, said) = played("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done", true).await;
+        let (exit, said) = played(
+            "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done",
+            true,
+        )
+        .await;
         assert_eq!(said, ["up", "bye"]);
         assert_eq!(exit.how, "ended by itself, with status 0");
         assert!(exit.after < GRACE);

@@ -19,7 +19,10 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
     lines.push(rule.clone());
     let footer = [
         rule,
-        paint(DIM, "q quit · r build again · s apply samples · l show or hide the operator's own lines"),
+        paint(
+            DIM,
+            "q quit · r build again · s apply samples · l show or hide the operator's own lines",
+        ),
     ];
     let room = height.saturating_sub(lines.len() + footer.len());
     let mut body = Vec::new();
@@ -28,7 +31,10 @@ pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) ->
             1 => String::new(),
             count => format!(" (the first of {count} errors)"),
         };
-        body.push(paint(BAD, format!("does not compile{more}; what runs is the last good build")));
+        body.push(paint(
+            BAD,
+            format!("does not compile{more}; what runs is the last good build"),
+        ));
         body.extend(failed.rendered.lines().map(str::to_owned));
         // At least a few lines of what happens meanwhile.
         body.truncate(room.saturating_sub(4).max(room.min(6)));
@@ -71,12 +77,20 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
     }
     let build = match &story.build {
         BuildState::Running { since, progress } => {
-            let since = since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
-            let progress = progress.map(|(done, total)| format!(" {done}/{total}")).unwrap_or_default();
+            let since = since
+                .map(|since| now.saturating_duration_since(since))
+                .unwrap_or_default();
+            let progress = progress
+                .map(|(done, total)| format!(" {done}/{total}"))
+                .unwrap_or_default();
             paint(CHANGE, format!("compiling{progress} … {:.1} s", since.as_secs_f64()))
         }
         _ if story.failed.is_some() => {
-            let place = story.failed.as_ref().and_then(|failed| failed.place.clone()).unwrap_or_default();
+            let place = story
+                .failed
+                .as_ref()
+                .and_then(|failed| failed.place.clone())
+                .unwrap_or_default();
             paint(BAD, format!("does not compile  {place}"))
         }
         BuildState::Done(took) => {
@@ -110,16 +124,18 @@ fn operator(story: &Story) -> String {
             0 => "0 errors".to_owned(),
             count => paint(BAD, format!("{count} errors")),
         };
-        words.push(format!("{} reconciles, {} writes, {errors}", counts.reconciles, counts.writes));
+        words.push(format!(
+            "{} reconciles, {} writes, {errors}",
+            counts.reconciles, counts.writes
+        ));
     }
     words.join(" · ")
 }
 
 fn queue(story: &Story, now: Instant) -> String {
-    let (ready, delayed) = story
-        .queues
-        .values()
-        .fold((0, 0), |(ready, delayed), (more, later)| (ready + more, delayed + later));
+    let (ready, delayed) = story.queues.values().fold((0, 0), |(ready, delayed), (more, later)| {
+        (ready + more, delayed + later)
+    });
     let mut words = format!("{} running · {ready} ready · {delayed} delayed", story.running.len());
     // What runs for long is named: it is where somebody waits.
     let longest = story.running.iter().min_by_key(|(_, since)| **since);
@@ -217,7 +233,8 @@ impl Terminal {
     pub(crate) fn take() -> Option<Terminal> {
         static HOOK: Once = Once::new();
         let (input, output) = (std::io::stdin(), std::io::stdout());
-        if !input.is_terminal() || !output.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        if !input.is_terminal() || !output.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+        {
             return None;
         }
         let before = termios::tcgetattr(&input).ok()?;
@@ -328,7 +345,10 @@ mod tests {
                 new: true,
             },
             Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")]),
-            Fact::Started { build: 1, pid: Some(4711) },
+            Fact::Started {
+                build: 1,
+                pid: Some(4711),
+            },
         ];
         for fact in facts {
             let now = story.started;
@@ -367,7 +387,11 @@ mod tests {
     #[test]
     fn lines_are_cut_where_the_screen_ends() {
         let check = |line: &str, width: usize, expected: &str| {
-            assert_eq!(anstream::adapter::strip_str(&fit(line, width)).to_string(), expected, "{line:?}");
+            assert_eq!(
+                anstream::adapter::strip_str(&fit(line, width)).to_string(),
+                expected,
+                "{line:?}"
+            );
         };
         check("short", 10, "short");
         check("exactly 10", 10, "exactly 10");

@@ -82,8 +82,9 @@ impl Session {
     pub(crate) fn new(equipment: Equipment) -> Result<Session, Failure> {
         let watcher = Watcher::start(&equipment.how.root)?;
         let (hearing, heard) = mpsc::channel(1024);
-        let ear = Ear::open(&equipment.scratch, hearing)
-            .map_err(|why| Failure::new("cannot make the socket on which the operator tells what it does").because(why))?;
+        let ear = Ear::open(&equipment.scratch, hearing).map_err(|why| {
+            Failure::new("cannot make the socket on which the operator tells what it does").because(why)
+        })?;
         let (reports, reported) = mpsc::unbounded_channel();
         Ok(Session {
             machine: Machine::new(equipment.samples),
@@ -270,7 +271,9 @@ impl Session {
 
     /// Asks the program what it declares, and applies its definitions.
     fn prepare(&self, generation: Generation) {
-        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        let Some(program) = self.programs.get(&generation).cloned() else {
+            return;
+        };
         let (client, root) = (self.equipment.client.clone(), self.equipment.how.root.clone());
         let known = matches!(self.declared, Some(None));
         let news = self.equipment.news.clone();
@@ -304,11 +307,7 @@ impl Session {
         });
     }
 
-    async fn prepared(
-        &mut self,
-        generation: Generation,
-        result: Result<Option<Declaration>, Diagnostic>,
-    ) -> Event {
+    async fn prepared(&mut self, generation: Generation, result: Result<Option<Declaration>, Diagnostic>) -> Event {
         let answer = match result {
             Ok(declared) => {
                 self.declared = Some(declared);
@@ -323,7 +322,9 @@ impl Session {
     }
 
     async fn start(&mut self, generation: Generation) {
-        let Some(program) = self.programs.get(&generation).cloned() else { return };
+        let Some(program) = self.programs.get(&generation).cloned() else {
+            return;
+        };
         self.forget_older(generation);
         let (lines, mut printed) = mpsc::channel::<String>(256);
         let news = self.equipment.news.clone();
@@ -362,10 +363,18 @@ impl Session {
     fn conditions(&self) -> Conditions {
         let mut environment = vec![
             ("KUBECONFIG".to_owned(), self.equipment.kubeconfig.clone()),
-            (kubewright::OBSERVE_SOCKET.to_owned(), self.ear.path().as_os_str().to_owned()),
+            (
+                kubewright::OBSERVE_SOCKET.to_owned(),
+                self.ear.path().as_os_str().to_owned(),
+            ),
         ];
         let mut arguments = Vec::new();
-        let given = |flag: &str| self.equipment.arguments.iter().any(|argument| argument.starts_with(flag));
+        let given = |flag: &str| {
+            self.equipment
+                .arguments
+                .iter()
+                .any(|argument| argument.starts_with(flag))
+        };
         if let Some(Some(_)) = &self.declared {
             // Two operators on one machine must not meet at a port, and nobody probes this one.
             if !given("--health-probe-bind-address") {
@@ -482,7 +491,11 @@ impl Session {
     }
 
     fn clean_up(&mut self) {
-        let folder = self.programs.values().next().and_then(|program| program.parent().map(Path::to_path_buf));
+        let folder = self
+            .programs
+            .values()
+            .next()
+            .and_then(|program| program.parent().map(Path::to_path_buf));
         self.forget_older(Generation::MAX);
         // Another `dev` of another project may share the folder; then it is not empty and stays.
         drop(folder.map(std::fs::remove_dir));

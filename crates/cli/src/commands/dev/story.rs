@@ -211,7 +211,10 @@ impl Story {
         match message {
             Message::Missed { count } => entries.push(self.entry(
                 when,
-                &paint(DIM, format!("({count} things happened faster than the operator could tell them)")),
+                &paint(
+                    DIM,
+                    format!("({count} things happened faster than the operator could tell them)"),
+                ),
                 json!({"event": "missed", "count": count}),
             )),
             Message::Observed(what) => {
@@ -230,7 +233,12 @@ impl Story {
             [] => "ready; it has no controllers".to_owned(),
             _ => format!("ready: {}", names.join(", ")),
         };
-        entries.push(self.step(when, "operator", &words, json!({"event": "operator-ready", "controllers": names})));
+        entries.push(self.step(
+            when,
+            "operator",
+            &words,
+            json!({"event": "operator-ready", "controllers": names}),
+        ));
     }
 
     fn observe(&mut self, when: Instant, what: &Observation) {
@@ -258,7 +266,10 @@ impl Story {
                     _ => {}
                 }
                 if let Some((_, delayed)) = self.queues.get_mut(&**controller)
-                    && matches!(outcome, Outcome::Retry { .. } | Outcome::RequeueAfter(_) | Outcome::Conflict { .. })
+                    && matches!(
+                        outcome,
+                        Outcome::Retry { .. } | Outcome::RequeueAfter(_) | Outcome::Conflict { .. }
+                    )
                 {
                     *delayed += 1;
                 }
@@ -270,7 +281,9 @@ impl Story {
 
     /// The first reconcile of a new operator after a save.
     fn reached(&mut self, when: Instant, what: &Observation) -> Option<Entry> {
-        let Observation::ReconcileFinished { outcome, .. } = what else { return None };
+        let Observation::ReconcileFinished { outcome, .. } = what else {
+            return None;
+        };
         if !self.started_since || !matches!(outcome, Outcome::Done | Outcome::RequeueAfter(_)) {
             return None;
         }
@@ -333,7 +346,11 @@ impl Story {
             }
             Fact::Stopping => self.operator = OperatorState::Stopping,
             Fact::Ended { asked, .. } => {
-                self.operator = if *asked { OperatorState::None } else { OperatorState::Crashed };
+                self.operator = if *asked {
+                    OperatorState::None
+                } else {
+                    OperatorState::Crashed
+                };
                 self.pid = None;
                 self.running.clear();
             }
@@ -351,7 +368,9 @@ impl Story {
                 kubeconfig,
                 milliseconds,
             } => {
-                let ready = milliseconds.map(|took| format!("ready in {took:.0} ms at ")).unwrap_or_default();
+                let ready = milliseconds
+                    .map(|took| format!("ready in {took:.0} ms at "))
+                    .unwrap_or_default();
                 let text = format!(
                     "{}\n  {:<11} {ready}{description}\n  {:<11} {}",
                     paint(STRONG, format!("kubewright dev · {}", self.project)),
@@ -377,7 +396,11 @@ impl Story {
                     count => format!(" and {} more", count - 3),
                 };
                 let first = files.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-                step("you", format!("saved {first}{more}"), json!({"event": "saved", "files": files}))
+                step(
+                    "you",
+                    format!("saved {first}{more}"),
+                    json!({"event": "saved", "files": files}),
+                )
             }
             Fact::Compiling => step("build", paint(DIM, "compiling …"), json!({"event": "compiling"})),
             Fact::Progress(..) => None,
@@ -408,7 +431,11 @@ impl Story {
                     json!({"event": "operator-started", "build": build, "pid": pid}),
                 )
             }
-            Fact::Stopping => step("operator", paint(DIM, "stopping"), json!({"event": "operator-stopping"})),
+            Fact::Stopping => step(
+                "operator",
+                paint(DIM, "stopping"),
+                json!({"event": "operator-stopping"}),
+            ),
             Fact::Ended { exit, asked: true, .. } => {
                 let took = exit.after.as_secs_f64();
                 let event = json!({"event": "operator-ended", "asked": true, "how": exit.how, "after": took});
@@ -429,7 +456,10 @@ impl Story {
         let said = what_it_said(&exit.last_lines);
         let mut words = paint(BAD, &exit.how);
         if let Some(pause) = again_in {
-            words.push_str(&format!(" after {:.1} s; started again in {pause:?}", exit.after.as_secs_f64()));
+            words.push_str(&format!(
+                " after {:.1} s; started again in {pause:?}",
+                exit.after.as_secs_f64()
+            ));
         }
         for line in said {
             words.push_str(&format!("\n{:12}{line}", ""));
@@ -460,8 +490,16 @@ impl Story {
                 groups.join("; ")
             }
         };
-        let items: Vec<Value> = list.iter().map(|(name, what)| json!({"name": name, "applied": what})).collect();
-        Some(self.step(now, who, &words, json!({"event": format!("{event}s"), "objects": items})))
+        let items: Vec<Value> = list
+            .iter()
+            .map(|(name, what)| json!({"name": name, "applied": what}))
+            .collect();
+        Some(self.step(
+            now,
+            who,
+            &words,
+            json!({"event": format!("{event}s"), "objects": items}),
+        ))
     }
 
     fn line(&self, when: Instant, what: &Observation) -> Option<Entry> {
@@ -494,7 +532,11 @@ impl Story {
 }
 
 fn names<'a>(items: impl IntoIterator<Item = &'a (String, &'static str)>) -> String {
-    items.into_iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    items
+        .into_iter()
+        .map(|(name, _)| name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The first error whole, and how many there are.
@@ -561,8 +603,14 @@ mod tests {
                 took: Duration::from_millis(2130),
                 new: true,
             }),
-            News::Fact(Fact::Definitions(vec![("guestbooks.webapp.my.domain".into(), "created")])),
-            News::Fact(Fact::Started { build: 1, pid: Some(4711) }),
+            News::Fact(Fact::Definitions(vec![(
+                "guestbooks.webapp.my.domain".into(),
+                "created",
+            )])),
+            News::Fact(Fact::Started {
+                build: 1,
+                pid: Some(4711),
+            }),
             said(Message::Hello {
                 operator: "guestbook".into(),
                 controllers: vec!["guestbook".into()],
@@ -603,7 +651,14 @@ mod tests {
         let mut story = Story::new(Instant::now(), "guestbook".into());
         insta::assert_snapshot!(printed(&mut story, session()), @"");
         assert_eq!(story.operator, OperatorState::Ready);
-        assert_eq!(story.counts, Counts { reconciles: 1, writes: 1, errors: 0 });
+        assert_eq!(
+            story.counts,
+            Counts {
+                reconciles: 1,
+                writes: 1,
+                errors: 0
+            }
+        );
         assert!(story.running.is_empty());
     }
 
@@ -616,7 +671,9 @@ mod tests {
             // One of the operator that still runs.
             finished(Outcome::Done),
             News::Fact(Fact::Started { build: 2, pid: None }),
-            finished(Outcome::Terminal { error: "no luck".into() }),
+            finished(Outcome::Terminal {
+                error: "no luck".into(),
+            }),
             finished(Outcome::Done),
             finished(Outcome::Done),
         ];
@@ -638,7 +695,11 @@ mod tests {
                 exit: Exit {
                     how: "panicked (status 101)".into(),
                     after: Duration::from_millis(1200),
-                    last_lines: vec!["hello".into(), "thread 'main' panicked at src/main.rs:3:5:".into(), "no luck".into()],
+                    last_lines: vec![
+                        "hello".into(),
+                        "thread 'main' panicked at src/main.rs:3:5:".into(),
+                        "no luck".into(),
+                    ],
                 },
                 asked: false,
                 again_in: Some(Duration::from_millis(500)),

@@ -63,7 +63,11 @@ impl Observer for Scenery {
         if missed > 0 && self.news.try_send(News::Missed(missed)).is_err() {
             self.missed.fetch_add(missed, Ordering::Relaxed);
         }
-        if self.news.try_send(News::Scenery(Instant::now(), Box::new(what.clone()))).is_err() {
+        if self
+            .news
+            .try_send(News::Scenery(Instant::now(), Box::new(what.clone())))
+            .is_err()
+        {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }

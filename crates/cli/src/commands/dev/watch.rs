@@ -56,7 +56,10 @@ impl Interest {
             ["config", "crd", "bases", ..] if yaml => Some(Interest::Definition),
             ["config", "samples", ..] if yaml => Some(Interest::Sample),
             // Not part of the operator, or not read by cargo.
-            ["config" | "dist" | "docs" | "hack" | "tests" | "benches" | "examples" | "bin", ..] => None,
+            [
+                "config" | "dist" | "docs" | "hack" | "tests" | "benches" | "examples" | "bin",
+                ..,
+            ] => None,
             // Whatever is there may be included with `include_str!`.
             [first, ..] if ["src", "api"].contains(first) => Some(Interest::Source),
             _ if name.ends_with(".rs") || *name == "Cargo.toml" || *name == "rust-toolchain.toml" => {
@@ -228,7 +231,8 @@ mod tests {
 
     #[test]
     fn what_the_operator_is_made_of_counts_and_what_tools_write_does_not() {
-        let check = |path: &str, expected: Option<Interest>| assert_eq!(Interest::of(Path::new(path)), expected, "{path}");
+        let check =
+            |path: &str, expected: Option<Interest>| assert_eq!(Interest::of(Path::new(path)), expected, "{path}");
         for path in [
             "src/main.rs",
             "src/controller/guestbook_controller.rs",
