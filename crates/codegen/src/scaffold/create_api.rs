@@ -302,7 +302,7 @@ fn name_controller(
             if let Some(there) = names.iter().find(|there| rust::module(there) == rust::module(&name)) {
                 return taken(
                     format!("{} has a controller named {there} already", other.title()),
-                    "choose another --controller-name",
+                    "choose another --controller-name, or say --controller=false",
                 );
             }
             let layout = change.project.layout(other);
