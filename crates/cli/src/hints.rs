@@ -71,6 +71,6 @@ mod tests {
             )
         })
         .collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"));
     }
 }

@@ -112,6 +112,18 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
     }
 }
 
+/// Finishes what an interrupted command had begun to write, and says so.
+///
+/// # Errors
+/// When it cannot be finished, or another command is writing.
+pub(crate) fn recover(disk: &Disk, output: Format) -> Result<(), Diagnostic> {
+    if disk.recover()? {
+        let note = "finished what an interrupted command had begun to write";
+        output.say(&format!("  note: {note}"), &json!({"event": "note", "note": note}));
+    }
+    Ok(())
+}
+
 impl Writing {
     /// Carries a plan out, or shows it, and says what happened.
     pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {

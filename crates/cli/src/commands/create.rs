@@ -6,7 +6,7 @@ use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{ExternalType, Kind, Writing, ask};
+use crate::scaffolding::{ExternalType, Kind, Writing, ask, recover};
 
 /// Add a kind, a controller or a webhook to the project
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ struct Webhook {
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        disk.recover()?;
+        recover(&disk, output)?;
         match self.what {
             What::Api(api) => api.run(&disk, output),
             What::Webhook(webhook) => webhook.run(&disk, output),

@@ -5,7 +5,7 @@ use kubewright_codegen::scaffold::{self, Delete};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Kind, Writing};
+use crate::scaffolding::{Kind, Writing, recover};
 
 /// Take a kind, a controller or a webhook out of the project again
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ struct Webhook {
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        disk.recover()?;
+        recover(&disk, output)?;
         let (plan, writing) = match self.what {
             What::Api(api) => {
                 let asked = Delete {

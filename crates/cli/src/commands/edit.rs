@@ -5,7 +5,7 @@ use kubewright_codegen::scaffold::{self, Edit};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::Writing;
+use crate::scaffolding::{Writing, recover};
 
 /// Change what holds for the whole project
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
-        disk.recover()?;
+        recover(&disk, output)?;
         let asked = Edit {
             multigroup: self.multigroup,
             namespaced: self.namespaced,

@@ -8,7 +8,7 @@ use kubewright_codegen::{Diagnostic, Files, Place, codes};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::Writing;
+use crate::scaffolding::{Writing, recover};
 
 /// Begin a project: an operator that builds, runs and tests, with nothing in it yet
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ impl Arguments {
                 .into());
         }
         let disk = Disk::new(&root);
-        disk.recover()?;
+        recover(&disk, output)?;
         let mut plan = scaffold::init(&disk, &asked)?;
         if !self.writing.dry_run && !self.writing.diff {
             std::fs::create_dir_all(&root).map_err(|why| {

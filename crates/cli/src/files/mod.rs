@@ -49,7 +49,7 @@ impl Disk {
         &self.root
     }
 
-    /// Carries a plan out. Answers whether a write that was interrupted before was finished first.
+    /// Carries a plan out, after what an interrupted command had begun.
     ///
     /// # Errors
     /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing has changed then.

@@ -1,7 +1,7 @@
 //! Names: what groups, versions, kinds and projects may be called, and what they are called in Rust.
 //!
 //! The rules are Kubernetes' (DNS-1123, DNS-1035) and, where a name becomes a Rust type or module, Rust's too. A name is checked before
-//! anything is planned, so that no half of a project is written with a name that the other half cannot bear. Inside: [`plural`] guesses
+//! anything is planned, so that no half of a project is written with a name that the other half cannot bear. Inside: `plural` guesses
 //! plurals, [`rust`] makes identifiers. Not here: whether a name is taken, which [`crate::project`] knows.
 
 use std::fmt;

@@ -71,16 +71,7 @@ const TAKEN: &[&str] = &[
 /// ```
 #[must_use]
 pub fn module(name: &str) -> String {
-    let mut ident: String = name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '_'
-            }
-        })
-        .collect();
+    let mut ident = part(name);
     if ident.starts_with(|c: char| c.is_ascii_digit()) || ident.is_empty() {
         ident.insert(0, '_');
     }
@@ -88,6 +79,19 @@ pub fn module(name: &str) -> String {
         ident.push('_');
     }
     ident
+}
+
+/// A part of the name of a module, which more follows: as [`module`], but nothing is reserved here.
+#[must_use]
+pub fn part(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).collect()
 }
 
 /// The name of the type for a kind: the kind, unless Rust means something else by it (`Option` is `OptionResource`).

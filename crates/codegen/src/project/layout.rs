@@ -53,7 +53,7 @@ impl Project {
             api_modules,
             controller_modules: grouped(None),
             webhook_modules: grouped(Some(version)),
-            stem: rust::module(&resource.kind),
+            stem: rust::part(&resource.kind),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Layout {
     #[must_use]
     pub fn controller_module(&self, name: Option<&str>) -> String {
         match name {
-            Some(name) => format!("{}_controller", rust::module(name)),
+            Some(name) => format!("{}_controller", rust::part(name)),
             None => format!("{}_controller", self.stem),
         }
     }

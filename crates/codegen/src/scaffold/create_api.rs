@@ -39,7 +39,7 @@ pub struct CreateApi {
 /// When a name cannot be used, the request contradicts itself or the project, or a file is in the way.
 pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a>, Diagnostic> {
     let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot create the API {}", title(&asked.subject));
+    let attempted = format!("cannot create the API {}", asked.subject.title());
     subject::check(&asked.subject, &attempted)?;
     flags(asked, &attempted)?;
     let mut resource = if asked.resource {
@@ -75,10 +75,6 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
         }
     }
     Ok(plan)
-}
-
-fn title(subject: &Subject) -> String {
-    format!("{}/{} {}", subject.group, subject.version, subject.kind)
 }
 
 fn flags(asked: &CreateApi, attempted: &str) -> Result<(), Diagnostic> {
@@ -267,7 +263,7 @@ fn other(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Reso
 
 /// The error for a kind that neither the project nor Kubernetes has.
 pub(super) fn unknown(change: &Change<'_>, subject: &Subject, attempted: &str) -> Diagnostic {
-    let (project, title) = (&change.project, title(subject));
+    let (project, title) = (&change.project, subject.title());
     Diagnostic::new(codes::project::UNKNOWN, attempted)
         .because(format!("neither the project nor Kubernetes has an API {title}"))
         .because(format!("the project has: {}", subject::list(project)))
@@ -306,7 +302,7 @@ fn name_controller(
             if let Some(there) = names.iter().find(|there| rust::module(there) == rust::module(&name)) {
                 return taken(
                     format!("{} has a controller named {there} already", other.title()),
-                    "choose another --controller-name",
+                    "choose another --controller-name, or say --controller=false",
                 );
             }
             let layout = change.project.layout(other);
@@ -316,7 +312,7 @@ fn name_controller(
                 .any(|there| *there == change.project.default_controller_name(other))
                 && same_folder
                 && !other.is(&resource.full_group(), &resource.version, &resource.kind)
-                && layout.stem == rust::module(asked.controller_name.as_deref().unwrap_or(&resource.kind));
+                && layout.stem == rust::part(asked.controller_name.as_deref().unwrap_or(&resource.kind));
             if stems {
                 return taken(
                     format!(

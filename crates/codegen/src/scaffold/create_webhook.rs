@@ -43,8 +43,7 @@ pub struct CreateWebhook {
 /// When the request contradicts itself or the project, or a file was rewritten where it would be changed.
 pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result<Plan<'a>, Diagnostic> {
     let mut change = Change::of(files, asked.force)?;
-    let Subject { group, version, kind } = &asked.subject;
-    let attempted = format!("cannot create the webhook for {group}/{version} {kind}");
+    let attempted = format!("cannot create the webhook for {}", asked.subject.title());
     subject::check(&asked.subject, &attempted)?;
     flags(asked, &attempted)?;
     let (mut resource, is_new) = resolve(&change, asked, &attempted)?;

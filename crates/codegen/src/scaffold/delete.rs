@@ -36,7 +36,7 @@ type Scaffolded = Vec<(String, String)>;
 /// When the project does not have it, webhooks stand on it, a file was edited and `force` is not set, or a registration was rewritten by hand.
 pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, Diagnostic> {
     let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot delete the API {}", title(&asked.subject));
+    let attempted = format!("cannot delete the API {}", asked.subject.title());
     subject::check(&asked.subject, &attempted)?;
     let resource = resolve(&change, &asked.subject, &attempted)?;
     let (project, header) = (change.project.clone(), change.header.clone());
@@ -103,7 +103,7 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
 /// As [`delete_api`].
 pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, Diagnostic> {
     let mut change = Change::of(files, asked.force)?;
-    let attempted = format!("cannot delete the webhook of {}", title(&asked.subject));
+    let attempted = format!("cannot delete the webhook of {}", asked.subject.title());
     subject::check(&asked.subject, &attempted)?;
     let resource = resolve(&change, &asked.subject, &attempted)?;
     let there = resource.webhooks.clone().unwrap_or_default();
@@ -160,14 +160,10 @@ pub fn delete_webhook<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'
     Ok(plan)
 }
 
-fn title(subject: &Subject) -> String {
-    format!("{}/{} {}", subject.group, subject.version, subject.kind)
-}
-
 fn resolve(change: &Change<'_>, subject: &Subject, attempted: &str) -> Result<Resource, Diagnostic> {
     subject::find(&change.project, subject).cloned().ok_or_else(|| {
         Diagnostic::new(codes::project::UNKNOWN, attempted)
-            .because(format!("the project has no {}", title(subject)))
+            .because(format!("the project has no {}", subject.title()))
             .because(format!("it has: {}", subject::list(&change.project)))
     })
 }

@@ -231,7 +231,9 @@ fn rename(change: &mut Change<'_>, old: &Project, new: &Project) -> Result<(), D
             if path.starts_with(below) {
                 let from: Vec<&str> = from.iter().map(String::as_str).collect();
                 let to: Vec<&str> = to.iter().map(String::as_str).collect();
-                source.rename_paths(&from, &to, true);
+                // All versions move, so a list of them does; controllers move one by one.
+                let versions = from.first().is_some_and(|first| *first == old.api_crate()) || *below == "api/";
+                source.rename_paths(&from, &to, versions);
             }
         }
         change.plan.write(path, source.into_text())?;

@@ -20,6 +20,15 @@ pub struct Subject {
     pub kind: String,
 }
 
+impl Subject {
+    /// What it is called in messages, as far as it was said: `webapp/v1 Guestbook`.
+    pub(super) fn title(&self) -> String {
+        let parts = [self.group.as_str(), self.version.as_str()];
+        let version: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        format!("{} {}", version.join("/"), self.kind).trim().to_owned()
+    }
+}
+
 /// What is said about a type of another project (`--external-api-…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct External {

@@ -120,7 +120,7 @@ impl<'r> Words<'r> {
 
     pub(super) fn types_line(&self) -> String {
         let ty = rust::kind(&self.resource.kind);
-        let module = format!("{}_types", rust::module(&self.resource.kind));
+        let module = format!("{}_types", rust::part(&self.resource.kind));
         reexport(&module, &[ty.clone(), format!("{ty}Spec"), format!("{ty}Status")])
     }
 
@@ -171,8 +171,8 @@ impl<'r> Words<'r> {
             &layout.controller_module(controller.file_name.as_deref()),
         );
         let stem = match &controller.file_name {
-            Some(name) => rust::module(name),
-            None => rust::module(&self.resource.kind),
+            Some(name) => rust::part(name),
+            None => rust::part(&self.resource.kind),
         };
         let mut uses = vec![format!("{module}::{}", self.reconciler(controller))];
         uses.extend(self.types.import.clone());
@@ -191,7 +191,7 @@ impl<'r> Words<'r> {
                 own,
                 external => self.is_stub(),
                 namespaced => self.resource.external || self.resource.is_namespaced(),
-                stem => rust::module(&self.resource.kind),
+                stem => rust::part(&self.resource.kind),
                 fn_article => article(&self.resource.kind),
                 uses,
                 crate => self.project.crate_name(),
@@ -211,7 +211,10 @@ impl<'r> Words<'r> {
 
     fn test_name(&self, stem: &str) -> String {
         let layout = self.project.layout(self.resource);
-        let group = layout.controller_modules.iter().map(|group| format!("{group}_"));
+        let group = layout
+            .controller_modules
+            .iter()
+            .map(|group| format!("{}_", group.trim_end_matches('_')));
         group.collect::<String>() + stem
     }
 
@@ -432,7 +435,7 @@ impl<'r> Words<'r> {
 
     /// `guestbook_v2_conversion`.
     pub(super) fn conversion_stem(stem: &str, spoke: &str) -> String {
-        format!("{stem}_{}_conversion", rust::module(spoke))
+        format!("{stem}_{}_conversion", rust::part(spoke))
     }
 
     /// The test and the conversion between this version, the hub, and a spoke: (test file, its text, conversion file, its text).
@@ -753,7 +756,7 @@ pub(super) fn types_meet<'p>(project: &'p Project, resource: &Resource) -> Optio
     project.apis().find(|other| {
         let same_place = project.layout(other).api_folder() == folder;
         let meets = types(&other.kind).iter().any(|name| mine.contains(name));
-        let same_file = rust::module(&other.kind) == rust::module(&resource.kind);
+        let same_file = rust::part(&other.kind) == rust::part(&resource.kind);
         same_place && other.kind != resource.kind && (meets || same_file)
     })
 }

@@ -1,0 +1,152 @@
+//! `init`, `create`, `edit` and `delete` as typed, in a folder with a space in its name: what they say, and what they leave behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::KUBEWRIGHT;
+
+/// A folder for a project.
+struct Folder {
+    root: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("my work")).unwrap();
+        Folder { root }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.root.path().join("my work")
+    }
+
+    /// Types a command and records status and output. `KUBEWRIGHT_PATH` is not read, and nobody is at the keyboard.
+    fn type_in(&self, line: &str) -> String {
+        let done = Command::new(KUBEWRIGHT)
+            .args(line.split_whitespace())
+            .current_dir(self.path())
+            .env_remove("KUBEWRIGHT_PATH")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [done.stdout, done.stderr]
+            .map(|text| String::from_utf8(text).unwrap())
+            .concat();
+        // clap prints the whole usage; its first line is what matters.
+        let text = text
+            .split("\n\nUsage:")
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned()
+            + text.split_once("\nhint:").map_or("", |(_, hint)| hint.trim_end());
+        let status = done.status.code().map_or("killed".to_owned(), |code| code.to_string());
+        format!("$ kubewright {line}\n{text}\n[{status}]\n")
+    }
+
+    fn files(&self) -> Vec<(PathBuf, String)> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.path()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    found.push((path.clone(), fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+const INIT: &str = "init --project-name guestbook --domain my.domain --repo example.com/guestbook --kubewright 0.1.0";
+const GUESTBOOK: &str = "create api --group webapp --version v1 --kind Guestbook --resource --controller";
+
+#[test]
+fn a_project_grows_and_shrinks() {
+    let folder = Folder::new();
+    let mut told = String::new();
+    for line in [
+        INIT,
+        &format!("{GUESTBOOK} --dry-run"),
+        GUESTBOOK,
+        "create webhook --group webapp --version v1 --kind Guestbook --defaulting --programmatic-validation",
+        "create api --group apps --version v1 --kind Deployment --resource=false --controller --output json",
+        "edit --multigroup",
+        "edit --multigroup",
+        "delete webhook --group webapp --version v1 --kind Guestbook",
+        "delete api --group webapp --version v1 --kind Guestbook --diff",
+        "delete api --group webapp --version v1 --kind Guestbook",
+    ] {
+        let mut recorded = folder.type_in(line);
+        if line.ends_with("--diff") {
+            recorded = recorded
+                .lines()
+                .filter(|line| line.starts_with(['$', '[']) || line.starts_with("--- "))
+                .collect::<Vec<_>>()
+                .join("\n")
+                + "\n";
+        }
+        told += &recorded;
+    }
+    insta::assert_snapshot!("grows-and-shrinks", told);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_changes_nothing() {
+    let folder = Folder::new();
+    let mut told = folder.type_in("create api --group g --version v1 --kind K --resource --controller");
+    told += &folder.type_in("init --kubewright 0.1.0");
+    assert!(folder.files().is_empty());
+    folder.type_in(INIT);
+    folder.type_in(GUESTBOOK);
+    let before = folder.files();
+    for line in [
+        INIT,
+        GUESTBOOK,
+        "create api --group webapp --version v1 --kind Other",
+        "create api --group webapp --version v1 --kind Other --namespace=false",
+        "create webhook --group webapp --version v1 --kind Guestbook --type=mutating",
+        "alpha webhook --group webapp --version v1 --kind Guestbook --type=mutating --operations=create",
+        "create controller --kind K",
+        "init --domian other",
+        "init --license gpl other",
+        "init --kubewright ./nowhere other",
+        "edit",
+    ] {
+        told += &folder.type_in(line);
+    }
+    assert_eq!(folder.files(), before);
+    insta::assert_snapshot!("what-is-wrong", told);
+}
+
+#[test]
+fn without_a_command_there_is_help() {
+    let told = Folder::new().type_in("");
+    assert!(told.contains("Write Kubernetes operators in Rust"), "{told}");
+    assert!(told.ends_with("[0]\n"), "{told}");
+}
+
+/// A folder below a file cannot be made by anybody, also not by root, whom no mode keeps out.
+#[test]
+fn where_nothing_can_be_written_nothing_is() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("config"), "in the way").unwrap();
+    let told = folder.type_in(INIT);
+    assert!(told.contains("KWR0003") && told.ends_with("[1]\n"), "{told}");
+    let left: Vec<String> = folder.files().iter().map(|(path, _)| name(path)).collect();
+    assert_eq!(left, ["config"]);
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
