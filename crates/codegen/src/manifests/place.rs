@@ -128,7 +128,12 @@ impl<'a> Sources<'a> {
     }
 
     /// Goes to a field, and answers it with its type, if that is in the project.
-    fn step<'s>(&'s self, name: &str, at: &'s Found, place: &mut Place) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
+    fn step<'s>(
+        &'s self,
+        name: &str,
+        at: &'s Found,
+        place: &mut Place,
+    ) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
         let (file, field) = self.field(name, at, 0)?;
         let span = field.ident.as_ref().map_or_else(|| field.span(), |ident| ident.span());
         point(place, file, span);
