@@ -270,7 +270,7 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
         if let Some(map) = schema.as_object_mut() {
             map.remove("description");
         }
-        below(schema, |inner| all(inner));
+        below(schema, all);
     }
     if !only_known {
         all(schema);
@@ -279,9 +279,9 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
     let known = schema.get(TYPE).is_some();
     below(schema, |inner| {
         if known {
-            all(inner)
+            all(inner);
         } else {
-            drop_descriptions(inner, true)
+            drop_descriptions(inner, true);
         }
     });
 }

@@ -148,7 +148,7 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
             "column-without-path",
             crd(|crd| {
                 crd["spec"]["versions"][0]["additionalPrinterColumns"] =
-                    json!([{"name": "X", "type": "string", "jsonPath": ""}])
+                    json!([{"name": "X", "type": "string", "jsonPath": ""}]);
             }),
         ),
         ("scope-unknown", crd(|crd| crd["spec"]["scope"] = json!("Galaxy"))),
@@ -273,7 +273,7 @@ fn rights_follow_from_what_is_declared() {
         rust: String::new(),
     };
     let mut declaration = declared(json!({}), |crd| {
-        crd["spec"]["versions"][0]["subresources"] = json!({"status": {}})
+        crd["spec"]["versions"][0]["subresources"] = json!({"status": {}});
     });
     declaration.controllers.push(Controller {
         name: "wrong".to_owned(),
