@@ -35,7 +35,13 @@ fn build(root: &Path) -> Result<PathBuf, Diagnostic> {
     let manifest = root.join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--bins", "--message-format=json-render-diagnostics", "--manifest-path"])
+        .args([
+            "build",
+            "--quiet",
+            "--bins",
+            "--message-format=json-render-diagnostics",
+            "--manifest-path",
+        ])
         .arg(&manifest)
         .current_dir(root)
         .stdin(Stdio::null())

@@ -190,7 +190,7 @@ fn double_quoted(words: &str, out: &mut String) {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             other if needs_escape(other) && u32::from(other) <= 0xff => {
-                out.push_str(&format!("\\x{:02x}", u32::from(other)))
+                out.push_str(&format!("\\x{:02x}", u32::from(other)));
             }
             other if needs_escape(other) => out.push_str(&format!("\\u{:04x}", u32::from(other))),
             other => out.push(other),

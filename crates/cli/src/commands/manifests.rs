@@ -63,7 +63,9 @@ impl Arguments {
             if !stale.is_empty() {
                 let told = Diagnostic::new(crds::STALE, "the manifests are not current");
                 let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
-                return Err(failure(told.fix("run `kubewright manifests` and commit what it writes")));
+                return Err(failure(
+                    told.fix("run `kubewright manifests` and commit what it writes"),
+                ));
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));
         } else {
@@ -99,9 +101,13 @@ fn project(folder: &Path) -> Result<PathBuf, Diagnostic> {
 
 /// The namespace of a project whose manager works in one namespace only.
 fn namespace(files: &Disk) -> Result<Option<String>, Diagnostic> {
-    let Some(text) = files.read("PROJECT")? else { return Ok(None) };
+    let Some(text) = files.read("PROJECT")? else {
+        return Ok(None);
+    };
     let read = kubewright_codegen::yaml::parse(&text).map_err(|why| {
-        Diagnostic::new(crds::DECLARATION, "cannot read the project").at(Place::file("PROJECT")).because(why)
+        Diagnostic::new(crds::DECLARATION, "cannot read the project")
+            .at(Place::file("PROJECT"))
+            .because(why)
     })?;
     let name = read["projectName"].as_str().unwrap_or("system");
     Ok((read["namespaced"] == true).then(|| format!("{name}-system")))

@@ -128,9 +128,17 @@ impl<'a> Sources<'a> {
     }
 
     /// Goes to a field, and answers it with its type, if that is in the project.
-    fn step<'s>(&'s self, name: &str, at: &'s Found, place: &mut Place) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
+    fn step<'s>(
+        &'s self,
+        name: &str,
+        at: &'s Found,
+        place: &mut Place,
+    ) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
         let (file, field) = self.field(name, at, 0)?;
-        let span = field.ident.as_ref().map_or_else(|| field.span(), |ident| ident.span());
+        let span = field
+            .ident
+            .as_ref()
+            .map_or_else(|| field.span(), proc_macro2::Ident::span);
         point(place, file, span);
         let next = last_type(&field.ty).and_then(|name| self.named(&name, file));
         Some((next, Some(field)))

@@ -270,7 +270,7 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
         if let Some(map) = schema.as_object_mut() {
             map.remove("description");
         }
-        below(schema, |inner| all(inner));
+        below(schema, all);
     }
     if !only_known {
         all(schema);
@@ -279,9 +279,9 @@ pub(super) fn drop_descriptions(schema: &mut Value, only_known: bool) {
     let known = schema.get(TYPE).is_some();
     below(schema, |inner| {
         if known {
-            all(inner)
+            all(inner);
         } else {
-            drop_descriptions(inner, true)
+            drop_descriptions(inner, true);
         }
     });
 }
@@ -397,9 +397,13 @@ impl Walk<'_> {
                 "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
                     (value.as_u64().is_some(), "a whole number")
                 }
-                "exclusiveMinimum" | "exclusiveMaximum" | "nullable" | "uniqueItems" => (value.is_boolean(), "true or false"),
+                "exclusiveMinimum" | "exclusiveMaximum" | "nullable" | "uniqueItems" => {
+                    (value.is_boolean(), "true or false")
+                }
                 "pattern" | "format" | "title" | "description" => (value.is_string(), "a text"),
-                "enum" | "required" | "x-kubernetes-list-map-keys" | "x-kubernetes-validations" => (value.is_array(), "a list"),
+                "enum" | "required" | "x-kubernetes-list-map-keys" | "x-kubernetes-validations" => {
+                    (value.is_array(), "a list")
+                }
                 _ => continue,
             };
             if !fits {
@@ -425,8 +429,15 @@ impl Walk<'_> {
                 "regex" | "contains" => &["pattern"],
                 _ => continue,
             };
-            let all = map.get("allOf").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
-            let there = all.chain([map]).any(|schema| keywords.iter().any(|keyword| schema.contains_key(*keyword)));
+            let all = map
+                .get("allOf")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object);
+            let there = all
+                .chain([map])
+                .any(|schema| keywords.iter().any(|keyword| schema.contains_key(*keyword)));
             if !there {
                 let kind = map.get("type").and_then(Value::as_str).unwrap_or("another");
                 self.error(

@@ -109,43 +109,127 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
         }
     };
     let cases: Vec<(&str, Declaration)> = vec![
-        ("unknown-marker", problem("spec.fieldOne", "keyword", "`minimun` is no keyword of a CustomResourceDefinition's schema; did you mean `minimum`?")),
+        (
+            "unknown-marker",
+            problem(
+                "spec.fieldOne",
+                "keyword",
+                "`minimun` is no keyword of a CustomResourceDefinition's schema; did you mean `minimum`?",
+            ),
+        ),
         ("number-expected", field(json!({"type": "integer", "minimum": "abc"}))),
         ("rule-of-other-type", field(json!({"type": "integer", "minLength": 1}))),
         ("maximum-on-string", field(json!({"type": "string", "maximum": 3}))),
         ("enum-of-other-type", field(json!({"type": "string", "enum": [1, 2]}))),
-        ("default-of-other-type", field(json!({"type": "integer", "default": "word"}))),
+        (
+            "default-of-other-type",
+            field(json!({"type": "integer", "default": "word"})),
+        ),
         ("float", field(json!({"type": "number"}))),
-        ("oneof-unknown-field", problem("spec", "unknown-field", "`exactlyOneOf` names the field `nowhere`, which is not there (there are: field)")),
-        ("listmap-without-key", field(json!({"type": "array", "items": {"type": "object", "properties": {"port": {"type": "integer"}}}, "x-kubernetes-list-type": "map"}))),
-        ("listtype-on-string", field(json!({"type": "string", "x-kubernetes-list-type": "set"}))),
-        ("column-without-path", crd(|crd| crd["spec"]["versions"][0]["additionalPrinterColumns"] = json!([{"name": "X", "type": "string", "jsonPath": ""}]))),
+        (
+            "oneof-unknown-field",
+            problem(
+                "spec",
+                "unknown-field",
+                "`exactlyOneOf` names the field `nowhere`, which is not there (there are: field)",
+            ),
+        ),
+        (
+            "listmap-without-key",
+            field(
+                json!({"type": "array", "items": {"type": "object", "properties": {"port": {"type": "integer"}}}, "x-kubernetes-list-type": "map"}),
+            ),
+        ),
+        (
+            "listtype-on-string",
+            field(json!({"type": "string", "x-kubernetes-list-type": "set"})),
+        ),
+        (
+            "column-without-path",
+            crd(|crd| {
+                crd["spec"]["versions"][0]["additionalPrinterColumns"] =
+                    json!([{"name": "X", "type": "string", "jsonPath": ""}]);
+            }),
+        ),
         ("scope-unknown", crd(|crd| crd["spec"]["scope"] = json!("Galaxy"))),
-        ("rule-without-rule", field(json!({"type": "string", "x-kubernetes-validations": [{"message": "m"}]}))),
-        ("rule-does-not-compile", field(json!({"type": "string", "x-kubernetes-validations": [{"rule": "self +"}]}))),
-        ("rule-too-costly", field(json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, a == b))"}]}))),
-        ("no-group", crd(|crd| {
-            crd["spec"]["group"] = json!("");
-            crd["metadata"]["name"] = json!("wrongs.");
-        })),
-        ("unique-items", field(json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}))),
-        ("selectable-missing", crd(|crd| crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nowhere"}]))),
-        ("rbac-no-verbs", rbac(Rule { groups: texts(&["apps"]), resources: texts(&["deployments"]), ..Rule::default() })),
+        (
+            "rule-without-rule",
+            field(json!({"type": "string", "x-kubernetes-validations": [{"message": "m"}]})),
+        ),
+        (
+            "rule-does-not-compile",
+            field(json!({"type": "string", "x-kubernetes-validations": [{"rule": "self +"}]})),
+        ),
+        (
+            "rule-too-costly",
+            field(
+                json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, a == b))"}]}),
+            ),
+        ),
+        (
+            "no-group",
+            crd(|crd| {
+                crd["spec"]["group"] = json!("");
+                crd["metadata"]["name"] = json!("wrongs.");
+            }),
+        ),
+        (
+            "unique-items",
+            field(json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true})),
+        ),
+        (
+            "selectable-missing",
+            crd(|crd| crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nowhere"}])),
+        ),
+        (
+            "rbac-no-verbs",
+            rbac(Rule {
+                groups: texts(&["apps"]),
+                resources: texts(&["deployments"]),
+                ..Rule::default()
+            }),
+        ),
         ("webhook-no-path", webhook(|webhook| webhook.path = None)),
-        ("webhook-no-failure-policy", webhook(|webhook| webhook.failure_policy = None)),
-        ("webhook-side-effects-some", webhook(|webhook| webhook.side_effects = Some("Some".to_owned()))),
+        (
+            "webhook-no-failure-policy",
+            webhook(|webhook| webhook.failure_policy = None),
+        ),
+        (
+            "webhook-side-effects-some",
+            webhook(|webhook| webhook.side_effects = Some("Some".to_owned())),
+        ),
         ("two-storage-versions", {
             let mut declaration = crd(|_| {});
             let mut second = crd(|crd| crd["spec"]["versions"][0]["name"] = json!("v2"));
             declaration.crds.append(&mut second.crds);
             declaration
         }),
-        ("transition rule below a list", field(json!({"type": "array", "maxItems": 3, "items": {"type": "object", "properties": {"port": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}}))),
-        ("a rule that schemars leaves out", declared(json!({"lost": {"type": "object", "additionalProperties": {"type": "integer"}}}), |_| {})),
-        ("a variant's field", declared(json!({"howFar": {"type": "integer", "default": true}}), |_| {})),
-        ("a webhook's patch", webhook(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}})))),
+        (
+            "transition rule below a list",
+            field(
+                json!({"type": "array", "maxItems": 3, "items": {"type": "object", "properties": {"port": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}}),
+            ),
+        ),
+        (
+            "a rule that schemars leaves out",
+            declared(
+                json!({"lost": {"type": "object", "additionalProperties": {"type": "integer"}}}),
+                |_| {},
+            ),
+        ),
+        (
+            "a variant's field",
+            declared(json!({"howFar": {"type": "integer", "default": true}}), |_| {}),
+        ),
+        (
+            "a webhook's patch",
+            webhook(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
+        ),
     ];
-    let all: Vec<String> = cases.iter().map(|(name, declaration)| format!("# {name}\n{}", told(declaration))).collect();
+    let all: Vec<String> = cases
+        .iter()
+        .map(|(name, declaration)| format!("# {name}\n{}", told(declaration)))
+        .collect();
     insta::assert_snapshot!(all.join("\n\n"));
 }
 
@@ -155,12 +239,24 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let declaration = declared(json!({"fieldOne": {"type": "string"}}), |_| {});
     let before = files.clone();
     let made = plan(&declaration, &before, &Options::default()).expect("nothing is wrong");
-    assert_eq!(made.changes().map(|(path, _)| path).collect::<Vec<_>>(), ["config/crd/bases/wrong.example.org_wrongs.yaml"]);
+    assert_eq!(
+        made.changes().map(|(path, _)| path).collect::<Vec<_>>(),
+        ["config/crd/bases/wrong.example.org_wrongs.yaml"]
+    );
     files.apply(&made);
-    files.0.insert("config/crd/bases/foreign.yaml".to_owned(), "a: 1\n".to_owned());
+    files
+        .0
+        .insert("config/crd/bases/foreign.yaml".to_owned(), "a: 1\n".to_owned());
     let current = files.clone();
-    assert!(plan(&declaration, &current, &Options::default()).expect("nothing is wrong").is_empty());
-    let none = Declaration { declaration: 1, ..Declaration::default() };
+    assert!(
+        plan(&declaration, &current, &Options::default())
+            .expect("nothing is wrong")
+            .is_empty()
+    );
+    let none = Declaration {
+        declaration: 1,
+        ..Declaration::default()
+    };
     let gone = plan(&none, &current, &Options::default()).expect("nothing is wrong");
     let changes: Vec<_> = gone.changes().map(|(path, change)| (path, change.verb())).collect();
     assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
@@ -176,11 +272,16 @@ fn rights_follow_from_what_is_declared() {
         namespaced: true,
         rust: String::new(),
     };
-    let mut declaration = declared(json!({}), |crd| crd["spec"]["versions"][0]["subresources"] = json!({"status": {}}));
+    let mut declaration = declared(json!({}), |crd| {
+        crd["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    });
     declaration.controllers.push(Controller {
         name: "wrong".to_owned(),
         reconciles: kind("wrong.example.org", "Wrong", "wrongs"),
-        owns: vec![kind("apps", "Deployment", "deployments"), kind("", "Service", "services")],
+        owns: vec![
+            kind("apps", "Deployment", "deployments"),
+            kind("", "Service", "services"),
+        ],
         watches: vec![kind("", "Secret", "secrets")],
         events: true,
         rbac: Vec::new(),
@@ -190,6 +291,9 @@ fn rights_follow_from_what_is_declared() {
         yaml::documents_to_string(&made.roles)
     };
     insta::assert_snapshot!(made(&Options::default()));
-    let here = Options { namespace: Some("wrong-system".to_owned()), ..Options::default() };
+    let here = Options {
+        namespace: Some("wrong-system".to_owned()),
+        ..Options::default()
+    };
     assert!(made(&here).contains("kind: Role\nmetadata:\n  name: manager-role\n  namespace: wrong-system\n"));
 }

@@ -118,7 +118,9 @@ pub(super) fn root(raw: &Value) -> (Value, Vec<Problem>) {
     }
     // Nothing can be written on the root that kube derives: the spec says it.
     let mut moved = Node::new();
-    let spec = node.get_mut("properties").and_then(|properties| properties.get_mut("spec"));
+    let spec = node
+        .get_mut("properties")
+        .and_then(|properties| properties.get_mut("spec"));
     if let Some(Value::Object(spec)) = spec {
         for (word, value) in std::mem::take(spec) {
             match word.strip_prefix(ROOT) {
@@ -352,7 +354,12 @@ impl Writer {
         }
         match node.get_mut("items").and_then(Value::as_object_mut) {
             Some(known) => both(known, items),
-            None => self.report(at, "keyword", false, "a word about items (`items:…`) stands on something that is no list"),
+            None => self.report(
+                at,
+                "keyword",
+                false,
+                "a word about items (`items:…`) stands on something that is no list",
+            ),
         }
     }
 
@@ -528,7 +535,10 @@ impl Writer {
                     let has: Vec<String> = names.iter().map(|name| format!("has(self.{})", in_cel(name))).collect();
                     has.join("||")
                 } else {
-                    let has: Vec<String> = names.iter().map(|name| format!("(has(self.{})?1:0)", in_cel(name))).collect();
+                    let has: Vec<String> = names
+                        .iter()
+                        .map(|name| format!("(has(self.{})?1:0)", in_cel(name)))
+                        .collect();
                     format!("{}{least}", has.join("+"))
                 };
                 add_rule(
@@ -542,6 +552,19 @@ impl Writer {
                 node,
                 json!({"rule": "self == oldSelf", "message": "field is immutable"}),
             );
+        }
+        // A rule on a field is not asked when the field goes: that is for what the field stands in.
+        for (name, property) in raw.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let names = node.get("required").and_then(Value::as_array);
+            let required = names.is_some_and(|names| names.iter().any(|other| other == name));
+            if property.get("immutable") == Some(&Value::Bool(true)) && !required {
+                let field = in_cel(name);
+                let rule = format!("!has(oldSelf.{field}) || has(self.{field})");
+                add_rule(
+                    node,
+                    json!({"rule": rule, "message": format!("field {name} is immutable once set")}),
+                );
+            }
         }
     }
 
@@ -744,8 +767,27 @@ fn add_both(node: &mut Node, rule: &str, first: Value, second: Value) {
 /// The name of a field in a CEL rule: what is no identifier, or a word of CEL, is written out.
 fn in_cel(name: &str) -> String {
     const WORDS: [&str; 21] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-        "loop", "package", "namespace", "return", "var", "void", "while",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
     ];
     if WORDS.contains(&name) {
         return format!("__{name}__");
