@@ -145,8 +145,8 @@ fn an_installer_is_one_file_and_no_other_file_changes() {
 async fn a_project_comes_and_goes_and_finalizers_are_kept() {
     let project = project(false);
     let project = project.path();
-    let cluster = RunningCluster::start(&[]);
-    let cluster = Some(&cluster);
+    let running = RunningCluster::start(&[]);
+    let cluster = Some(&running);
     check(
         project,
         cluster,
@@ -175,7 +175,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         "twice is once:\n{again}"
     );
 
-    let guestbooks = guestbooks(&client(cluster.unwrap()).await);
+    let guestbooks = guestbooks(&client(&running).await);
     let guestbook: DynamicObject = serde_json::from_value::<DynamicObject>(json!({
         "apiVersion": "webapp.my.domain/v1", "kind": "Guestbook",
         "metadata": {"name": "kept", "finalizers": ["my.domain/cleanup"]},

@@ -1,5 +1,6 @@
 //! The `config/` folder beside kubebuilder's, and our renderer beside kustomize.
 #![allow(clippy::disallowed_methods, reason = "tests may write files")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is skipped is said aloud")]
 
 use std::collections::BTreeMap;

@@ -217,8 +217,8 @@ async fn wait_gone(
             let found = api.get_opt(text(object, "/metadata/name")).await;
             let found = found.map_err(|why| cluster.failed(format!("cannot wait for {title}"), &why))?;
             let Some(found) = found.map(as_value) else { break };
-            // Made anew by somebody else, it is not what was deleted.
-            if text(&found, "/metadata/deletionTimestamp").is_empty() && told {
+            // What is not being deleted was made anew by somebody else.
+            if text(&found, "/metadata/deletionTimestamp").is_empty() {
                 break;
             }
             if Instant::now() >= end {

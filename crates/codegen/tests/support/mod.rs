@@ -1,5 +1,5 @@
 //! Projects as kubebuilder makes them, and the same projects as ours.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part, and fails by panicking")]
 
 pub(crate) mod compare;
 
@@ -85,8 +85,8 @@ impl Recording {
     /// What was rendered: `default@all` and the like, with its objects.
     pub(crate) fn renderings(&self) -> impl Iterator<Item = (&str, Vec<Value>)> {
         self.rendered
-            .iter()
-            .map(|(name, _)| (name.as_str(), self.objects_of(name)))
+            .keys()
+            .map(|name| (name.as_str(), self.objects_of(name)))
     }
 
     pub(crate) fn objects_of(&self, rendering: &str) -> Vec<Value> {
