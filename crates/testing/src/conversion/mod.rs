@@ -125,7 +125,7 @@ impl std::error::Error for Loss {}
 ///
 /// # Errors
 /// The first [`Loss`], of the hub's objects or else of the spoke's.
-pub fn find_loss<Hub, Spoke>(objects: u32) -> Result<(), Loss>
+pub fn find_loss<Hub, Spoke>(objects: u32) -> Result<(), Box<Loss>>
 where
     Hub: Object + CustomResourceExt + TryFrom<Spoke, Error: fmt::Display>,
     Spoke: Object + CustomResourceExt + TryFrom<Hub, Error: fmt::Display>,
@@ -137,7 +137,7 @@ where
 }
 
 /// Random objects of `K` to the other version and back.
-fn there_and_back<K, H>(conversion: &Conversion<H>, from: &Kind, through: &Kind, objects: u32) -> Result<(), Loss>
+fn there_and_back<K, H>(conversion: &Conversion<H>, from: &Kind, through: &Kind, objects: u32) -> Result<(), Box<Loss>>
 where
     K: Object + CustomResourceExt,
     H: Object,
@@ -165,15 +165,15 @@ where
         };
         if let Some(problem) = trip(&object) {
             let (object, what) = shrink::<K>(object, problem, &trip);
-            return Err(Loss {
+            return Err(Box::new(Loss {
                 way: way(),
                 what,
                 object,
-            });
+            }));
         }
     }
     match unreadable.last() {
-        Some(why) if unreadable.len() * 2 > objects as usize => Err(Loss {
+        Some(why) if unreadable.len() * 2 > objects as usize => Err(Box::new(Loss {
             way: way(),
             what: Problem::NoObjects(format!(
                 "{} of {objects} objects that the schema allows cannot be read as {}; the last one because: {why}",
@@ -181,7 +181,7 @@ where
                 from.rust
             )),
             object: Value::Null,
-        }),
+        })),
         _ => Ok(()),
     }
 }
