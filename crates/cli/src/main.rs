@@ -10,10 +10,13 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod commands;
+mod files;
+mod hints;
 mod kubeconfig;
 mod narrator;
 mod output;
 mod project;
+mod scaffolding;
 mod signals;
 mod target;
 
@@ -35,6 +38,10 @@ struct Arguments {
 enum Command {
     Dev(commands::dev::Arguments),
     Run(commands::run::Arguments),
+    Init(commands::init::Arguments),
+    Edit(commands::edit::Arguments),
+    Create(commands::create::Arguments),
+    Delete(commands::delete::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
     Doctor(commands::doctor::Arguments),
@@ -46,10 +53,17 @@ enum Command {
 fn main() -> ExitCode {
     // The clock of "ready in … ms" starts with the process, not with the command.
     let started = Instant::now();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(wrong) => return misused(&wrong),
+    };
     let output = arguments.output;
     log_to_stderr();
     let done = match arguments.command {
+        Command::Init(init) => init.run(output),
+        Command::Edit(edit) => edit.run(output),
+        Command::Create(create) => create.run(output),
+        Command::Delete(delete) => delete.run(output),
         Command::Version(version) => version.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
         Command::Explain(explain) => explain.run(output),
@@ -63,6 +77,24 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what is wrong with the arguments, or the help that was asked for. Without a command the help is what a person wants.
+fn misused(wrong: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    // Nobody is left to be told when the output is gone.
+    let _ = wrong.print();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match wrong.kind() {
+        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
+        DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
+        _ => {
+            if let Some(hint) = hints::old_spelling(&arguments) {
+                output::hint(&hint);
+            }
             ExitCode::FAILURE
         }
     }

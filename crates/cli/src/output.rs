@@ -37,6 +37,13 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// Prints a hint beside an error that somebody else printed.
+pub(crate) fn hint(text: &str) {
+    let mut out = anstream::stderr().lock();
+    // Nobody is left to be told when standard error is gone.
+    let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
+}
+
 impl Format {
     /// Prints what happened: `text` for people or `event` for machines.
     ///

@@ -5,15 +5,21 @@
 //!
 //! - [`project`]: the PROJECT file; [`names`]: what things may be called; [`source`]: edits of Rust.
 //! - [`manifests`]: CRDs, roles and webhook configurations; - [`yaml`]: how objects are written.
+//! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust; [`names`]: what things may be called.
+//! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: what it renders to.
 //! - [`plan`]: changes before they happen; - [`diagnostic`]: errors with a code, a place, a cause and a fix; - [`codes`]: the long stories
 //!   that `kubewright explain` tells.
 
 pub mod codes;
+pub mod config;
 pub mod diagnostic;
+pub mod kustomize;
 pub mod manifests;
 pub mod names;
+mod outline;
 pub mod plan;
 pub mod project;
+pub mod scaffold;
 pub mod source;
 pub mod yaml;
 

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+pub mod config;
 pub mod crds;
 pub mod dev;
 pub mod files;
@@ -51,6 +52,7 @@ const AREAS: &[&[Explanation]] = &[
     crds::EXPLANATIONS,
     rbac::EXPLANATIONS,
     webhooks::EXPLANATIONS,
+    config::EXPLANATIONS,
     dev::EXPLANATIONS,
     machine::EXPLANATIONS,
 ];

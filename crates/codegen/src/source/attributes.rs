@@ -14,13 +14,19 @@ impl Source {
         };
         let word = word_range(tokens.clone(), "storage");
         match (word, stored) {
-            (Some(range), true) => {
-                // With its line, or with the comma that follows.
-                let mut range = range;
-                let after = &self.text[range.end..];
-                range.end += after.len() - after.trim_start_matches([' ', ',']).len();
-                let range = self.whole_lines(range);
-                self.replace(range, "");
+            (Some(mut range), true) => {
+                // With the comma that divides it from what follows; when nothing follows, from what comes before.
+                let after = &self.text[range.end..close];
+                let comma = after.len() - after.trim_start_matches([' ', ',']).len();
+                if after.trim_matches([' ', ',', '\n', '\r', '\t']).is_empty() {
+                    range.start = self.text[..range.start].trim_end().trim_end_matches(',').len();
+                    range.end += after.trim_end().len();
+                    self.replace(range, "");
+                } else {
+                    range.end += comma;
+                    let range = self.whole_lines(range);
+                    self.replace(range, "");
+                }
             }
             (Some(range), false) => self.replace(range, "storage = false"),
             (None, true) => {}
@@ -29,13 +35,12 @@ impl Source {
                 let at = before.len();
                 let many_lines = self.text[at..close].contains('\n');
                 let comma = if before.ends_with(',') { "" } else { "," };
-                let trailing = if many_lines { "," } else { "" };
                 let gap = if many_lines {
                     format!("\n{}", self.indent_at(at))
                 } else {
                     " ".to_owned()
                 };
-                self.replace(at..at, &format!("{comma}{gap}storage = false{trailing}"));
+                self.replace(at..at, &format!("{comma}{gap}storage = false"));
             }
         }
         true

@@ -24,6 +24,14 @@ impl Source {
     /// # Errors
     /// When there is no such function, or it does not end in something that can be continued.
     pub fn append_call(&mut self, function: &str, call: &str) -> Result<(), crate::Diagnostic> {
+        self.insert_call(function, call, None)
+    }
+
+    /// The same, before the first call of the method `before`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Source::append_call`].
+    pub fn insert_call(&mut self, function: &str, call: &str, before: Option<&str>) -> Result<(), crate::Diagnostic> {
         let call = format!(".{call}");
         let attempted = format!("cannot add `{call}` to fn {function}() in {}", self.path);
         let Some(item) = self.function(function) else {
@@ -47,9 +55,12 @@ impl Source {
                 &call,
             ));
         };
-        let mut calls = chain.texts(&self.text);
-        calls.push(call);
-        self.write_chain(&chain, &calls);
+        let calls = chain.texts(&self.text);
+        let begins = before.map(|method| format!(".{method}("));
+        let at = begins
+            .and_then(|begins| calls.iter().position(|call| call.starts_with(&begins)))
+            .unwrap_or(calls.len());
+        self.insert_into(&chain, calls, at, call);
         Ok(())
     }
 
@@ -62,11 +73,9 @@ impl Source {
         let wanted = flat_text(&call);
         let chain = tail(item).and_then(Chain::of);
         if let Some(chain) = chain {
-            let mut calls = chain.texts(&self.text);
-            let before = calls.len();
-            calls.retain(|text| flat_text(text) != wanted);
-            if calls.len() < before {
-                self.write_chain(&chain, &calls);
+            let calls = chain.texts(&self.text);
+            if let Some(at) = calls.iter().position(|text| flat_text(text) == wanted) {
+                self.remove_from(&chain, calls, at);
             }
         }
         self.function(function)
@@ -87,17 +96,29 @@ impl Source {
 
     /// Puts an item with its comments before a function, with a blank line between; at the end when there is no such function.
     pub fn insert_before(&mut self, function: &str, item: &str) {
-        let at = match self.function(function) {
-            Some(found) => found.span().byte_range().start,
-            None => self.text.len(),
+        match self.function(function).map(|found| found.span().byte_range().start) {
+            Some(at) => self.replace(at..at, &format!("{}\n\n", item.trim())),
+            None => self.append_item(item),
+        }
+    }
+
+    /// Puts an item with its comments before a type, with a blank line between; at the end when there is no such type.
+    pub fn insert_before_type(&mut self, name: &str, item: &str) {
+        let found = self
+            .file
+            .items
+            .iter()
+            .find(|item| matches!(item, Item::Struct(found) if found.ident == name));
+        let Some(at) = found.map(|item| item.span().byte_range().start) else {
+            return self.append_item(item);
         };
-        let item = item.trim();
-        let inserted = if at == self.text.len() {
-            format!("\n{item}\n")
-        } else {
-            format!("{item}\n\n")
-        };
-        self.replace(at..at, &inserted);
+        self.replace(at..at, &format!("{}\n\n", item.trim()));
+    }
+
+    /// Puts an item with its comments at the end.
+    pub fn append_item(&mut self, item: &str) {
+        let range = self.text.trim_end().len()..self.text.len();
+        self.replace(range, &format!("\n\n{}\n", item.trim()));
     }
 
     /// Takes a function out, with its comments. Answers whether there was one.
@@ -146,32 +167,41 @@ impl Source {
         })
     }
 
+    fn insert_into(&mut self, chain: &Chain, mut calls: Vec<String>, at: usize, call: String) {
+        if self.is_plain(chain) {
+            calls.insert(at, call);
+            return self.write_chain(chain, &calls);
+        }
+        let indent = self.indent_at(chain.root.start).to_owned();
+        match chain.calls.get(at) {
+            Some(next) => self.replace(next.start..next.start, &format!("{call}\n{indent}    ")),
+            None => {
+                let end = chain.end();
+                self.replace(end..end, &format!("\n{indent}    {call}"));
+            }
+        }
+    }
+
+    fn remove_from(&mut self, chain: &Chain, mut calls: Vec<String>, at: usize) {
+        if self.is_plain(chain) {
+            calls.remove(at);
+            return self.write_chain(chain, &calls);
+        }
+        let range = self.whole_lines(chain.calls[at].clone());
+        self.replace(range, "");
+    }
+
+    /// Whether nothing but white space stands between the calls: then the whole chain may be laid out anew.
+    fn is_plain(&self, chain: &Chain) -> bool {
+        let ends = std::iter::once(chain.root.end).chain(chain.calls.iter().map(|call| call.end));
+        ends.zip(&chain.calls)
+            .all(|(end, call)| self.text[end..call.start].trim().is_empty())
+    }
+
     fn write_chain(&mut self, chain: &Chain, calls: &[String]) {
         let indent = self.indent_at(chain.root.start).to_owned();
         let root = self.text[chain.root.clone()].to_owned();
-        let end = chain.calls.last().map_or(chain.root.end, |last| last.end);
-        // What stands between the calls is kept when a person wrote something there.
-        let mut starts = std::iter::once(chain.root.end).chain(chain.calls.iter().map(|call| call.end));
-        let commented = chain.calls.iter().any(|call| {
-            !self.text[starts.next().unwrap_or(call.start)..call.start]
-                .trim()
-                .is_empty()
-        });
-        if !commented {
-            let text = layout_chain(&root, calls, &indent);
-            return self.replace(chain.root.start..end, &text);
-        }
-        let old = chain.texts(&self.text);
-        match calls.iter().find(|call| !old.contains(call)) {
-            Some(new) => self.replace(end..end, &format!("\n{indent}    {new}")),
-            None => {
-                let gone = old.iter().position(|call| !calls.contains(call));
-                if let Some(range) = gone.and_then(|at| chain.calls.get(at).cloned()) {
-                    let range = self.whole_lines(range);
-                    self.replace(range, "");
-                }
-            }
-        }
+        self.replace(chain.root.start..chain.end(), &layout_chain(&root, calls, &indent));
     }
 }
 
@@ -184,7 +214,10 @@ pub fn layout_chain(root: &str, calls: &[String], indent: &str) -> String {
         return line;
     }
     let mut text = root.to_owned();
-    for call in calls {
+    // A root that is no wider than the indentation takes the first call along.
+    let (joined, rest) = calls.split_at(usize::from(root.len() <= 4 && !calls.is_empty()));
+    text.push_str(&joined.concat());
+    for call in rest {
         text.push_str(&format!("\n{indent}    {call}"));
     }
     text
@@ -221,6 +254,10 @@ impl Chain {
             }
             _ => None,
         }
+    }
+
+    fn end(&self) -> usize {
+        self.calls.last().map_or(self.root.end, |last| last.end)
     }
 
     fn texts(&self, text: &str) -> Vec<String> {

@@ -93,11 +93,6 @@ impl Source {
                 let at = span.byte_range().end;
                 // The span of a `//!` line may or may not hold its line break.
                 let at = self.text[..at].trim_end().len();
-                let gap = if self.text[at..].trim().is_empty() {
-                    "\n\n"
-                } else {
-                    "\n\n"
-                };
                 let tail = if self.text[at..].starts_with(['\n', '\r']) {
                     ""
                 } else {

@@ -154,13 +154,9 @@ fn paths_follow_what_moved() {
 fn the_stored_version_is_marked_in_the_attribute() {
     let many = "#[kube(\n    group = \"g\",\n    kind = \"A\",\n    namespaced\n)]\nstruct ASpec {}\n";
     let not =
-        "#[kube(\n    group = \"g\",\n    kind = \"A\",\n    namespaced,\n    storage = false,\n)]\nstruct ASpec {}\n";
+        "#[kube(\n    group = \"g\",\n    kind = \"A\",\n    namespaced,\n    storage = false\n)]\nstruct ASpec {}\n";
     check(many, |types| assert!(types.set_storage("A", false)), not);
-    check(
-        not,
-        |types| assert!(types.set_storage("A", true)),
-        "#[kube(\n    group = \"g\",\n    kind = \"A\",\n    namespaced,\n)]\nstruct ASpec {}\n",
-    );
+    check(not, |types| assert!(types.set_storage("A", true)), many);
     check(
         "#[kube(group = \"g\", kind = \"A\")]\nstruct ASpec {}\n",
         |types| assert!(types.set_storage("A", false)),

@@ -1,0 +1,162 @@
+//! `kubewright create api` and `create webhook`: kinds, controllers and webhooks.
+
+use clap::{Args, Subcommand};
+use kubewright_codegen::project::Project;
+use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
+
+use crate::files::Disk;
+use crate::output::{Failure, Format};
+use crate::scaffolding::{ExternalType, Kind, Writing, ask};
+
+/// Add a kind, a controller or a webhook to the project
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Api(Api),
+    Webhook(Webhook),
+}
+
+/// Add a kind of your own, a controller for any kind, or both
+#[derive(Debug, Args)]
+struct Api {
+    #[command(flatten)]
+    kind: Kind,
+
+    /// Whether the project gets the type; =false for a kind of Kubernetes or of another project [asked on a terminal]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    resource: Option<bool>,
+
+    /// Whether the project gets a controller for the kind [asked on a terminal]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    controller: Option<bool>,
+
+    /// Name of the controller, when the kind has one already
+    #[arg(long, value_name = "NAME")]
+    controller_name: Option<String>,
+
+    /// Whether objects live in namespaces
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_name = "BOOL")]
+    namespaced: bool,
+
+    /// Plural of the kind, when it is irregular
+    #[arg(long, value_name = "PLURAL")]
+    plural: Option<String>,
+
+    #[command(flatten)]
+    external: ExternalType,
+
+    /// Write the scaffold over files that are there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    force: bool,
+
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    make: Option<bool>,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// Add webhooks to a kind: defaults, validation, conversion between versions
+#[derive(Debug, Args)]
+struct Webhook {
+    #[command(flatten)]
+    kind: Kind,
+
+    /// Fill in what objects leave open (a mutating webhook)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    defaulting: bool,
+
+    /// Refuse objects that make no sense (a validating webhook)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    programmatic_validation: bool,
+
+    /// Convert between versions; this version is the hub, and the stored one
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    conversion: bool,
+
+    /// Versions that are converted to and from the hub
+    #[arg(long, value_delimiter = ',', value_name = "VERSIONS")]
+    spoke: Vec<String>,
+
+    /// Path of the defaulting webhook, when it is not the usual one
+    #[arg(long, value_name = "PATH")]
+    defaulting_path: Option<String>,
+
+    /// Path of the validating webhook, when it is not the usual one
+    #[arg(long, value_name = "PATH")]
+    validation_path: Option<String>,
+
+    /// Plural of the kind, which the project knows
+    #[arg(long, value_name = "PLURAL", hide = true)]
+    plural: Option<String>,
+
+    #[command(flatten)]
+    external: ExternalType,
+
+    /// Write the scaffold over files that are there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    force: bool,
+
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    make: Option<bool>,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let disk = Disk::here()?;
+        disk.recover()?;
+        match self.what {
+            What::Api(api) => api.run(&disk, output),
+            What::Webhook(webhook) => webhook.run(&disk, output),
+        }
+    }
+}
+
+impl Api {
+    fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
+        // A question in a folder without a project would be answered in vain.
+        Project::load(disk)?;
+        let subject = self.kind.subject();
+        let attempted = "cannot create the API";
+        let external = self.external.external();
+        let known = external.is_given().then_some(false);
+        let asked = CreateApi {
+            resource: ask(self.resource.or(known), "Create Resource", "resource", attempted)?,
+            controller: ask(self.controller, "Create Controller", "controller", attempted)?,
+            subject,
+            plural: self.plural,
+            namespaced: self.namespaced,
+            controller_name: self.controller_name.filter(|name| !name.is_empty()),
+            external,
+            force: self.force,
+        };
+        let plan = scaffold::create_api(disk, &asked)?;
+        self.writing.finish(disk, &plan, output)
+    }
+}
+
+impl Webhook {
+    fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
+        let asked = CreateWebhook {
+            subject: self.kind.subject(),
+            defaulting: self.defaulting,
+            validation: self.programmatic_validation,
+            conversion: self.conversion,
+            spoke: self.spoke,
+            defaulting_path: self.defaulting_path,
+            validation_path: self.validation_path,
+            external: self.external.external(),
+            force: self.force,
+        };
+        let plan = scaffold::create_webhook(disk, &asked)?;
+        self.writing.finish(disk, &plan, output)
+    }
+}

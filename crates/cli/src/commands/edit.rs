@@ -1,0 +1,46 @@
+//! `kubewright edit`: what holds for the whole project.
+
+use clap::Args;
+use kubewright_codegen::scaffold::{self, Edit};
+
+use crate::files::Disk;
+use crate::output::{Failure, Format};
+use crate::scaffolding::Writing;
+
+/// Change what holds for the whole project
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Move the files so that there may be several groups; with =false back, when there is only one
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    multigroup: Option<bool>,
+
+    /// Watch only the namespaces of WATCH_NAMESPACE, with Roles instead of ClusterRoles
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    namespaced: Option<bool>,
+
+    /// Layout; there is one
+    #[arg(long, value_delimiter = ',', value_name = "KEYS")]
+    plugins: Vec<String>,
+
+    /// Write over files that are in the way
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    force: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let disk = Disk::here()?;
+        disk.recover()?;
+        let asked = Edit {
+            multigroup: self.multigroup,
+            namespaced: self.namespaced,
+            plugins: self.plugins,
+            force: self.force,
+        };
+        let plan = scaffold::edit(&disk, &asked)?;
+        self.writing.finish(&disk, &plan, output)
+    }
+}

@@ -1,0 +1,195 @@
+//! `kubewright init`: a new project.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kubewright_codegen::scaffold::{self, Dependency, Init, License};
+use kubewright_codegen::{Diagnostic, Files, Place, codes};
+
+use crate::files::Disk;
+use crate::output::{Failure, Format};
+use crate::scaffolding::Writing;
+
+/// Begin a project: an operator that builds, runs and tests, with nothing in it yet
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Folder of the project, made if need be [default: the current one]
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+
+    /// Domain of the project's groups: group crew becomes crew.<domain>
+    #[arg(long, default_value = "my.domain")]
+    domain: String,
+
+    /// Name of the project, prefix of all its objects [default: the folder's, in lower case]
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+
+    /// Where the source lives, such as github.com/me/guestbook; goes into Cargo.toml
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    repo: String,
+
+    /// Copyright owner; goes into Cargo.toml as the author
+    #[arg(long, default_value = "", hide_default_value = true)]
+    owner: String,
+
+    /// Licence: apache2 or none
+    #[arg(long, default_value = "apache2")]
+    license: String,
+
+    /// File with a comment that begins every Rust file; instead of --license
+    #[arg(long, value_name = "FILE")]
+    license_file: Option<PathBuf>,
+
+    /// Lay the files out for several groups
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    multigroup: bool,
+
+    /// Watch only the namespaces of WATCH_NAMESPACE, with Roles instead of ClusterRoles
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    namespaced: bool,
+
+    /// Where the project's dependency on kubewright comes from: a checkout or a version [env: KUBEWRIGHT_PATH] [default: the checkout that this
+    /// program was built from, else its version]
+    #[arg(long, value_name = "PATH|VERSION")]
+    kubewright: Option<String>,
+
+    /// Layout; there is one
+    #[arg(long, value_delimiter = ',', value_name = "KEYS")]
+    plugins: Vec<String>,
+
+    /// Version of the PROJECT file; there is one
+    #[arg(long, default_value = "3", hide = true)]
+    project_version: String,
+
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    fetch_deps: Option<bool>,
+
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    skip_go_version_check: Option<bool>,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+const ATTEMPTED: &str = "cannot create the project";
+
+impl Arguments {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        let here = std::env::current_dir()
+            .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
+        let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
+        let (dependency, note) = dependency(self.kubewright.as_deref())?;
+        let asked = Init {
+            name: match &self.project_name {
+                Some(name) => name.clone(),
+                None => folder_name(&root),
+            },
+            domain: self.domain.clone(),
+            repo: self.repo.clone(),
+            owner: self.owner.clone(),
+            license: self.license()?,
+            boilerplate: self.license_file.as_deref().map(read_header).transpose()?,
+            multigroup: self.multigroup,
+            namespaced: self.namespaced,
+            plugins: self.plugins.clone(),
+            dependency,
+            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        if self.project_version != "3" {
+            return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                .because(format!("there is no project version {:?}", self.project_version))
+                .fix("leave --project-version out: it is 3")
+                .into());
+        }
+        let disk = Disk::new(&root);
+        disk.recover()?;
+        let mut plan = scaffold::init(&disk, &asked)?;
+        if !self.writing.dry_run && !self.writing.diff {
+            std::fs::create_dir_all(&root).map_err(|why| {
+                Diagnostic::new(codes::files::IO, ATTEMPTED)
+                    .at(Place::file(root.display().to_string()))
+                    .because(why)
+            })?;
+        }
+        plan.notes.extend(note);
+        if disk.list("")?.iter().any(|path| !path.starts_with('.')) {
+            plan.notes
+                .push("the folder was not empty; what was in it is as it was".to_owned());
+        }
+        if let Some(folder) = &self.folder {
+            plan.next
+                .insert(0, format!("cd {}", quoted(&folder.display().to_string())));
+        }
+        self.writing.finish(&disk, &plan, output)
+    }
+
+    fn license(&self) -> Result<License, Diagnostic> {
+        match self.license.as_str() {
+            _ if self.license_file.is_some() => Ok(License::None),
+            "apache2" => Ok(License::Apache2),
+            "none" => Ok(License::None),
+            other => Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                .because(format!("--license {other:?} is not known"))
+                .fix("say apache2 or none, or hand a header over with --license-file")),
+        }
+    }
+}
+
+/// A folder as a person types it into a shell.
+fn quoted(folder: &str) -> String {
+    let plain = folder.chars().all(|c| c.is_alphanumeric() || "-_./~".contains(c));
+    if plain {
+        folder.to_owned()
+    } else {
+        format!("'{}'", folder.replace('\'', r"'\''"))
+    }
+}
+
+fn folder_name(root: &Path) -> String {
+    let name = root.file_name().unwrap_or_default();
+    name.to_string_lossy().to_lowercase()
+}
+
+fn read_header(file: &Path) -> Result<String, Diagnostic> {
+    std::fs::read_to_string(file).map_err(|why| {
+        Diagnostic::new(codes::files::IO, ATTEMPTED)
+            .at(Place::file(file.display().to_string()))
+            .because(why)
+            .fix("name a readable file with --license-file")
+    })
+}
+
+/// Where kubewright comes from: as said, as the environment says, from the checkout of this program, or by version.
+fn dependency(said: Option<&str>) -> Result<(Dependency, Option<String>), Diagnostic> {
+    let environment = std::env::var("KUBEWRIGHT_PATH").ok().filter(|path| !path.is_empty());
+    if let Some(said) = said.map(str::to_owned).or(environment) {
+        if said.starts_with(|c: char| c.is_ascii_digit()) && !Path::new(&said).is_dir() {
+            return Ok((Dependency::Version(said), None));
+        }
+        return match checkout(Path::new(&said)) {
+            Some(path) => Ok((Dependency::Path(path), None)),
+            None => Err(Diagnostic::new(codes::project::SOURCE, ATTEMPTED)
+                .at(Place::file(said))
+                .because("this is neither a version nor a checkout of kubewright (a folder with crates/kubewright)")
+                .fix("name one with --kubewright PATH|VERSION or KUBEWRIGHT_PATH")),
+        };
+    }
+    // Where this program was built; on another machine there is nothing of the kind.
+    match checkout(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")) {
+        Some(path) => {
+            let note = format!(
+                "the project depends on kubewright in {path}, which this program was built from; --kubewright says something else"
+            );
+            Ok((Dependency::Path(path), Some(note)))
+        }
+        None => Ok((Dependency::Version(env!("CARGO_PKG_VERSION").to_owned()), None)),
+    }
+}
+
+fn checkout(path: &Path) -> Option<String> {
+    let path = std::fs::canonicalize(path).ok()?;
+    let is_one =
+        path.join("crates/kubewright/Cargo.toml").is_file() && path.join("crates/testing/Cargo.toml").is_file();
+    is_one.then(|| path.display().to_string())
+}

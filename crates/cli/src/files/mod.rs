@@ -1,0 +1,146 @@
+//! The files of a project on disk: reading them for a plan, and carrying a plan out, whole or not at all.
+//!
+//! [`Disk`] reads. Writing has two steps. First everything is put into a folder of its own inside the project (`staged`), so that a full disk
+//! or a missing right is met before anything changed; then the files are renamed into place. What fails on the way is rolled back; what is
+//! interrupted after the decision is finished by the next command that writes. Invariants: no path leaves the project; a symbolic link is
+//! never followed; a file that changed since it was read for the plan is left alone, and so is everything else.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes};
+
+mod staged;
+
+use staged::Staged;
+
+/// The folder in which a write is prepared.
+const STAGE: &str = ".kubewright-write";
+
+/// Folders that hold nothing of a project's own.
+const NEVER_OURS: [&str; 4] = [".git", ".kubewright", STAGE, "target"];
+
+/// A project's folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    root: PathBuf,
+}
+
+impl Disk {
+    /// The files below a folder.
+    pub(crate) fn new(root: impl Into<PathBuf>) -> Disk {
+        Disk { root: root.into() }
+    }
+
+    /// The project that the current folder is in: the nearest folder above with a PROJECT file, or the current one when there is none.
+    ///
+    /// # Errors
+    /// When there is no current folder.
+    pub(crate) fn here() -> Result<Disk, Diagnostic> {
+        let here = std::env::current_dir()
+            .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
+        let root = here.ancestors().find(|folder| folder.join("PROJECT").is_file());
+        Ok(Disk::new(root.unwrap_or(&here)))
+    }
+
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Carries a plan out. Answers whether a write that was interrupted before was finished first.
+    ///
+    /// # Errors
+    /// When a file changed since the plan was made, something is in the way, or the operating system refuses. Nothing has changed then.
+    pub(crate) fn write(&self, plan: &Plan<'_>) -> Result<(), Diagnostic> {
+        if plan.is_empty() {
+            return Ok(());
+        }
+        Staged::prepare(self, plan)?.commit()
+    }
+
+    /// Finishes or forgets a write that was interrupted. Answers whether something was finished.
+    ///
+    /// # Errors
+    /// When another command is writing, or the rest cannot be written.
+    pub(crate) fn recover(&self) -> Result<bool, Diagnostic> {
+        staged::recover(self)
+    }
+
+    /// The place of a path on the disk, when no link and no `..` leads out of the project.
+    fn place(&self, path: &str) -> Result<PathBuf, Diagnostic> {
+        let relative = Path::new(path);
+        let inside = !path.is_empty() && relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if !inside {
+            return Err(Diagnostic::new(codes::files::IO, format!("cannot touch {path}"))
+                .because("the path leads out of the project"));
+        }
+        let mut place = self.root.clone();
+        for part in relative.components() {
+            place.push(part);
+            if fs::symlink_metadata(&place).is_ok_and(|found| found.file_type().is_symlink()) {
+                return Err(Diagnostic::new(codes::files::IO, format!("cannot touch {path}"))
+                    .at(Place::file(self.relative(&place)))
+                    .because("it is a symbolic link, which could lead out of the project")
+                    .fix("put a folder or file in its place"));
+            }
+        }
+        Ok(place)
+    }
+
+    fn relative(&self, place: &Path) -> String {
+        let parts = place.strip_prefix(&self.root).unwrap_or(place);
+        let parts: Vec<String> = parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        parts.join("/")
+    }
+}
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
+        let place = self.place(path)?;
+        match fs::read_to_string(&place) {
+            Ok(text) => Ok(Some(text)),
+            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(why) => Err(Diagnostic::new(codes::files::IO, format!("cannot read {path}"))
+                .at(Place::file(path))
+                .because(why)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>, Diagnostic> {
+        let mut found = Vec::new();
+        let mut folders = vec![if folder.is_empty() {
+            self.root.clone()
+        } else {
+            self.place(folder)?
+        }];
+        while let Some(folder) = folders.pop() {
+            let refused = |why: std::io::Error| {
+                Diagnostic::new(codes::files::IO, "cannot list the files of the project")
+                    .at(Place::file(self.relative(&folder)))
+                    .because(why)
+            };
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+                Err(why) => return Err(refused(why)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(refused)?;
+                let kind = entry.file_type().map_err(refused)?;
+                let ours = !NEVER_OURS.iter().any(|name| entry.file_name() == *name);
+                if kind.is_dir() && ours {
+                    folders.push(entry.path());
+                } else if kind.is_file() {
+                    found.push(self.relative(&entry.path()));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;

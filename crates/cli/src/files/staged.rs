@@ -1,0 +1,272 @@
+//! One write: prepared in a folder of its own, decided by one rename, then carried out.
+//!
+//! In the folder are the new texts (`0`, `1`, …), copies of what they replace (`0.before`, …) and, as soon as all of them are there, the
+//! `journal`: the list of what is to happen. Whoever finds a folder with a journal finishes the list; without one he throws it away. The
+//! lock keeps two commands from doing so at once.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes};
+use serde::{Deserialize, Serialize};
+
+use super::{Disk, STAGE};
+
+/// What happens to one file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Step {
+    path: String,
+    /// Whether there is a file before.
+    before: bool,
+    /// Whether there is one after.
+    after: bool,
+}
+
+/// A write that is prepared.
+pub(super) struct Staged<'d> {
+    disk: &'d Disk,
+    folder: PathBuf,
+    steps: Vec<Step>,
+    /// Held until the end.
+    _lock: File,
+}
+
+fn refused(disk: &Disk, place: &Path, why: &io::Error) -> Diagnostic {
+    let wrong = Diagnostic::new(codes::files::IO, "cannot write the project").because(why);
+    let file = match disk.relative(place) {
+        root if root.is_empty() => disk.root().display().to_string(),
+        file => file,
+    };
+    let fix = match why.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "make the folder writable for you",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
+            "a file stands where a folder belongs, or the other way round: move it away"
+        }
+        _ => "mend what the cause names",
+    };
+    wrong
+        .at(Place::file(file))
+        .fix(format!("{fix}, and run the command again; nothing was changed"))
+}
+
+/// Takes the folder for this process alone.
+fn lock(disk: &Disk) -> Result<(PathBuf, File), Diagnostic> {
+    let folder = disk.root().join(STAGE);
+    let taken = fs::create_dir_all(&folder).and_then(|()| {
+        let path = folder.join("lock");
+        let lock = File::options().create(true).truncate(false).write(true).open(path)?;
+        Ok((lock.try_lock(), lock))
+    });
+    match taken {
+        Ok((Ok(()), lock)) => Ok((folder, lock)),
+        Ok((Err(fs::TryLockError::WouldBlock), _)) => {
+            Err(Diagnostic::new(codes::files::IO, "cannot write the project")
+                .because("another kubewright command is writing to it at this moment")
+                .fix("wait until it is done and run the command again"))
+        }
+        Ok((Err(fs::TryLockError::Error(why)), _)) | Err(why) => Err(refused(disk, disk.root(), &why)),
+    }
+}
+
+/// Finishes or forgets what another command began. Answers whether something was finished.
+pub(super) fn recover(disk: &Disk) -> Result<bool, Diagnostic> {
+    if !disk.root().join(STAGE).is_dir() {
+        return Ok(false);
+    }
+    let (folder, lock) = lock(disk)?;
+    let steps: Vec<Step> = match fs::read(folder.join("journal")) {
+        Ok(journal) => serde_json::from_slice(&journal).map_err(|why| {
+            Diagnostic::new(codes::files::IO, "cannot finish what an interrupted command had begun")
+                .at(Place::file(format!("{STAGE}/journal")))
+                .because(why)
+                .fix(format!(
+                    "look at the files with git diff, then remove the folder {STAGE}"
+                ))
+        })?,
+        Err(_) => Vec::new(),
+    };
+    let finished = !steps.is_empty();
+    let staged = Staged {
+        disk,
+        folder,
+        steps,
+        _lock: lock,
+    };
+    if finished {
+        staged.carry_out().map_err(|(place, why)| refused(disk, &place, &why))?;
+    }
+    staged.clean_up();
+    Ok(finished)
+}
+
+impl<'d> Staged<'d> {
+    /// Checks that the files are as the plan saw them and puts the new ones beside.
+    pub(super) fn prepare(disk: &'d Disk, plan: &Plan<'_>) -> Result<Staged<'d>, Diagnostic> {
+        recover(disk)?;
+        for (path, change) in plan.changes() {
+            if disk.read(path)? != change.before {
+                return Err(Diagnostic::new(codes::files::EDITED, "cannot write the project")
+                    .at(Place::file(path))
+                    .because("the file was changed while the command was thinking")
+                    .fix("run the command again; nothing was changed"));
+            }
+            disk.place(path)?;
+        }
+        let (folder, lock) = lock(disk)?;
+        let mut staged = Staged {
+            disk,
+            folder,
+            steps: Vec::new(),
+            _lock: lock,
+        };
+        match staged.fill(plan) {
+            Ok(()) => Ok(staged),
+            Err((place, why)) => {
+                let wrong = refused(disk, &place, &why);
+                staged.clean_up();
+                Err(wrong)
+            }
+        }
+    }
+
+    fn fill(&mut self, plan: &Plan<'_>) -> Result<(), (PathBuf, io::Error)> {
+        for (at, (path, change)) in plan.changes().enumerate() {
+            let place = self.disk.root().join(path);
+            if let Some(text) = &change.after {
+                let new = self.new(at);
+                let permissions = fs::metadata(&place).ok().map(|found| found.permissions());
+                let written = write(&new, text.as_bytes()).and_then(|()| match permissions {
+                    Some(permissions) => fs::set_permissions(&new, permissions),
+                    None => Ok(()),
+                });
+                written.map_err(|why| (place.clone(), why))?;
+            }
+            if let Some(text) = &change.before {
+                write(&self.old(at), text.as_bytes()).map_err(|why| (place, why))?;
+            }
+            self.steps.push(Step {
+                path: path.to_owned(),
+                before: change.before.is_some(),
+                after: change.after.is_some(),
+            });
+        }
+        let journal = serde_json::to_vec(&self.steps).map_err(|why| (self.folder.clone(), why.into()))?;
+        let draft = self.folder.join("journal.new");
+        write(&draft, &journal).map_err(|why| (self.folder.clone(), why))
+    }
+
+    fn new(&self, at: usize) -> PathBuf {
+        self.folder.join(at.to_string())
+    }
+
+    fn old(&self, at: usize) -> PathBuf {
+        self.folder.join(format!("{at}.before"))
+    }
+
+    /// Decides, and moves everything into place; or, when that fails, back.
+    pub(super) fn commit(self) -> Result<(), Diagnostic> {
+        self.decide().map_err(|why| refused(self.disk, &self.folder, &why))?;
+        let done = self.carry_out();
+        let told = match done {
+            Ok(()) => Ok(()),
+            Err((place, why)) => {
+                let wrong = refused(self.disk, &place, &why);
+                match self.roll_back() {
+                    Ok(()) => Err(wrong),
+                    Err((place, again)) => {
+                        // The folder stays: it holds what the files were.
+                        return Err(wrong
+                            .because(format!("and {} could not be put back: {again}", place.display()))
+                            .fix(format!("the files as they were are in {STAGE}; copy them back by hand")));
+                    }
+                }
+            }
+        };
+        self.clean_up();
+        told
+    }
+
+    /// From here on the write happens, even if this process ends.
+    pub(super) fn decide(&self) -> io::Result<()> {
+        fs::rename(self.folder.join("journal.new"), self.folder.join("journal"))
+    }
+
+    fn carry_out(&self) -> Result<(), (PathBuf, io::Error)> {
+        for (at, step) in self.steps.iter().enumerate() {
+            let place = self.disk.root().join(&step.path);
+            let done = if step.after {
+                let new = self.new(at);
+                // What is not there any more was moved before an interruption.
+                if new.exists() {
+                    make_folders(&place).and_then(|()| fs::rename(&new, &place))
+                } else {
+                    Ok(())
+                }
+            } else {
+                match fs::remove_file(&place) {
+                    Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
+                    _ => {
+                        self.remove_empty(&place);
+                        Ok(())
+                    }
+                }
+            };
+            done.map_err(|why| (place, why))?;
+        }
+        Ok(())
+    }
+
+    fn roll_back(&self) -> Result<(), (PathBuf, io::Error)> {
+        for (at, step) in self.steps.iter().enumerate() {
+            let place = self.disk.root().join(&step.path);
+            let untouched = step.after && self.new(at).exists();
+            if untouched {
+                continue;
+            }
+            let done = if step.before {
+                make_folders(&place).and_then(|()| fs::copy(self.old(at), &place).map(drop))
+            } else {
+                match fs::remove_file(&place) {
+                    Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
+                    _ => Ok(()),
+                }
+            };
+            done.map_err(|why| (place.clone(), why))?;
+            if !step.before {
+                self.remove_empty(&place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the folders above a file that is gone, as long as nothing is in them.
+    fn remove_empty(&self, place: &Path) {
+        let above = place
+            .ancestors()
+            .skip(1)
+            .take_while(|folder| *folder != self.disk.root());
+        for folder in above {
+            // Refused when something is in it, which is what stops this.
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn clean_up(&self) {
+        // What cannot be removed now is removed by the next command.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn make_folders(place: &Path) -> io::Result<()> {
+    place.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.flush()
+}

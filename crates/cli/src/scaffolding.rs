@@ -1,0 +1,176 @@
+//! What the commands that scaffold share: flags, questions, and what they say when they are done.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use clap::Args;
+use kubewright_codegen::scaffold::{External, Subject};
+use kubewright_codegen::{Diagnostic, Plan, codes};
+use serde_json::json;
+
+use crate::files::Disk;
+use crate::output::{CHANGE, DIM, Failure, Format, STRONG, paint};
+
+/// More changes than this below `config/` are told as one line.
+const MANY: usize = 5;
+
+/// How a plan is carried out.
+#[derive(Debug, Args)]
+pub(crate) struct Writing {
+    /// Say what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Show what would change as a diff, and write nothing
+    #[arg(long)]
+    pub(crate) diff: bool,
+}
+
+/// Which kind a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct Kind {
+    /// Group of the kind, without the project's domain; `core` is Kubernetes' core group
+    #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
+    group: String,
+
+    /// Version, such as v1 or v1beta1
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    version: String,
+
+    /// Kind, such as Guestbook
+    #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true)]
+    kind: String,
+}
+
+impl Kind {
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+}
+
+/// Where the type of another project comes from.
+#[derive(Debug, Args)]
+pub(crate) struct ExternalType {
+    /// Rust path of the module with another project's type, such as cert_manager_api::v1; without one, the project gets a type for the kind
+    #[arg(long, value_name = "PATH")]
+    external_api_path: Option<String>,
+
+    /// Domain of another project's group, such as io for cert-manager.io
+    #[arg(long, value_name = "DOMAIN")]
+    external_api_domain: Option<String>,
+
+    /// Crate with another project's type, such as cert-manager-api@0.1
+    #[arg(long, value_name = "CRATE[@VERSION]")]
+    external_api_module: Option<String>,
+}
+
+impl ExternalType {
+    pub(crate) fn external(&self) -> External {
+        let given = |value: &Option<String>| value.clone().filter(|text| !text.is_empty());
+        External {
+            path: given(&self.external_api_path),
+            domain: given(&self.external_api_domain),
+            module: given(&self.external_api_module),
+        }
+    }
+}
+
+/// The answer to a question that is asked on a terminal; elsewhere, the flag has to say it.
+///
+/// # Errors
+/// When nobody can be asked, or nobody answers.
+pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &str) -> Result<bool, Diagnostic> {
+    if let Some(answer) = given {
+        return Ok(answer);
+    }
+    let missing = |why: &str| {
+        Diagnostic::new(codes::project::MISSING, attempted)
+            .because(format!("{question}? {why}"))
+            .fix(format!("say --{flag} or --{flag}=false"))
+    };
+    if !std::io::stdin().is_terminal() {
+        return Err(missing("Standard input is no terminal, so nobody can be asked."));
+    }
+    let mut out = anstream::stderr().lock();
+    let mut lines = std::io::stdin().lock().lines();
+    loop {
+        // A question that cannot be shown cannot be answered either; the flag helps.
+        write!(out, "{question} [y/n] ")
+            .and_then(|()| out.flush())
+            .map_err(|_| missing("It cannot be shown."))?;
+        match lines.next() {
+            Some(Ok(answer)) => match answer.trim().to_ascii_lowercase().as_str() {
+                "y" | "yes" => return Ok(true),
+                "n" | "no" => return Ok(false),
+                _ => {}
+            },
+            _ => return Err(missing("There was no answer.")),
+        }
+    }
+}
+
+impl Writing {
+    /// Carries a plan out, or shows it, and says what happened.
+    pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {
+        for warning in &plan.warnings {
+            let mut err = anstream::stderr().lock();
+            let _ = match output {
+                Format::Text => writeln!(err, "{} {warning}", paint(STRONG, "warning:")),
+                Format::Json => writeln!(err, "{}", json!({"event": "warning", "warning": warning})),
+            };
+        }
+        if self.diff {
+            let diff = plan.diff();
+            output.say(diff.trim_end(), &json!({"event": "diff", "diff": diff}));
+            return Ok(());
+        }
+        if !self.dry_run {
+            disk.write(plan)?;
+        }
+        self.tell(plan, output);
+        Ok(())
+    }
+
+    fn tell(&self, plan: &Plan<'_>, output: Format) {
+        let would = if self.dry_run { "would " } else { "" };
+        let mut config: Vec<(&str, usize)> = Vec::new();
+        let many = plan.changes().filter(|(path, _)| path.starts_with("config/")).count() > MANY;
+        for (path, change) in plan.changes() {
+            let verb = change.verb();
+            if output == Format::Text && many && path.starts_with("config/") {
+                match config.iter_mut().find(|(known, _)| *known == verb) {
+                    Some((_, count)) => *count += 1,
+                    None => config.push((verb, 1)),
+                }
+                continue;
+            }
+            output.say(
+                &format!("  {would}{} {path}", paint(CHANGE, verb)),
+                &json!({"event": "file", "verb": verb, "path": path, "written": !self.dry_run}),
+            );
+        }
+        for (verb, count) in config {
+            let line = format!("  {would}{} {count} files below config/", paint(CHANGE, verb));
+            output.say(&line, &json!(null));
+        }
+        if plan.is_empty() {
+            output.say(&paint(DIM, "nothing to change"), &json!({"event": "unchanged"}));
+        }
+        for note in &plan.notes {
+            output.say(&format!("  note: {note}"), &json!({"event": "note", "note": note}));
+        }
+        if self.dry_run {
+            return;
+        }
+        for (at, next) in plan.next.iter().enumerate() {
+            let head = if at == 0 { "next:" } else { "     " };
+            output.say(
+                &format!("{head} {}", paint(STRONG, next)),
+                &json!({"event": "next", "command": next}),
+            );
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! KWR0600–KWR0699: the config/ tree, rendering it, and bringing it to a cluster.
+
+use super::{Code, Explanation};
+
+/// A kustomization uses something that the built-in renderer does not know.
+pub const UNSUPPORTED: Code = Code(600);
+/// A kustomization, or a file that it names, is not what it has to be.
+pub const KUSTOMIZATION: Code = Code(601);
+/// A generated manifest is missing.
+pub const NOT_GENERATED: Code = Code(602);
+/// A patch does not fit.
+pub const PATCH: Code = Code(603);
+/// A replacement has no source, or its target has no such field.
+pub const REPLACEMENT: Code = Code(604);
+/// Two objects have the same kind and name, or a reference may mean several.
+pub const AMBIGUOUS: Code = Code(605);
+/// `kustomize`, which was asked because the built-in renderer could not help, failed.
+pub const KUSTOMIZE: Code = Code(606);
+/// No cluster, or one that does not answer.
+pub const CLUSTER: Code = Code(610);
+/// The cluster does not know a kind.
+pub const NO_KIND: Code = Code(611);
+/// The cluster refused an object.
+pub const REFUSED: Code = Code(612);
+/// Something did not become ready in time.
+pub const NOT_READY: Code = Code(613);
+/// Objects stay because of finalizers that nobody removes.
+pub const FINALIZERS: Code = Code(614);
+/// Something that is to be deleted is not there.
+pub const ABSENT: Code = Code(615);
+
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        code: UNSUPPORTED,
+        title: "a kustomization uses what the built-in renderer does not know",
+        story: "kubewright renders `config/` itself, without another program, and knows exactly what its own tree uses: resources, components, \
+                patches (strategic merge and JSON 6902), namespace, namePrefix, labels, images, replacements and configurations. The message \
+                names a field beyond that, such as a generator or a remote resource.\n\nWhere `kustomize` or `kubectl` is on the PATH, \
+                `build-installer`, `install`, `deploy` and their opposites ask it instead; otherwise install kustomize 5, or say the same with the \
+                fields above.",
+    },
+    Explanation {
+        code: KUSTOMIZATION,
+        title: "a kustomization is broken",
+        story: "The file named in the message is no YAML, has a field of the wrong type, or names a file or folder that does not exist. \
+                `kustomize build` would fail at the same place.\n\nMend the line that the message names. A file that a list names must be in or \
+                below the kustomization's own folder; a folder may be anywhere in the project.",
+    },
+    Explanation {
+        code: NOT_GENERATED,
+        title: "a generated manifest is missing",
+        story: "`config/` names files that are written from the Rust code: `crd/bases/*.yaml`, `rbac/role.yaml` and `webhook/manifests.yaml`. \
+                One of them is not there.\n\nRun `kubewright manifests`. If it still is not there, the code no longer declares what the list \
+                names (a kind that was renamed, a webhook that is not registered in `operator()`).",
+    },
+    Explanation {
+        code: PATCH,
+        title: "a patch does not fit",
+        story: "A patch without `target` must name, by kind and name, exactly one object that comes before it; a JSON patch must lead to \
+                fields that are there. The message says which patch, and what it did not find.\n\nNames in patches are those before the \
+                `namePrefix`. Parts in `components` are applied in their order: a patch sees only what stands above it.",
+    },
+    Explanation {
+        code: REPLACEMENT,
+        title: "a replacement finds no source or no field",
+        story: "`replacements` copy a value from one object into others. The source must be exactly one object and have the field; every \
+                selected target must have the field too.\n\n`config/default/replacements.yaml` takes final names from the stand-ins in \
+                `names.yaml`; both are needed for certificates.",
+    },
+    Explanation {
+        code: AMBIGUOUS,
+        title: "two objects have the same name",
+        story: "Two objects of one kind have the same name in the same namespace, so that applying one would overwrite the other, or a name \
+                may refer to either.\n\nRename one of them, or take one out of the list that brings it in twice.",
+    },
+    Explanation {
+        code: KUSTOMIZE,
+        title: "kustomize failed",
+        story: "`config/` uses something that the built-in renderer does not know, so `kustomize build` (or `kubectl kustomize`) was asked. It \
+                failed; the message shows what it said.\n\nRun the command in the message yourself and mend what it names.",
+    },
+    Explanation {
+        code: CLUSTER,
+        title: "there is no cluster to talk to",
+        story: "The cluster is the one of the present context: `--kubeconfig`, else `$KUBECONFIG`, else `~/.kube/config`; `--context` takes \
+                another context. Either there is no such file or context, or the server in it did not answer.\n\n`kubectl cluster-info` tries \
+                the same. For a cluster of your own: `kubewright cluster --kubeconfig FILE`.",
+    },
+    Explanation {
+        code: NO_KIND,
+        title: "the cluster does not know a kind",
+        story: "An object is of a kind that the cluster does not serve. `Certificate` and `Issuer` come with cert-manager \
+                (https://cert-manager.io/docs/installation), which the webhooks' certificates need; `ServiceMonitor` comes with the Prometheus \
+                operator. Nothing has been applied: this is checked first.\n\nInstall what brings the kind, or switch the part off in \
+                `config/default/kustomization.yaml`: put a `#` before its line.",
+    },
+    Explanation {
+        code: REFUSED,
+        title: "the cluster refused an object",
+        story: "The API server did not accept what was sent; the message has its own words. Often: you may not (`forbidden`: deploying an \
+                operator needs the rights that its roles grant), another manager owns a field (`conflict`: `--force-conflicts` takes it over), or \
+                a webhook that is not ready stands in the way.\n\nWhat was applied before the refusal stays; the command may be repeated.",
+    },
+    Explanation {
+        code: NOT_READY,
+        title: "something did not become ready in time",
+        story: "`install` promises that the definitions are established, `deploy` that the operator is available. The message says what is \
+                missing and, for pods, why.\n\n`ErrImagePull`, `ImagePullBackOff`: the cluster cannot get the image; push it (`make docker-push \
+                IMG=…`) and say the same name with `--image`. `CrashLoopBackOff`: `kubectl logs` of the pod tells. `CreateContainerConfigError` or a \
+                volume that does not mount: a Secret is missing, as when cert-manager does not work. A quota or no room: `kubectl describe pod`. \
+                `--timeout` waits longer; everything stays applied.",
+    },
+    Explanation {
+        code: FINALIZERS,
+        title: "objects stay because of their finalizers",
+        story: "Before the operator goes, its custom resources are deleted, so that it can clean up behind them. Some did not go: they have a \
+                finalizer that nobody removed. Nothing else was deleted, so the operator can still do its work.\n\nLook at what it says \
+                (`kubectl logs`), and run the command again. If it cannot run any more, remove the finalizers yourself: `kubectl patch KIND NAME \
+                --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`; what they stood for is then not cleaned up.",
+    },
+    Explanation {
+        code: ABSENT,
+        title: "what is to be deleted is not there",
+        story: "`uninstall` and `undeploy` expect everything that they delete to be there, so that a mistaken context or namespace shows. \
+                Something was missing; all that was there has been deleted.\n\n`--ignore-not-found` (`make undeploy ignore-not-found=true`) \
+                takes absence for success.",
+    },
+];

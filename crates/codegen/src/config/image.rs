@@ -1,0 +1,73 @@
+//! The image of the operator, said for one rendering.
+
+use kubewright_schema::decode;
+use serde_json::{Value, json};
+
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::plan::{Files, Plan};
+
+const FILE: &str = "config/manager/kustomization.yaml";
+
+/// Lets the operator's container have `image` (`registry:5000/guestbook:v1`, or with a digest), as `kustomize edit set image
+/// controller=…` would; the plan is for rendering from and not to be written, so that no file of the project changes.
+///
+/// # Errors
+/// When the image is no reference, or `config/manager/kustomization.yaml` cannot be read.
+pub fn set_image(image: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
+    let broken = |why: String| {
+        Diagnostic::new(codes::config::KUSTOMIZATION, "cannot set the image of the operator")
+            .at(Place::file(FILE).field("images"))
+            .because(why)
+    };
+    let Some((name, tag, digest)) = split_image(image) else {
+        return Err(Diagnostic::new(
+            codes::config::KUSTOMIZATION,
+            format!("cannot use {image:?} as the image of the operator"),
+        )
+        .because("it is not the name of an image")
+        .fix("say it as the registry does: registry.example.com/guestbook:v1"));
+    };
+    let text = plan
+        .read(FILE)?
+        .ok_or_else(|| broken("there is no such file".to_owned()))?;
+    let mut value = decode::yaml(text.as_bytes())
+        .map_err(|why| broken(why.to_string()))?
+        .value;
+    let fields = value
+        .as_object_mut()
+        .ok_or_else(|| broken("the file is no mapping".to_owned()))?;
+    let images = fields.entry("images").or_insert(Value::Null);
+    if images.is_null() {
+        *images = json!([]);
+    }
+    let images = images
+        .as_array_mut()
+        .ok_or_else(|| broken("images is no list".to_owned()))?;
+    images.retain(|entry| entry["name"] != "controller");
+    let mut entry = json!({"name": "controller", "newName": name});
+    if let Some(tag) = tag {
+        entry["newTag"] = tag.into();
+    }
+    if let Some(digest) = digest {
+        entry["digest"] = digest.into();
+    }
+    images.push(entry);
+    // JSON is YAML.
+    plan.write(FILE, value.to_string())
+}
+
+/// Name, tag and digest of an image.
+pub(crate) fn split_image(image: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
+    let (rest, digest) = match image.split_once('@') {
+        Some((rest, digest)) => (rest, Some(digest)),
+        None => (image, None),
+    };
+    // A colon before a slash belongs to the port of the registry.
+    let (name, tag) = match rest.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        _ => (rest, None),
+    };
+    let fits = |text: &str| !text.is_empty() && !text.chars().any(|letter| letter.is_whitespace() || letter == '@');
+    (fits(name) && tag.is_none_or(fits) && digest.is_none_or(fits)).then_some((name, tag, digest))
+}

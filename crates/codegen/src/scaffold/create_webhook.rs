@@ -1,0 +1,344 @@
+//! `create webhook`: defaults, validation and conversion of a kind, one after the other or at once.
+//!
+//! The file of a kind's webhooks is written once; what comes later is put into it beside what a person wrote. So it does not matter whether
+//! two webhooks were created by one command or by two.
+
+use crate::codes;
+use crate::diagnostic::Diagnostic;
+use crate::names;
+use crate::plan::{Files, Plan};
+use crate::project::{Resource, Webhooks};
+
+use super::create_api::{add_dependency, put, unknown};
+use super::subject::{self, External, Subject, has_stub};
+use super::tree::{LIB, Words};
+use super::{Change, bad_name};
+
+/// What `create webhook` is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct CreateWebhook {
+    /// The kind.
+    pub subject: Subject,
+    /// A webhook that fills in defaults.
+    pub defaulting: bool,
+    /// A webhook that validates.
+    pub validation: bool,
+    /// Conversion between versions, with this one as the hub.
+    pub conversion: bool,
+    /// The versions that are converted to and from the hub.
+    pub spoke: Vec<String>,
+    /// The path of the first, when it is not the usual one.
+    pub defaulting_path: Option<String>,
+    /// The path of the second.
+    pub validation_path: Option<String>,
+    /// Where the type of another project comes from.
+    pub external: External,
+    /// Whether to write over what is there.
+    pub force: bool,
+}
+
+/// Plans webhooks.
+///
+/// # Errors
+/// When the request contradicts itself or the project, or a file was rewritten where it would be changed.
+pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result<Plan<'a>, Diagnostic> {
+    let mut change = Change::of(files, asked.force)?;
+    let Subject { group, version, kind } = &asked.subject;
+    let attempted = format!("cannot create the webhook for {group}/{version} {kind}");
+    subject::check(&asked.subject, &attempted)?;
+    flags(asked, &attempted)?;
+    let (mut resource, is_new) = resolve(&change, asked, &attempted)?;
+    let before = resource.webhooks.clone().unwrap_or_default();
+    is_free(asked, &before, &resource, &attempted)?;
+    spokes(&change, asked, &resource, &attempted)?;
+    let mut webhooks = before.clone();
+    webhooks.defaulting |= asked.defaulting;
+    webhooks.validation |= asked.validation;
+    webhooks.conversion |= asked.conversion;
+    for spoke in &asked.spoke {
+        if !webhooks.spoke.contains(spoke) {
+            webhooks.spoke.push(spoke.clone());
+        }
+    }
+    if asked.defaulting {
+        webhooks.defaulting_path.clone_from(&asked.defaulting_path);
+    }
+    if asked.validation {
+        webhooks.validation_path.clone_from(&asked.validation_path);
+    }
+    resource.webhooks = Some(webhooks);
+    put(&mut change, &resource);
+    if let Some(module) = resource.module.clone().filter(|_| is_new) {
+        add_dependency(&mut change, &module, &attempted)?;
+    }
+    if is_new && has_stub(&change.project, &resource) {
+        change.write_types(&resource, true)?;
+    }
+    write(&mut change, &resource, &before, asked)?;
+    if asked.conversion {
+        convert(&mut change, &resource, asked)?;
+    }
+    if resource.core {
+        change.plan.notes.push(format!(
+            "a webhook for {} is asked about the operator's own objects, too: one that fails could keep the operator from starting. config/ leaves the \
+             operator's namespace out; think of kube-system as well",
+            resource.kind
+        ));
+    }
+    let mut plan = change.finish()?;
+    plan.next.push("kubewright manifests".to_owned());
+    Ok(plan)
+}
+
+fn flags(asked: &CreateWebhook, attempted: &str) -> Result<(), Diagnostic> {
+    let wrong = |why: &str, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
+    if !(asked.defaulting || asked.validation || asked.conversion) {
+        return wrong(
+            "nothing was asked for",
+            "say at least one of --defaulting, --programmatic-validation and --conversion",
+        );
+    }
+    if asked.defaulting_path.is_some() && !asked.defaulting {
+        return wrong(
+            "--defaulting-path is the path of a defaulting webhook",
+            "add --defaulting",
+        );
+    }
+    if asked.validation_path.is_some() && !asked.validation {
+        return wrong(
+            "--validation-path is the path of a validating webhook",
+            "add --programmatic-validation",
+        );
+    }
+    if !asked.spoke.is_empty() && !asked.conversion {
+        return wrong("--spoke names a version for conversion", "add --conversion");
+    }
+    let paths = [
+        ("--defaulting-path", &asked.defaulting_path),
+        ("--validation-path", &asked.validation_path),
+    ];
+    for (flag, path) in paths {
+        if let Some(path) = path {
+            names::webhook_path(path).map_err(|wrong| bad_name(attempted, flag, path, &wrong))?;
+        }
+    }
+    if asked.defaulting_path.is_some() && asked.defaulting_path == asked.validation_path {
+        return wrong("two webhooks cannot have the same path", "give each a path of its own");
+    }
+    Ok(())
+}
+
+/// The resource, and whether the project did not have it yet.
+fn resolve(change: &Change<'_>, asked: &CreateWebhook, attempted: &str) -> Result<(Resource, bool), Diagnostic> {
+    if let Some(there) = subject::find(&change.project, &asked.subject) {
+        // An entry without a type, such as one made by hand, is nothing to build on.
+        if there.api.is_some() || there.core || there.external {
+            return Ok((there.clone(), false));
+        }
+    }
+    if asked.external.is_given() {
+        let resource = subject::external(&change.project, &asked.subject, &asked.external, attempted)?;
+        let there = change
+            .project
+            .find(&resource.full_group(), &resource.version, &resource.kind);
+        return Ok(there.map_or((resource, true), |there| (there.clone(), false)));
+    }
+    match subject::core(&asked.subject, attempted)? {
+        Some(core) => Ok((core, true)),
+        None => Err(unknown(change, &asked.subject, attempted)),
+    }
+}
+
+fn is_free(asked: &CreateWebhook, there: &Webhooks, resource: &Resource, attempted: &str) -> Result<(), Diagnostic> {
+    let new_spoke = asked.spoke.iter().any(|spoke| !there.spoke.contains(spoke));
+    let taken = [
+        (asked.defaulting && there.defaulting, "defaulting"),
+        (asked.validation && there.validation, "validating"),
+        // A further spoke is something new.
+        (asked.conversion && there.conversion && !new_spoke, "conversion"),
+    ];
+    match taken.iter().find(|(taken, _)| *taken && !asked.force) {
+        Some((_, what)) => Err(Diagnostic::new(codes::project::TAKEN, attempted)
+            .because(format!("{} has a {what} webhook already", resource.title()))
+            .fix("leave out what is there, or say --force to write the scaffold over it")),
+        None => Ok(()),
+    }
+}
+
+fn spokes(change: &Change<'_>, asked: &CreateWebhook, hub: &Resource, attempted: &str) -> Result<(), Diagnostic> {
+    if !asked.conversion {
+        return Ok(());
+    }
+    let wrong = |why: String, fix: String| {
+        Err(Diagnostic::new(codes::project::UNKNOWN, attempted)
+            .because(why)
+            .fix(fix))
+    };
+    if hub.api.is_none() {
+        return Err(Diagnostic::new(codes::project::FLAGS, attempted)
+            .because(format!(
+                "{} is not a kind of this project, so its versions are converted elsewhere",
+                hub.title()
+            ))
+            .fix("leave --conversion out"));
+    }
+    let versions: Vec<&Resource> = change.project.apis().filter(|other| other.same_kind(hub)).collect();
+    let listed: Vec<&str> = versions.iter().map(|other| other.version.as_str()).collect();
+    for spoke in &asked.spoke {
+        if *spoke == hub.version {
+            return wrong(
+                format!("{spoke} is the hub and cannot be converted to itself"),
+                "name the other versions with --spoke".to_owned(),
+            );
+        }
+        if !listed.contains(&spoke.as_str()) {
+            return wrong(
+                format!(
+                    "the project has no version {spoke} of {}; it has {}",
+                    hub.kind,
+                    listed.join(", ")
+                ),
+                format!(
+                    "create it first: kubewright create api --group {} --version {spoke} --kind {} --resource --controller=false",
+                    hub.group, hub.kind
+                ),
+            );
+        }
+    }
+    let other_hub = versions.iter().find(|other| {
+        other.version != hub.version && other.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion)
+    });
+    match other_hub {
+        Some(other) => Err(Diagnostic::new(codes::project::TAKEN, attempted)
+            .because(format!("{} is the hub of this kind", other.title()))
+            .fix(format!(
+                "add spokes to it: --version {} --conversion --spoke {}",
+                other.version, hub.version
+            ))),
+        None => Ok(()),
+    }
+}
+
+/// The file of the webhooks, its tests and its registrations.
+fn write(
+    change: &mut Change<'_>,
+    resource: &Resource,
+    before: &Webhooks,
+    asked: &CreateWebhook,
+) -> Result<(), Diagnostic> {
+    let (project, header) = (change.project.clone(), change.header.clone());
+    let words = Words::of(&project, resource, &header);
+    let layout = project.layout(resource);
+    let file = layout.webhook_file();
+    let there = change.plan.read(&file)?.is_some();
+    if there && before.any() && !change.force {
+        add(change, &words, &file, before)?;
+    } else {
+        change.create(&file, words.webhook_text())?;
+        if let Some((path, text)) = words.webhook_test() {
+            change.create(&path, text)?;
+        }
+    }
+    change.declare_webhook(resource)?;
+    if asked.defaulting || asked.validation {
+        let call = change.webhook_call(resource, "webhook");
+        change.edit(LIB, |source| source.append_call("operator", &call))?;
+    }
+    if asked.conversion {
+        let call = change.webhook_call(resource, "conversion");
+        change.edit(LIB, |source| source.append_call("operator", &call))?;
+    }
+    Ok(())
+}
+
+/// Puts what is new beside what is there.
+fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks) -> Result<(), Diagnostic> {
+    let now = words.resource.webhooks.clone().unwrap_or_default();
+    let kind = &words.resource.kind;
+    change.edit(file, |source| {
+        let admission = before.defaulting || before.validation;
+        // What is new stands before the function that registers it, the defaulter before the validator.
+        let anchor = if admission { "webhook" } else { "conversion" };
+        let first = format!("{kind}Validator");
+        if now.defaulting && !before.defaulting && !source.has_type(&format!("{kind}Defaulter")) {
+            if source.has_type(&first) {
+                source.insert_before_type(&first, &words.defaulter());
+            } else {
+                source.insert_before(anchor, &words.defaulter());
+            }
+        }
+        if now.validation && !before.validation && !source.has_type(&first) {
+            source.insert_before(anchor, &words.validator());
+        }
+        if (now.defaulting || now.validation) && !source.has_function("webhook") {
+            source.insert_before("conversion", &words.webhook_function());
+        } else if now.defaulting || now.validation {
+            for call in words.webhook_calls() {
+                // What belongs to the defaulter stands before the validator.
+                let first = call.starts_with("defaulter(") || call.starts_with("mutating(");
+                source.insert_call("webhook", &call, first.then_some("validator"))?;
+            }
+        }
+        if now.conversion && !source.has_function("conversion") {
+            source.append_item(&words.conversion_function());
+        } else if now.conversion {
+            for spoke in &now.spoke {
+                source.append_call("conversion", &words.spoke_call(spoke))?;
+            }
+        }
+        Ok(())
+    })?;
+    let Some((path, text)) = words.webhook_test() else {
+        return Ok(());
+    };
+    match change.plan.read(&path)? {
+        None => change.create(&path, text),
+        Some(_) => change.edit(&path, |source| {
+            for (function, item) in words.webhook_test_items() {
+                if !source.has_function(function) {
+                    match function {
+                        "defaults_are_set_once" => source.insert_before("what_is_right_is_taken", &item),
+                        _ => source.append_item(&item),
+                    }
+                }
+            }
+            Ok(())
+        }),
+    }
+}
+
+/// Conversions, and which version is stored.
+fn convert(change: &mut Change<'_>, hub: &Resource, asked: &CreateWebhook) -> Result<(), Diagnostic> {
+    let (project, header) = (change.project.clone(), change.header.clone());
+    let words = Words::of(&project, hub, &header);
+    for version in &asked.spoke {
+        let spoke = words.version(version);
+        let layout = project.layout(&spoke);
+        for (path, text) in words.conversion(&spoke) {
+            change.create(&path, text)?;
+        }
+        change.edit(&format!("{}/mod.rs", layout.api_folder()), |source| {
+            source.add_module(&format!("{}_conversion", layout.stem));
+            Ok(())
+        })?;
+    }
+    // The hub is what is stored, so that no read needs more than one conversion.
+    for version in project.apis().filter(|other| other.same_kind(hub)) {
+        let stored = version.version == hub.version;
+        let path = project.layout(version).types_file();
+        change.edit(&path, |source| {
+            if source.set_storage(&version.kind, stored) {
+                return Ok(());
+            }
+            Err(
+                Diagnostic::new(codes::files::EDITED, "cannot say which version is stored")
+                    .at(crate::Place::file(path.clone()))
+                    .because(format!("the file has no `#[kube(kind = {:?})]`", version.kind))
+                    .fix(format!(
+                        "restore the attribute, with `storage = {stored}`; nothing was written"
+                    )),
+            )
+        })?;
+    }
+    Ok(())
+}

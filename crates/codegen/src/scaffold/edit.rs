@@ -1,0 +1,240 @@
+//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`.
+
+use crate::codes;
+use crate::diagnostic::Diagnostic;
+use crate::plan::{Files, Plan};
+use crate::project::{Project, Resource};
+use crate::source::Source;
+
+use super::Change;
+use super::init::plugins;
+use super::subject::module_of;
+use super::tree::{API_LIB, LIB, Words, controllers};
+
+/// What `edit` is asked for; what is not said stays.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// Whether there are several groups.
+    pub multigroup: Option<bool>,
+    /// Whether the operator watches only its own namespaces.
+    pub namespaced: Option<bool>,
+    /// The layouts that were asked for (`--plugins`).
+    pub plugins: Vec<String>,
+    /// Whether to write over what a person edited.
+    pub force: bool,
+}
+
+/// Plans changes of the whole project.
+///
+/// # Errors
+/// When several groups should become one, or a file is in the way of one that moves.
+pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnostic> {
+    const ATTEMPTED: &str = "cannot edit the project";
+    let mut change = Change::of(files, asked.force)?;
+    plugins(&asked.plugins, ATTEMPTED)?;
+    if let Some(namespaced) = asked.namespaced {
+        change.project.namespaced = namespaced;
+    }
+    match asked.multigroup {
+        Some(multigroup) if multigroup != change.project.multigroup => regroup(&mut change, multigroup, ATTEMPTED)?,
+        _ => {}
+    }
+    let moved_roles = change
+        .before
+        .as_ref()
+        .is_some_and(|before| before.namespaced != change.project.namespaced);
+    let mut plan = change.finish()?;
+    if moved_roles {
+        plan.next.push("kubewright manifests".to_owned());
+    }
+    Ok(plan)
+}
+
+/// A file or folder that moves, with the module that it is: from, to; below which file it is declared.
+struct Move {
+    root: &'static str,
+    from: Vec<String>,
+    to: Vec<String>,
+    /// The module itself, which is the last part of both.
+    module: String,
+}
+
+fn regroup(change: &mut Change<'_>, multigroup: bool, attempted: &str) -> Result<(), Diagnostic> {
+    let old = change.project.clone();
+    let groups: std::collections::BTreeSet<String> = old.apis().map(Resource::full_group).collect();
+    if groups.len() > 1 && !multigroup {
+        let groups: Vec<String> = groups.into_iter().collect();
+        return Err(Diagnostic::new(codes::project::MULTIGROUP, attempted)
+            .because(format!("the project has several groups: {}", groups.join(", ")))
+            .fix("delete the APIs of all groups but one first"));
+    }
+    let mut new = old.clone();
+    new.multigroup = multigroup;
+    for resource in &mut new.resources {
+        if resource.api.is_some() {
+            resource.path = None;
+        }
+    }
+    for at in 0..new.resources.len() {
+        if new.resources[at].api.is_some() {
+            new.resources[at].path = Some(module_of(&new, &new.resources[at]));
+        }
+    }
+    let moves = moves(&old, &new);
+    let tests = tests(&old, &new);
+    change.project = new.clone();
+    for moved in &moves {
+        carry(change, moved)?;
+    }
+    for (from, to) in tests {
+        if let Some(text) = change.plan.read(&from)? {
+            change.plan.remove(&from)?;
+            change.create(&to, text)?;
+        }
+    }
+    rename(change, &old, &new)?;
+    change.plan.notes.push(if multigroup {
+        "types are in api/src/<group>/<version> now, controllers and webhooks in folders of their groups".to_owned()
+    } else {
+        "types are in api/src/<version> now".to_owned()
+    });
+    Ok(())
+}
+
+/// Every module that moves.
+fn moves(old: &Project, new: &Project) -> Vec<Move> {
+    let mut moves: Vec<Move> = Vec::new();
+    let mut add = |root, from: &[String], to: &[String], module: String| {
+        let known = moves
+            .iter()
+            .any(|known: &Move| known.root == root && known.from == from && known.module == module);
+        if from != to && !known {
+            moves.push(Move {
+                root,
+                from: from.to_vec(),
+                to: to.to_vec(),
+                module,
+            });
+        }
+    };
+    for (before, after) in old.resources.iter().zip(&new.resources) {
+        let (from, to) = (old.layout(before), new.layout(after));
+        if before.api.is_some()
+            && let (Some((version, from)), Some((_, to))) = (from.api_modules.split_last(), to.api_modules.split_last())
+        {
+            // A version's folder moves whole, with what a person put there.
+            add(API_LIB, from, to, version.clone());
+        }
+        let below = |first: &str, modules: &[String]| -> Vec<String> {
+            std::iter::once(first.to_owned())
+                .chain(modules.iter().cloned())
+                .collect()
+        };
+        for controller in controllers(old, before) {
+            // The file keeps its name: a controller that is named as its kind is one after the move, too.
+            let module = from.controller_module(controller.file_name.as_deref());
+            let (from, to) = (
+                below("controller", &from.controller_modules),
+                below("controller", &to.controller_modules),
+            );
+            add(LIB, &from, &to, module);
+        }
+        if before.webhooks.as_ref().is_some_and(crate::project::Webhooks::any) {
+            let (from_folder, to_folder) = (
+                below("webhook", &from.webhook_modules),
+                below("webhook", &to.webhook_modules),
+            );
+            add(LIB, &from_folder, &to_folder, from.webhook_module());
+        }
+    }
+    moves
+}
+
+/// Every test file that moves.
+fn tests(old: &Project, new: &Project) -> Vec<(String, String)> {
+    let mut tests = Vec::new();
+    for (before, after) in old.resources.iter().zip(&new.resources) {
+        let (from, to) = (Words::of(old, before, ""), Words::of(new, after, ""));
+        let mut stems: Vec<String> = controllers(old, before)
+            .iter()
+            .map(|controller| old.layout(before).controller_module(controller.file_name.as_deref()))
+            .collect();
+        stems.push(old.layout(before).webhook_module());
+        let spokes = before.webhooks.iter().flat_map(|webhooks| &webhooks.spoke);
+        stems.extend(spokes.map(|spoke| Words::conversion_stem(&old.layout(before).stem, spoke)));
+        tests.extend(stems.iter().map(|stem| (from.test_file(stem), to.test_file(stem))));
+    }
+    tests
+}
+
+/// Moves a module's file or folder and its declaration.
+fn carry(change: &mut Change<'_>, moved: &Move) -> Result<(), Diagnostic> {
+    let base = moved.root.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let place = |modules: &[String]| {
+        modules
+            .iter()
+            .fold(base.to_owned(), |folder, module| folder + "/" + module)
+    };
+    let (from, to) = (place(&moved.from), place(&moved.to));
+    let file = format!("{from}/{}.rs", moved.module);
+    let is_file = change.plan.read(&file)?.is_some();
+    let paths = if is_file {
+        vec![file]
+    } else {
+        change.plan.list(&format!("{from}/{}", moved.module))?
+    };
+    let levels = if moved.to.len() > moved.from.len() { 1 } else { -1 };
+    for path in paths {
+        let Some(text) = change.plan.read(&path)? else { continue };
+        let target = format!("{to}{}", &path[from.len()..]);
+        let text = if is_file {
+            let mut source = Source::parse(&path, &text)?;
+            source.shift_super(levels);
+            source.into_text()
+        } else {
+            text
+        };
+        change.plan.remove(&path)?;
+        change.create(&target, text)?;
+    }
+    change.undeclare(moved.root, &moved.from, &moved.module)?;
+    change.declare_words(moved.root, &moved.to, &moved.module)
+}
+
+/// Mends the paths to what moved, in all Rust files.
+fn rename(change: &mut Change<'_>, old: &Project, new: &Project) -> Result<(), Diagnostic> {
+    let mut renames: Vec<(&str, Vec<String>, Vec<String>)> = Vec::new();
+    for moved in moves(old, new) {
+        let path = |first: Option<String>, modules: &[String]| -> Vec<String> {
+            let last = std::iter::once(moved.module.clone());
+            first.into_iter().chain(modules.iter().cloned()).chain(last).collect()
+        };
+        if moved.root == API_LIB {
+            let outside = Some(old.api_crate());
+            renames.push(("", path(outside.clone(), &moved.from), path(outside, &moved.to)));
+            let inside = Some("crate".to_owned());
+            renames.push(("api/", path(inside.clone(), &moved.from), path(inside, &moved.to)));
+        } else {
+            let outside = Some(old.crate_name());
+            renames.push(("", path(outside.clone(), &moved.from), path(outside, &moved.to)));
+            renames.push(("src/", path(None, &moved.from), path(None, &moved.to)));
+            let inside = Some("crate".to_owned());
+            renames.push(("src/", path(inside.clone(), &moved.from), path(inside, &moved.to)));
+        }
+    }
+    let mut paths = change.plan.list("src")?;
+    paths.extend(change.plan.list("api")?);
+    paths.extend(change.plan.list("tests")?);
+    for path in paths.iter().filter(|path| path.ends_with(".rs")) {
+        let mut source = change.source(path)?;
+        for (below, from, to) in &renames {
+            if path.starts_with(below) {
+                let from: Vec<&str> = from.iter().map(String::as_str).collect();
+                let to: Vec<&str> = to.iter().map(String::as_str).collect();
+                source.rename_paths(&from, &to, true);
+            }
+        }
+        change.plan.write(path, source.into_text())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! `init`: a project that builds, runs and tests, with nothing in it yet.
+
+use minijinja::context;
+use serde_json::Value as Json;
+
+use crate::codes;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::names;
+use crate::plan::{Files, Plan};
+use crate::project::{self, LAYOUT, Project};
+
+use super::render::render;
+use super::tree::{API_LIB, LIB};
+use super::{BOILERPLATE, Change, bad_name};
+
+/// Where the project's dependency on kubewright comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    /// A checkout on this machine: its root, as it is to be written into Cargo.toml.
+    Path(String),
+    /// A published version.
+    Version(String),
+}
+
+/// Under which terms the project stands, as its Cargo.toml says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum License {
+    /// The Apache License 2.0.
+    #[default]
+    Apache2,
+    /// Nothing is said.
+    None,
+}
+
+/// What `init` is asked for.
+#[derive(Clone, Debug)]
+pub struct Init {
+    /// The name of the project.
+    pub name: String,
+    /// The domain of its groups.
+    pub domain: String,
+    /// Where the source lives (`--repo`); may be empty.
+    pub repo: String,
+    /// The copyright owner; may be empty.
+    pub owner: String,
+    /// The licence.
+    pub license: License,
+    /// The text that begins every Rust file, as comments (`--license-file`).
+    pub boilerplate: Option<String>,
+    /// Whether there will be several groups.
+    pub multigroup: bool,
+    /// Whether the operator watches only its own namespaces.
+    pub namespaced: bool,
+    /// The layouts that were asked for (`--plugins`).
+    pub plugins: Vec<String>,
+    /// Where kubewright comes from.
+    pub dependency: Dependency,
+    /// The version of this program.
+    pub cli_version: String,
+}
+
+/// Files that a folder may hold before; whoever made them has reasons.
+const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
+
+/// Plans a new project.
+///
+/// # Errors
+/// When a name cannot be used, or there is a project already.
+pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnostic> {
+    const ATTEMPTED: &str = "cannot create the project";
+    plugins(&asked.plugins, ATTEMPTED)?;
+    names::project(&asked.name).map_err(|wrong| bad_name(ATTEMPTED, "--project-name", &asked.name, &wrong))?;
+    names::domain(&asked.domain).map_err(|wrong| bad_name(ATTEMPTED, "--domain", &asked.domain, &wrong))?;
+    let boilerplate = asked
+        .boilerplate
+        .as_deref()
+        .map(|text| boilerplate(text, ATTEMPTED))
+        .transpose()?;
+    let mut project = Project::new(&asked.name, &asked.domain);
+    project.cli_version = Some(asked.cli_version.clone());
+    project.repo.clone_from(&asked.repo);
+    project.multigroup = asked.multigroup;
+    project.namespaced = asked.namespaced;
+    in_the_way(files, &project, ATTEMPTED)?;
+    let mut change = Change {
+        before: None,
+        plan: Plan::new(files),
+        force: false,
+        header: boilerplate
+            .as_deref()
+            .map(|text| format!("{}\n\n", text.trim_end()))
+            .unwrap_or_default(),
+        project,
+    };
+    if let Some(text) = boilerplate {
+        change.create(BOILERPLATE, text)?;
+    }
+    root(&mut change, asked)?;
+    rust(&mut change)?;
+    let mut plan = change.finish()?;
+    plan.next.push("kubewright create api".to_owned());
+    Ok(plan)
+}
+
+/// kubewright has one layout; names of others are refused rather than ignored.
+pub(super) fn plugins(asked: &[String], attempted: &str) -> Result<(), Diagnostic> {
+    let short = LAYOUT.replace(".kubewright.dev", "");
+    let unknown = asked.iter().find(|key| **key != LAYOUT && **key != short);
+    match unknown {
+        Some(key) => Err(Diagnostic::new(codes::project::PLUGIN, attempted)
+            .because(format!("there is no plugin {key:?}; the one layout is {LAYOUT}"))
+            .fix("leave --plugins out")),
+        None => Ok(()),
+    }
+}
+
+/// A header must be comments, or no file would compile.
+fn boilerplate(text: &str, attempted: &str) -> Result<String, Diagnostic> {
+    let is_comment = syn::parse_file(text).is_ok_and(|file| file.items.is_empty() && file.attrs.is_empty());
+    if is_comment && !text.trim().is_empty() {
+        return Ok(format!("{}\n", text.trim()));
+    }
+    Err(Diagnostic::new(codes::project::FLAGS, attempted)
+        .because("the text of --license-file is put at the top of Rust files, and it is not a comment")
+        .fix("write it as `/* … */` or with `//` before each line (`//!` and `///` would be documentation)"))
+}
+
+/// Files that only a project has, or that would be written over.
+fn in_the_way(files: &dyn Files, project: &Project, attempted: &str) -> Result<(), Diagnostic> {
+    let exists = |path: &str, why: &str, fix: &str| {
+        Err(Diagnostic::new(codes::files::EXISTS, attempted)
+            .at(Place::file(path))
+            .because(why)
+            .fix(fix))
+    };
+    if files.read(project::FILE)?.is_some() {
+        return exists(
+            project::FILE,
+            "this folder has a project already",
+            "add to it with kubewright create api, or begin in another folder",
+        );
+    }
+    for path in ["Cargo.toml", "Makefile", "src/main.rs", LIB, API_LIB] {
+        if files.read(path)?.is_some() {
+            return exists(
+                path,
+                &format!("this folder holds something else that {} would replace", project.name),
+                "begin in an empty folder, or move the file away",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn quoted(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| Json::from(text).to_string())
+}
+
+fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
+    let kubewright = match &asked.dependency {
+        Dependency::Path(root) => {
+            let at = |krate: &str| Json::from(format!("{}/crates/{krate}", root.trim_end_matches('/'))).to_string();
+            context! {
+                path => at("kubewright"),
+                testing => at("testing"),
+                root,
+                version => asked.cli_version,
+            }
+        }
+        Dependency::Version(version) => {
+            context! { version, path => None::<String>, testing => None::<String>, root => None::<String> }
+        }
+    };
+    // A repository is a URL for cargo; kubebuilder's --repo is a module path, which is one without its scheme.
+    let repository = match asked.repo.as_str() {
+        "" => None,
+        url if url.contains("://") => quoted(url),
+        path => quoted(&format!("https://{path}")),
+    };
+    let words = context! {
+        project => change.project.name,
+        package => change.project.package(),
+        api_package => change.project.api_package(),
+        license => (asked.license == License::Apache2).then_some("\"Apache-2.0\""),
+        authors => quoted(&asked.owner),
+        repository,
+        kubewright,
+    };
+    let tree = [
+        ("project/Cargo.toml", "Cargo.toml"),
+        ("project/api.Cargo.toml", "api/Cargo.toml"),
+        ("project/Makefile", "Makefile"),
+        ("project/Dockerfile", "Dockerfile"),
+        ("project/dockerignore", ".dockerignore"),
+        ("project/gitignore", ".gitignore"),
+        ("project/README.md", "README.md"),
+        ("project/AGENTS.md", "AGENTS.md"),
+        ("project/github/lint.yml", ".github/workflows/lint.yml"),
+        ("project/github/test.yml", ".github/workflows/test.yml"),
+        ("project/github/test-e2e.yml", ".github/workflows/test-e2e.yml"),
+    ];
+    for (template, path) in tree {
+        if KEPT.contains(&path) && change.plan.read(path)?.is_some() {
+            change.plan.notes.push(format!("kept {path}, which was there"));
+            continue;
+        }
+        change.create(path, render(template, words.clone()))?;
+    }
+    Ok(())
+}
+
+fn rust(change: &mut Change<'_>) -> Result<(), Diagnostic> {
+    let words = context! {
+        header => change.header,
+        project => change.project.name,
+        crate => change.project.crate_name(),
+    };
+    let tree = [
+        ("rust/main.rs", "src/main.rs"),
+        ("rust/lib.rs", LIB),
+        ("rust/api_lib.rs", API_LIB),
+        ("rust/operator_test.rs", "tests/operator.rs"),
+        ("rust/e2e_test.rs", "tests/e2e.rs"),
+    ];
+    for (template, path) in tree {
+        change.create(path, render(template, words.clone()))?;
+    }
+    Ok(())
+}

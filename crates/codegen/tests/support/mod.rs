@@ -1,0 +1,194 @@
+//! Projects as kubebuilder makes them, and the same projects as ours.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod compare;
+
+use std::collections::BTreeMap;
+
+use kubewright_codegen::project::{LAYOUT, Project, Resource};
+use kubewright_codegen::{MemoryFiles, Plan, config};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A recorded project.
+#[derive(Deserialize)]
+pub(crate) struct Recording {
+    #[serde(skip)]
+    pub(crate) name: String,
+    commands: Vec<String>,
+    #[serde(rename = "PROJECT")]
+    project: Value,
+    objects: Vec<Value>,
+    rendered: BTreeMap<String, Vec<usize>>,
+}
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kubebuilder");
+
+/// All recorded projects.
+pub(crate) fn recordings() -> Vec<Recording> {
+    let mut found: Vec<Recording> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json") && !path.ends_with("allowed.json"))
+        .map(|path| {
+            let mut recording: Recording = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            recording.name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            recording
+        })
+        .collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(!found.is_empty(), "no recordings in {FOLDER}");
+    found
+}
+
+/// The differences that are meant.
+pub(crate) fn allowed() -> Vec<compare::Allowed> {
+    serde_json::from_str(&std::fs::read_to_string(format!("{FOLDER}/allowed.json")).unwrap()).unwrap()
+}
+
+impl Recording {
+    /// What was rendered: `default@all` and the like, with its objects.
+    pub(crate) fn renderings(&self) -> impl Iterator<Item = (&str, Vec<Value>)> {
+        self.rendered
+            .iter()
+            .map(|(name, _)| (name.as_str(), self.objects_of(name)))
+    }
+
+    pub(crate) fn objects_of(&self, rendering: &str) -> Vec<Value> {
+        let indices = self.rendered.get(rendering).into_iter().flatten();
+        indices.map(|index| self.objects[*index].clone()).collect()
+    }
+
+    /// The project that our command would have made.
+    pub(crate) fn project(&self) -> Project {
+        let mut project = self.project.clone();
+        project["layout"] = Value::from(vec![LAYOUT]);
+        Project::parse(&project.to_string()).unwrap()
+    }
+
+    /// The project after each of the commands that made it.
+    pub(crate) fn steps(&self) -> Vec<Project> {
+        let whole = self.project();
+        let mut project = whole.clone();
+        project.resources.clear();
+        project.plugins.clear();
+        (project.multigroup, project.namespaced) = (false, false);
+        let mut steps: Vec<Project> = Vec::new();
+        for command in self.commands.iter().filter(|command| !command.starts_with("make")) {
+            project.multigroup |= command.contains("--multigroup");
+            project.namespaced |= command.contains("--namespaced") && !command.contains("create");
+            let flag = |name: &str| {
+                let after = command.split(&format!("--{name} ")).nth(1)?;
+                after.split(' ').next()
+            };
+            if let Some(kind) = flag("kind") {
+                let wanted = |resource: &&Resource| {
+                    Some(resource.group.as_str()) == flag("group")
+                        && Some(resource.version.as_str()) == flag("version")
+                        && resource.kind == kind
+                };
+                let resource = whole.resources.iter().find(wanted).unwrap();
+                let at = project.resources.iter().position(|other| wanted(&other));
+                let at = at.unwrap_or_else(|| {
+                    project.resources.push(resource.clone());
+                    project.resources.len() - 1
+                });
+                if command.contains("create webhook") {
+                    project.resources[at] = resource.clone();
+                } else {
+                    project.resources[at].webhooks = None;
+                }
+            }
+            if command.contains("deploy-image") {
+                project.plugins.clone_from(&whole.plugins);
+            }
+            steps.push(project.clone());
+        }
+        let last = steps.last().unwrap();
+        assert_eq!(
+            last.resources, whole.resources,
+            "{}: the commands lead elsewhere",
+            self.name
+        );
+        assert_eq!((last.multigroup, last.namespaced), (whole.multigroup, whole.namespaced));
+        steps
+    }
+
+    /// Our `config/`, with the files that are generated from the code taken from the recording.
+    pub(crate) fn tree(&self) -> MemoryFiles {
+        let mut files = MemoryFiles::default();
+        let mut before = None;
+        for after in self.steps() {
+            files = synced(before.as_ref(), &after, files);
+            before = Some(after);
+        }
+        self.generated(&mut files);
+        files
+    }
+
+    /// Adds what is generated from the code. JSON is YAML.
+    pub(crate) fn generated(&self, files: &mut MemoryFiles) {
+        for mut crd in self.objects_of("crd") {
+            let spec = crd["spec"].as_object_mut().unwrap();
+            // Ours is a patch, as the original's.
+            spec.remove("conversion");
+            let (group, plural) = (&spec["group"], &spec["names"]["plural"]);
+            let path = format!(
+                "config/crd/bases/{}_{}.yaml",
+                group.as_str().unwrap(),
+                plural.as_str().unwrap()
+            );
+            files.0.insert(path, crd.to_string());
+        }
+        let role = self.objects_of("rbac").into_iter();
+        for role in role.filter(|object| object["metadata"]["name"] == "manager-role") {
+            files.0.insert("config/rbac/role.yaml".to_owned(), role.to_string());
+        }
+        let webhooks: Vec<String> = self
+            .objects_of("webhook")
+            .iter()
+            .filter(|object| object["kind"] != "Service")
+            .map(Value::to_string)
+            .collect();
+        if !webhooks.is_empty() {
+            let text = webhooks.join("\n---\n");
+            files.0.insert("config/webhook/manifests.yaml".to_owned(), text);
+        }
+    }
+}
+
+/// The files after `sync`.
+pub(crate) fn synced(before: Option<&Project>, after: &Project, mut files: MemoryFiles) -> MemoryFiles {
+    let present = files.clone();
+    let mut plan = Plan::new(&present);
+    config::sync(before, after, &mut plan).unwrap_or_else(|why| panic!("{why}"));
+    files.apply(&plan);
+    files
+}
+
+/// `config/default` with the optional parts of a variant switched on or off, each by its line.
+pub(crate) fn switched(files: &MemoryFiles, variant: &str) -> MemoryFiles {
+    let mut files = files.clone();
+    let on: &[&str] = match variant {
+        "" | "metrics-off" => &[],
+        "prometheus" => &["prometheus"],
+        "network-policy" => &["network-policy"],
+        "prometheus-network-policy" => &["prometheus", "network-policy"],
+        "metrics-certs" => &["metrics-certs"],
+        "prometheus-certs" => &["prometheus", "metrics-certs"],
+        "all" => &["prometheus", "metrics-certs", "network-policy"],
+        other => panic!("no such variant: {other}"),
+    };
+    let text = files.0.get_mut("config/default/kustomization.yaml").unwrap();
+    let mut switch = |from: String, to: String| {
+        assert!(text.contains(&from), "{from:?} in {text}");
+        *text = text.replace(&from, &to);
+    };
+    for part in on {
+        switch(format!("\n#- ../{part}\n"), format!("\n- ../{part}\n"));
+    }
+    if variant == "metrics-off" {
+        switch("\n- ../metrics\n".to_owned(), "\n#- ../metrics\n".to_owned());
+    }
+    files
+}
