@@ -114,8 +114,7 @@ fn a_day_with_dev() {
         "config/samples/webapp_v1_guestbook.yaml",
         &SAMPLE.replace("size", "sise"),
     );
-    let wrong = dev.until("trouble", |_| true);
-    assert_eq!(wrong["diagnostic"]["code"], "KWR0705");
+    let wrong = dev.until("trouble", |event| event["diagnostic"]["code"] == "KWR0705");
     assert!(wrong.to_string().contains("spec.sise"), "{wrong}");
     project.write("config/samples/webapp_v1_guestbook.yaml", SAMPLE);
     dev.until("samples", |_| true);
@@ -141,14 +140,18 @@ fn a_day_with_dev() {
     dev.until("operator-ended", |event| event["asked"] == true);
     dev.says("I am two");
 
-    // The server refuses a definition: told in its words, and the operator stays.
+    // A default that does not fit is found before the server is asked.
     project.write(
         "src/declaration.json",
         &declaration(json!({"type": "integer", "default": "many"})),
     );
-    let refused = dev.until("trouble", |_| true);
-    assert_eq!(refused["diagnostic"]["code"], "KWR0703");
-    assert!(refused.to_string().contains("default"), "{refused}");
+    dev.until("trouble", |event| event.to_string().contains("default"));
+
+    // The server refuses a definition: told in its words, and the operator stays.
+    let moved = declaration(json!({"type": "integer"})).replace("Namespaced", "Cluster");
+    project.write("src/declaration.json", &moved);
+    let refused = dev.until("trouble", |event| event["diagnostic"]["code"] == "KWR0703");
+    assert!(refused.to_string().contains("scope"), "{refused}");
     project.write(
         "src/declaration.json",
         &declaration(json!({"type": "integer", "maximum": 10})),

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kubewright::kube::core::crd::merge_crds;
+use kubewright_codegen::manifests::{self, Objects};
 use kubewright_codegen::{Diagnostic, Place, codes};
 use serde_json::Value;
 use tokio::process::Command;
+
+use crate::files::Disk;
 
 /// The subcommand.
 pub(crate) const SUBCOMMAND: &str = "__declaration";
@@ -96,31 +97,13 @@ impl Declaration {
             .collect()
     }
 
-    /// Its definitions, one for each kind with all versions; the first version declared is the stored one.
+    /// The definitions and webhook configurations that `kubewright manifests` would write. `root`: the project, for the places of what is wrong.
     ///
     /// # Errors
-    /// KWR0704 when two versions do not make one definition.
-    pub(crate) fn definitions(&self) -> Result<Vec<Value>, Diagnostic> {
-        let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
-        for item in self.items("crds") {
-            let crd: CustomResourceDefinition = serde_json::from_value(item["crd"].clone())
-                .map_err(|why| undeclared(format!("a definition in its declaration cannot be read: {why}")))?;
-            match kinds
-                .iter_mut()
-                .find(|known| known[0].metadata.name == crd.metadata.name)
-            {
-                Some(known) => known.push(crd),
-                None => kinds.push(vec![crd]),
-            }
-        }
-        let merge = |versions: Vec<CustomResourceDefinition>| {
-            let stored = versions[0].spec.versions.first().map(|version| version.name.clone());
-            let name = versions[0].metadata.name.clone().unwrap_or_default();
-            let merged = merge_crds(versions, &stored.unwrap_or_default())
-                .map_err(|why| undeclared(format!("the versions of {name} do not make one definition: {why}")))?;
-            serde_json::to_value(merged).map_err(|why| undeclared(why.to_string()))
-        };
-        kinds.into_iter().map(merge).collect()
+    /// All that is wrong.
+    pub(crate) fn objects(&self, root: &Path) -> Result<Objects, Vec<Diagnostic>> {
+        let parsed = manifests::Declaration::parse(&self.0.to_string()).map_err(|why| vec![why])?;
+        manifests::objects(&parsed, &Disk::new(root), &manifests::Options::default())
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Equipment {
 enum Report {
     Event(Event),
     Built(Result<Outcome, std::io::Error>),
-    Prepared(Generation, Box<Result<Option<Declaration>, Diagnostic>>),
+    Prepared(Generation, Box<Result<Option<Declaration>, Vec<Diagnostic>>>),
     Exited(Exit),
     /// A while has passed since this start of an operator.
     Silence(u64),
@@ -318,22 +318,18 @@ impl Session {
                     None
                 }
             };
-            let result = match (
-                definitions(declared.as_ref(), webhooks.as_ref(), &root),
-                &declared,
-                &webhooks,
-            ) {
-                (Err(why), ..) => Err(why),
-                (Ok(items), Some(declaration), Some(address)) => {
-                    let configurations = webhooks::configurations(declaration, address);
-                    apply_all(&client, items, Some(configurations)).await
-                }
-                (Ok(items), ..) => apply_all(&client, items, None).await,
-            };
-            let result = match result {
-                Ok(applied) => {
-                    tell(Fact::Definitions(applied)).await;
-                    Ok(declared)
+            let result = match wanted(declared.as_ref(), webhooks.as_ref(), &root) {
+                Ok(wanted) => {
+                    for doubt in wanted.doubts {
+                        tell(Fact::Trouble(Box::new(doubt))).await;
+                    }
+                    match apply_all(&client, wanted.definitions, wanted.configurations).await {
+                        Ok(applied) => {
+                            tell(Fact::Definitions(applied)).await;
+                            Ok(declared)
+                        }
+                        Err(why) => Err(vec![why]),
+                    }
                 }
                 Err(why) => Err(why),
             };
@@ -341,14 +337,20 @@ impl Session {
         });
     }
 
-    async fn prepared(&mut self, generation: Generation, result: Result<Option<Declaration>, Diagnostic>) -> Event {
+    async fn prepared(
+        &mut self,
+        generation: Generation,
+        result: Result<Option<Declaration>, Vec<Diagnostic>>,
+    ) -> Event {
         let answer = match result {
             Ok(declared) => {
                 self.declared = Some(declared);
                 Answer::Taken
             }
-            Err(why) => {
-                self.trouble(why).await;
+            Err(wrong) => {
+                for why in wrong {
+                    self.trouble(why).await;
+                }
                 Answer::Refused
             }
         };
@@ -550,24 +552,45 @@ impl Session {
     }
 }
 
-/// The definitions that are to be applied. `webhooks`: where conversions are answered, if the server can ask.
-fn definitions(
-    declared: Option<&Declaration>,
-    webhooks: Option<&Address>,
-    root: &Path,
-) -> Result<Vec<Item>, Diagnostic> {
+/// What is to be applied.
+struct Wanted {
+    definitions: Vec<Item>,
+    /// `None` where the server cannot ask the operator.
+    configurations: Option<Vec<Item>>,
+    doubts: Vec<Diagnostic>,
+}
+
+/// What a build wants to be applied. `webhooks`: where they are answered, if the server can ask.
+fn wanted(declared: Option<&Declaration>, webhooks: Option<&Address>, root: &Path) -> Result<Wanted, Vec<Diagnostic>> {
     let Some(declaration) = declared else {
-        return objects::read(root, DEFINITIONS, codes::dev::REFUSED);
+        let definitions = objects::read(root, DEFINITIONS, codes::dev::REFUSED).map_err(|why| vec![why])?;
+        return Ok(Wanted {
+            definitions,
+            configurations: None,
+            doubts: Vec::new(),
+        });
     };
-    let mut definitions = declaration.definitions()?;
-    if let Some(address) = webhooks {
-        webhooks::convert(&mut definitions, declaration, address);
-    }
-    let item = |object| Item {
+    let objects = declaration.objects(root)?;
+    let item = |place: &str, object| Item {
         object,
-        place: Place::file("api"),
+        place: Place::file(place),
     };
-    Ok(definitions.into_iter().map(item).collect())
+    let definitions = objects.crds.into_iter().map(|(_, mut definition)| {
+        webhooks::convert_here(&mut definition, webhooks);
+        item("api", definition)
+    });
+    let configurations = webhooks.map(|address| {
+        let led = objects.webhooks.into_iter().map(|mut configuration| {
+            webhooks::lead_here(&mut configuration, address);
+            item("src/webhook", configuration)
+        });
+        led.collect()
+    });
+    Ok(Wanted {
+        definitions: definitions.collect(),
+        configurations,
+        doubts: objects.warnings,
+    })
 }
 
 /// Applies definitions, then webhook configurations; those of webhooks that are gone go, too.

@@ -1,20 +1,12 @@
-//! Webhooks without a certificate step: configurations that lead the API server to the operator on this machine, and a certificate that
-//! they vouch for.
-//!
-//! The operator declares what it answers; where it listens is known here. [`configurations`] and [`convert`] are functions of the two. What
-//! only matters in a cluster (the Service, its namespace, a URL of its own) is replaced by the address on this machine.
+//! Webhooks without a certificate step: the configurations that `manifests` would write lead to a Service in a cluster; here they are led to
+//! the operator on this machine, with a certificate that they vouch for.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use kubewright_codegen::Place;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::declaration::Declaration;
-use super::objects::Item;
 
-/// The path on which conversions are answered.
-const CONVERT: &str = "/convert";
 /// Marks the configurations that `dev` made, so that those of webhooks that are gone can be found.
 pub(crate) const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "kubewright-dev");
 
@@ -39,83 +31,33 @@ pub(crate) fn any(declaration: &Declaration) -> bool {
     !declaration.items("webhooks").is_empty() || !declaration.items("conversions").is_empty()
 }
 
-/// The configurations of the operator's admission webhooks.
-pub(crate) fn configurations(declaration: &Declaration, address: &Address) -> Vec<Item> {
-    let mut made: BTreeMap<(&str, String), Vec<Value>> = BTreeMap::new();
-    for webhook in declaration.items("webhooks") {
-        let (kind, usual) = match webhook["mutating"] == true {
-            true => ("MutatingWebhookConfiguration", "mutating-webhook-configuration"),
-            false => ("ValidatingWebhookConfiguration", "validating-webhook-configuration"),
-        };
-        let name = webhook["configurationName"].as_str().unwrap_or(usual).to_owned();
-        made.entry((kind, name)).or_default().push(entry(webhook, address));
+/// Leads a webhook configuration to the operator on this machine, and marks it.
+pub(crate) fn lead_here(configuration: &mut Value, address: &Address) {
+    configuration["metadata"]["labels"][LABEL.0] = LABEL.1.into();
+    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+        lead_client(&mut webhook["clientConfig"], address);
     }
-    made.into_iter()
-        .map(|((kind, name), webhooks)| Item {
-            object: json!({
-                "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": kind,
-                "metadata": {"name": name, "labels": {LABEL.0: LABEL.1}},
-                "webhooks": webhooks,
-            }),
-            place: Place::file("src/webhook"),
-        })
-        .collect()
 }
 
-fn entry(webhook: &Value, address: &Address) -> Value {
-    let kind = &webhook["for"];
-    let resources = match &webhook["resources"] {
-        Value::Null => json!([kind["plural"]]),
-        resources => resources.clone(),
+/// Lets a definition whose versions the operator converts ask it on this machine; without an address they are not converted.
+pub(crate) fn convert_here(definition: &mut Value, address: Option<&Address>) {
+    let Some(spec) = definition["spec"].as_object_mut() else {
+        return;
     };
-    let verbs = webhook["verbs"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
-    let operations: Vec<String> = verbs.map(str::to_uppercase).collect();
-    let mut entry = Map::new();
-    let path = webhook["path"].as_str().unwrap_or_default();
-    entry.insert("clientConfig".to_owned(), address.client_config(path));
-    let rule = json!({
-        "apiGroups": [kind["group"]], "apiVersions": [kind["version"]], "resources": resources, "operations": operations,
-    });
-    entry.insert("rules".to_owned(), json!([rule]));
-    let given = [
-        "name",
-        "failurePolicy",
-        "matchPolicy",
-        "sideEffects",
-        "timeoutSeconds",
-        "reinvocationPolicy",
-        "admissionReviewVersions",
-    ];
-    for field in given {
-        if !webhook[field].is_null() {
-            entry.insert(field.to_owned(), webhook[field].clone());
+    match (spec.get_mut("conversion"), address) {
+        (Some(conversion), Some(address)) if conversion["strategy"] == "Webhook" => {
+            lead_client(&mut conversion["webhook"]["clientConfig"], address);
         }
+        (_, Some(_)) => {}
+        (_, None) => drop(spec.remove("conversion")),
     }
-    for (field, value) in webhook["patch"].as_object().into_iter().flatten() {
-        entry.insert(field.clone(), value.clone());
-    }
-    Value::Object(entry)
 }
 
-/// Lets the definitions of kinds that the operator converts ask it.
-pub(crate) fn convert(definitions: &mut [Value], declaration: &Declaration, address: &Address) {
-    for conversion in declaration.items("conversions") {
-        let hub = &conversion["hub"];
-        let of_hub = |definition: &&mut Value| {
-            let spec = &definition["spec"];
-            spec["group"] == hub["group"] && spec["names"]["kind"] == hub["kind"]
-        };
-        if let Some(definition) = definitions.iter_mut().find(of_hub) {
-            definition["spec"]["conversion"] = json!({
-                "strategy": "Webhook",
-                "webhook": {"clientConfig": address.client_config(CONVERT), "conversionReviewVersions": ["v1"]},
-            });
-        }
+/// A Service is the operator's own, which is here now; a URL was given by a person and stays.
+fn lead_client(client: &mut Value, address: &Address) {
+    if client["url"].is_null() {
+        let path = client["service"]["path"].as_str().unwrap_or("/").to_owned();
+        *client = address.client_config(&path);
     }
 }
 
@@ -142,23 +84,6 @@ pub(crate) fn certify(folder: &Path) -> Result<String, Box<dyn std::error::Error
 mod tests {
     use super::*;
 
-    fn declaration() -> Declaration {
-        let guestbook = json!({"group": "webapp.my.domain", "version": "v1", "kind": "Guestbook", "plural": "guestbooks", "namespaced": true});
-        let hook = |mutating: bool, path: &str| {
-            json!({
-                "for": guestbook, "mutating": mutating, "path": path, "name": "x.kb.io", "verbs": ["create", "update"],
-                "failurePolicy": "Fail", "matchPolicy": null, "sideEffects": "None", "timeoutSeconds": null,
-                "admissionReviewVersions": ["v1"], "resources": null, "serviceName": "elsewhere", "configurationName": null,
-                "patch": {"objectSelector": {}},
-            })
-        };
-        Declaration(json!({
-            "declaration": 1,
-            "webhooks": [hook(true, "/mutate"), hook(false, "/validate")],
-            "conversions": [{"hub": guestbook, "spokes": []}],
-        }))
-    }
-
     fn address() -> Address {
         Address {
             port: 40443,
@@ -168,26 +93,43 @@ mod tests {
 
     #[test]
     fn configurations_lead_to_this_machine() {
-        let made: Vec<Value> = configurations(&declaration(), &address())
-            .into_iter()
-            .map(|item| item.object)
-            .collect();
-        assert_eq!(made.len(), 2);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&made[0]).unwrap(), @"");
+        let mut configuration = json!({
+            "metadata": {"name": "mutating-webhook-configuration"},
+            "webhooks": [
+                {"name": "ours", "clientConfig": {"service": {"name": "webhook-service", "namespace": "system", "path": "/mutate-v1"}}},
+                {"name": "elsewhere", "clientConfig": {"url": "https://hooks.example.com/x"}},
+            ],
+        });
+        lead_here(&mut configuration, &address());
+        assert_eq!(
+            configuration,
+            json!({
+                "metadata": {"name": "mutating-webhook-configuration", "labels": {LABEL.0: LABEL.1}},
+                "webhooks": [
+                    {"name": "ours", "clientConfig": {"url": "https://127.0.0.1:40443/mutate-v1", "caBundle": "UEVN"}},
+                    {"name": "elsewhere", "clientConfig": {"url": "https://hooks.example.com/x"}},
+                ],
+            })
+        );
     }
 
     #[test]
     fn only_kinds_that_are_converted_ask() {
-        let crd = |kind: &str| json!({"spec": {"group": "webapp.my.domain", "names": {"kind": kind}}});
-        let mut definitions = [crd("Guestbook"), crd("Other")];
-        convert(&mut definitions, &declaration(), &address());
-        let conversion = &definitions[0]["spec"]["conversion"];
-        assert_eq!(
-            conversion["webhook"]["clientConfig"]["url"],
-            "https://127.0.0.1:40443/convert"
-        );
-        assert!(definitions[1]["spec"]["conversion"].is_null());
-        assert!(any(&declaration()));
+        let service = json!({"service": {"name": "webhook-service", "namespace": "system", "path": "/convert"}});
+        let converted = json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": service}}}});
+        let mut here = converted.clone();
+        convert_here(&mut here, Some(&address()));
+        let client = &here["spec"]["conversion"]["webhook"]["clientConfig"];
+        assert_eq!(client["url"], "https://127.0.0.1:40443/convert");
+        let mut elsewhere = converted;
+        convert_here(&mut elsewhere, None);
+        assert_eq!(elsewhere, json!({"spec": {}}));
+        let mut plain = json!({"spec": {"group": "a"}});
+        convert_here(&mut plain, Some(&address()));
+        assert_eq!(plain, json!({"spec": {"group": "a"}}));
+
+        assert!(any(&Declaration(json!({"webhooks": [{}]}))));
+        assert!(any(&Declaration(json!({"conversions": [{}]}))));
         assert!(!any(&Declaration(json!({}))));
     }
 
