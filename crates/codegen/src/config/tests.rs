@@ -63,7 +63,7 @@ fn a_new_part_leaves_the_users_lines_alone() {
         .context_radius(1)
         .to_string();
     insta::assert_snapshot!(diff, @"
-    @@ -28,1 +28,7 @@
+    @@ -24 +24,7 @@
      #- ../network-policy
     +# Receive webhooks: a Service, what the API server sends to it, and where the operator finds its certificate.
     +- ../webhook

@@ -1,5 +1,9 @@
 //! Projects as kubebuilder makes them, and the same projects as ours.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part, and fails by panicking")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test uses a part, and fails by panicking"
+)]
 
 pub(crate) mod compare;
 
@@ -84,9 +88,7 @@ pub(crate) fn parts(rendering: &str) -> (String, &str) {
 impl Recording {
     /// What was rendered: `default@all` and the like, with its objects.
     pub(crate) fn renderings(&self) -> impl Iterator<Item = (&str, Vec<Value>)> {
-        self.rendered
-            .keys()
-            .map(|name| (name.as_str(), self.objects_of(name)))
+        self.rendered.keys().map(|name| (name.as_str(), self.objects_of(name)))
     }
 
     pub(crate) fn objects_of(&self, rendering: &str) -> Vec<Value> {
