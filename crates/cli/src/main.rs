@@ -16,6 +16,7 @@ mod kubeconfig;
 mod narrator;
 mod output;
 mod project;
+mod rollout;
 mod scaffolding;
 mod signals;
 mod target;
@@ -36,11 +37,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dev(commands::dev::Arguments),
+    Install(commands::install::Arguments),
+    Uninstall(commands::uninstall::Arguments),
+    Deploy(commands::deploy::Arguments),
+    Undeploy(commands::undeploy::Arguments),
+    BuildInstaller(commands::build_installer::Arguments),
     Init(commands::init::Arguments),
     Edit(commands::edit::Arguments),
     Create(commands::create::Arguments),
     Delete(commands::delete::Arguments),
-    Dev(commands::dev::Arguments),
     Demo(commands::demo::Arguments),
     Cluster(commands::cluster::Arguments),
     Version(commands::version::Arguments),
@@ -63,6 +69,11 @@ fn main() -> ExitCode {
         Command::Version(version) => version.run(output),
         Command::Cluster(cluster) => block_on(cluster.run(output, started)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
+        Command::Install(install) => block_on(install.run(output)),
+        Command::Uninstall(uninstall) => block_on(uninstall.run(output)),
+        Command::Deploy(deploy) => block_on(deploy.run(output)),
+        Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
+        Command::BuildInstaller(build) => build.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
     };
     match done {

@@ -46,11 +46,6 @@ impl Outline {
         node(&events, &mut next, 0)
     }
 
-    /// The value of a field.
-    pub(crate) fn field(&self, name: &str) -> Option<&Outline> {
-        self.entry(name).map(|(_, value)| value)
-    }
-
     /// The line of a field's name, and its value.
     pub(crate) fn entry(&self, name: &str) -> Option<(usize, &Outline)> {
         match &self.shape {
@@ -180,7 +175,7 @@ mod tests {
         assert_eq!(lines(&["a", "1", "target", "kind"]), 6);
         assert_eq!(lines(&["a", "1", "missing"]), 4);
         let taken = |field: &str| {
-            let value = outline.field(field).unwrap();
+            let value = outline.entry(field).unwrap().1;
             (value.first, value.last, value.flow)
         };
         assert_eq!(taken("a"), (3, 6, false));

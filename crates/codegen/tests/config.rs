@@ -1,9 +1,9 @@
 //! The `config/` folder beside kubebuilder's, and our renderer beside kustomize.
 #![allow(clippy::disallowed_methods, reason = "tests may write files")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "what is skipped is said aloud")]
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::process::Command;
 
 use kubewright_codegen::{MemoryFiles, kustomize};
@@ -11,48 +11,16 @@ use kubewright_schema::decode;
 use serde_json::Value;
 
 mod support;
-use support::{compare, recordings, switched, synced};
-
-/// Folder and variant of a recorded rendering: `default@all`.
-fn parts(rendering: &str) -> (String, &str) {
-    let (dir, variant) = rendering.split_once('@').unwrap_or((rendering, ""));
-    (format!("config/{dir}"), variant)
-}
+use support::{Meant, parts, recordings, switched, synced};
 
 #[test]
 fn projects_render_to_what_kubebuilders_do_but_for_what_is_meant() {
-    let allowed = support::allowed();
-    assert!(allowed.iter().all(|difference| !difference.reason.is_empty()));
-    let mut used = vec![false; allowed.len()];
+    let mut meant = Meant::read();
     let mut wrong = String::new();
     for recording in recordings() {
-        let tree = recording.tree();
-        for (rendering, expected) in recording.renderings() {
-            let (dir, variant) = parts(rendering);
-            let name = format!("{} {rendering}", recording.name);
-            let actual = match kustomize::build(&dir, &switched(&tree, variant)) {
-                Ok(actual) => actual,
-                Err(why) => {
-                    let _ = writeln!(wrong, "{name}: {why}");
-                    continue;
-                }
-            };
-            for difference in compare::differences(&expected, &actual) {
-                match allowed
-                    .iter()
-                    .position(|allowed| allowed.covers(rendering, &difference))
-                {
-                    Some(index) => used[index] = true,
-                    None => {
-                        let _ = writeln!(wrong, "{name}: {difference:?}");
-                    }
-                }
-            }
-        }
+        wrong.push_str(&recording.differences(&recording.tree(), &mut meant));
     }
-    for (allowed, _) in allowed.iter().zip(&used).filter(|(_, used)| !**used) {
-        let _ = writeln!(wrong, "never met: {allowed:?}");
-    }
+    wrong.push_str(&meant.never_met());
     assert!(wrong.is_empty(), "{wrong}");
 }
 

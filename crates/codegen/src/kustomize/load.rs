@@ -221,7 +221,9 @@ impl Loader<'_> {
 
     fn resource(&self, entry: &Entry<String>, target: &mut Accumulator) -> Result<(), Diagnostic> {
         let path = self.resolve(&entry.value, &entry.place)?;
-        if self.files.read(&path).is_ok_and(|text| text.is_some()) {
+        // Reading a folder may fail in other ways than that of a file that is not there.
+        let read = self.files.read(&path);
+        if matches!(read, Ok(Some(_))) {
             let (file, text) = self.text(&entry.value, &entry.place)?;
             for (value, line) in documents(&file, &text)? {
                 self.object(value, Place::file(&file).line(line), target)?;
@@ -229,6 +231,7 @@ impl Loader<'_> {
             return Ok(());
         }
         if self.kustomization(&path)?.is_none() {
+            read?;
             return Err(missing(&path, &entry.place));
         }
         let mut inner = Accumulator::new();

@@ -19,9 +19,6 @@ mod references;
 mod replacement;
 mod transform;
 
-#[cfg(test)]
-mod tests;
-
 use serde_json::Value;
 
 use crate::diagnostic::Diagnostic;
@@ -49,4 +46,13 @@ pub fn build(dir: &str, files: &dyn Files) -> Result<Vec<Value>, Diagnostic> {
     objects.retain(|object| !object.is_local());
     order::sort(&mut objects);
     Ok(objects.into_iter().map(|object| object.value).collect())
+}
+
+/// The objects of a YAML file with several documents, such as what `kustomize build` prints. `file` is for messages.
+///
+/// # Errors
+/// When a document is no YAML, or names a field twice.
+pub fn documents(file: &str, text: &str) -> Result<Vec<Value>, Diagnostic> {
+    let documents = load::documents(file, text)?;
+    Ok(documents.into_iter().map(|(value, _)| value).collect())
 }

@@ -1,12 +1,13 @@
 //! Projects as kubebuilder makes them, and the same projects as ours.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part, and fails by panicking")]
 
 pub(crate) mod compare;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use kubewright_codegen::project::{LAYOUT, Project, Resource};
-use kubewright_codegen::{MemoryFiles, Plan, config};
+use kubewright_codegen::{MemoryFiles, Plan, config, kustomize};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,14 +16,14 @@ use serde_json::Value;
 pub(crate) struct Recording {
     #[serde(skip)]
     pub(crate) name: String,
-    commands: Vec<String>,
+    pub(crate) commands: Vec<String>,
     #[serde(rename = "PROJECT")]
     project: Value,
     objects: Vec<Value>,
     rendered: BTreeMap<String, Vec<usize>>,
 }
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kubebuilder");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../codegen/testdata/kubebuilder");
 
 /// All recorded projects.
 pub(crate) fn recordings() -> Vec<Recording> {
@@ -41,22 +42,83 @@ pub(crate) fn recordings() -> Vec<Recording> {
     found
 }
 
-/// The differences that are meant.
-pub(crate) fn allowed() -> Vec<compare::Allowed> {
-    serde_json::from_str(&std::fs::read_to_string(format!("{FOLDER}/allowed.json")).unwrap()).unwrap()
+/// The differences that are meant, and which of them were met.
+pub(crate) struct Meant {
+    allowed: Vec<(compare::Allowed, bool)>,
+}
+
+impl Meant {
+    pub(crate) fn read() -> Meant {
+        let text = std::fs::read_to_string(format!("{FOLDER}/allowed.json")).unwrap();
+        let allowed: Vec<compare::Allowed> = serde_json::from_str(&text).unwrap();
+        assert!(
+            allowed.iter().all(|allowed| !allowed.reason.is_empty()),
+            "each has a reason"
+        );
+        Meant {
+            allowed: allowed.into_iter().map(|allowed| (allowed, false)).collect(),
+        }
+    }
+
+    fn covers(&mut self, rendering: &str, difference: &compare::Difference) -> bool {
+        let found = self
+            .allowed
+            .iter_mut()
+            .find(|(allowed, _)| allowed.covers(rendering, difference));
+        found.map(|(_, met)| *met = true).is_some()
+    }
+
+    /// Those that were never met: the list is to stay true.
+    pub(crate) fn never_met(&self) -> String {
+        let never = self.allowed.iter().filter(|(_, met)| !met);
+        never.map(|(allowed, _)| format!("never met: {allowed:?}\n")).collect()
+    }
+}
+
+/// Folder and variant of a recorded rendering: `default@all`.
+pub(crate) fn parts(rendering: &str) -> (String, &str) {
+    let (dir, variant) = rendering.split_once('@').unwrap_or((rendering, ""));
+    (format!("config/{dir}"), variant)
 }
 
 impl Recording {
     /// What was rendered: `default@all` and the like, with its objects.
     pub(crate) fn renderings(&self) -> impl Iterator<Item = (&str, Vec<Value>)> {
         self.rendered
-            .iter()
-            .map(|(name, _)| (name.as_str(), self.objects_of(name)))
+            .keys()
+            .map(|name| (name.as_str(), self.objects_of(name)))
     }
 
     pub(crate) fn objects_of(&self, rendering: &str) -> Vec<Value> {
         let indices = self.rendered.get(rendering).into_iter().flatten();
         indices.map(|index| self.objects[*index].clone()).collect()
+    }
+
+    /// In how far the renderings of a tree are not those that were recorded, but for what is meant; a line for each difference.
+    pub(crate) fn differences(&self, tree: &MemoryFiles, meant: &mut Meant) -> String {
+        let mut wrong = String::new();
+        for (rendering, expected) in self.renderings() {
+            let (dir, variant) = parts(rendering);
+            match kustomize::build(&dir, &switched(tree, variant)) {
+                Err(why) => wrong.push_str(&format!("{} {rendering}: {why}\n", self.name)),
+                Ok(actual) => {
+                    for difference in compare::differences(&expected, &actual) {
+                        if !meant.covers(rendering, &difference) {
+                            wrong.push_str(&format!("{} {rendering}: {difference:?}\n", self.name));
+                        }
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    /// The tree of a project on disk, with the files that are generated from the code taken from the recording.
+    pub(crate) fn on_disk(&self, root: &Path) -> MemoryFiles {
+        let mut files = MemoryFiles::default();
+        read_below(root, "config", &mut files);
+        self.generated(&mut files);
+        files
     }
 
     /// The project that our command would have made.
@@ -153,6 +215,19 @@ impl Recording {
         if !webhooks.is_empty() {
             let text = webhooks.join("\n---\n");
             files.0.insert("config/webhook/manifests.yaml".to_owned(), text);
+        }
+    }
+}
+
+/// Adds the files below a folder.
+fn read_below(root: &Path, folder: &str, files: &mut MemoryFiles) {
+    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+        let path = format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy());
+        if root.join(&path).is_dir() {
+            read_below(root, &path, files);
+        } else {
+            let text = std::fs::read_to_string(root.join(&path)).unwrap();
+            files.0.insert(path, text);
         }
     }
 }

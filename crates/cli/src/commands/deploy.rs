@@ -1,0 +1,75 @@
+//! `kubewright deploy`: the operator, with its definitions, rights and webhooks, into a cluster.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::output::{DIM, Failure, Format, GOOD, paint};
+use crate::project::Project;
+use crate::rollout::{Applying, ClusterArguments, apply_all, image_or_variable, render};
+
+/// Apply `config/default` to a cluster, and wait until the operator is available
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The operator's image [default: $IMG, else the one of config/manager]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
+    #[command(flatten)]
+    cluster: ClusterArguments,
+
+    /// Take over fields that another manager owns
+    #[arg(long)]
+    force_conflicts: bool,
+
+    /// Return once everything is applied
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// All that is deployed.
+pub(super) const FOLDER: &str = "config/default";
+
+impl Arguments {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
+        let project = Project::here()?;
+        let image = image_or_variable(self.image);
+        let rendered = render(&project.root, FOLDER, image.as_deref())?;
+        let cluster = self.cluster.connect().await?;
+        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
+        for image in images(&rendered.objects) {
+            output.say(
+                &paint(DIM, format!("image {image}")),
+                &json!({"event": "image", "image": image}),
+            );
+        }
+        let how = Applying {
+            force: self.force_conflicts,
+            wait: !self.no_wait,
+            timeout: self.cluster.timeout,
+        };
+        apply_all(&cluster, &rendered.objects, how, output).await?;
+        let count = rendered.objects.len();
+        let state = if self.no_wait {
+            "nothing was waited for"
+        } else {
+            "the operator is available"
+        };
+        output.say(
+            &paint(GOOD, format!("deployed: {count} objects; {state}")),
+            &json!({"event": "deployed", "objects": count, "available": !self.no_wait}),
+        );
+        Ok(())
+    }
+}
+
+/// The images of the deployments.
+fn images(objects: &[Value]) -> Vec<&str> {
+    let containers = objects
+        .iter()
+        .filter(|object| object["kind"] == "Deployment")
+        .filter_map(|object| object.pointer("/spec/template/spec/containers")?.as_array());
+    containers
+        .flatten()
+        .filter_map(|container| container["image"].as_str())
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! A project's objects on their way to a cluster and back: what `install`, `deploy`, `build-installer` and their opposites share.
+//!
+//! - `render`: folders of `config/` into objects; - `cluster`: the cluster of a kubeconfig and the kinds that it serves; - `apply`: server-side
+//!   apply, in an order that does not get in its own way; - `ready`: what is still missing, and why; - `remove`: the opposite, custom
+//!   resources first, while the operator can still clean up behind them.
+//!
+//! Invariants: nothing is applied before all kinds are known to be served; what was promised is waited for, or the message says what is missing;
+//! no file of the project is changed. Not here: what is in `config/` (the crate codegen).
+
+mod apply;
+mod cluster;
+mod ready;
+mod remove;
+mod render;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use kubewright_codegen::Diagnostic;
+use serde_json::Value;
+
+pub(crate) use apply::{Applying, apply_all};
+pub(crate) use cluster::Cluster;
+pub(crate) use remove::{Removing, remove_all};
+pub(crate) use render::render;
+
+/// Which cluster, and how long to wait for it.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArguments {
+    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// How long to wait for what is promised: `90s`, `5m`
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+impl ClusterArguments {
+    /// Reaches the cluster.
+    ///
+    /// # Errors
+    /// When there is none, or it does not answer.
+    pub(crate) async fn connect(&self) -> Result<Cluster, Diagnostic> {
+        Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+}
+
+/// The image of the operator: what the flag says, else `$IMG`, as the Makefile of the project has it.
+pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
+    image
+        .or_else(|| std::env::var("IMG").ok())
+        .filter(|image| !image.is_empty())
+}
+
+/// `90s`, `5m`, `1h`, or seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "say a time such as 90s or 5m".to_owned())?;
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => number,
+        "m" => number.saturating_mul(60),
+        "h" => number.saturating_mul(3600),
+        unit => return Err(format!("{unit} is no unit of time: say s, m or h")),
+    };
+    Ok(Duration::from_secs(seconds))
+}
+
+/// A text at a JSON pointer; empty when there is none.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `Deployment guestbook-system/guestbook-controller-manager`.
+fn title(object: &Value) -> String {
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    match text(object, "/metadata/namespace") {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+fn is_definition(object: &Value) -> bool {
+    text(object, "/kind") == "CustomResourceDefinition"
+        && text(object, "/apiVersion").starts_with("apiextensions.k8s.io/")
+}
+
+fn is_webhook_configuration(object: &Value) -> bool {
+    matches!(
+        text(object, "/kind"),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert!(duration("soon").is_err());
+        assert!(duration("5d").is_err());
+    }
+}

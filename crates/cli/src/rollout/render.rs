@@ -1,0 +1,109 @@
+//! Folders of `config/` into objects: by the built-in renderer, and by kustomize where that knows too little.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kubewright_codegen::{Diagnostic, Files, Place, Plan, codes, config, kustomize};
+use serde_json::Value;
+
+use crate::files::Disk;
+
+/// What a folder renders to.
+pub(crate) struct Rendered {
+    pub(crate) objects: Vec<Value>,
+    /// The program that had to be asked, if one was.
+    pub(crate) by: Option<&'static str>,
+}
+
+/// Renders a folder of the project with the operator's image, changing no file.
+///
+/// # Errors
+/// What is wrong with the folder, or that neither kustomize nor kubectl is there to render what the built-in renderer does not know.
+pub(crate) fn render(root: &Path, dir: &str, image: Option<&str>) -> Result<Rendered, Diagnostic> {
+    let files = Disk::new(root);
+    // Never written: it holds the image for this one rendering.
+    let mut plan = Plan::new(&files);
+    if let Some(image) = image {
+        config::set_image(image, &mut plan)?;
+    }
+    match kustomize::build(dir, &plan) {
+        Ok(objects) => Ok(Rendered { objects, by: None }),
+        Err(unsupported) if unsupported.code == codes::config::UNSUPPORTED => ask(root, dir, &plan, unsupported),
+        Err(why) => Err(why),
+    }
+}
+
+fn cannot_read(path: &str, why: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(codes::files::IO, format!("cannot read {path}"))
+        .at(Place::file(path))
+        .because(why)
+}
+
+/// The programs that render, in the order in which they are tried.
+const PROGRAMS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustomize")];
+
+/// Asks a program, on a copy of `config/` with the image in it.
+fn ask(root: &Path, dir: &str, plan: &Plan<'_>, unsupported: Diagnostic) -> Result<Rendered, Diagnostic> {
+    let copy = Copy::of(root, plan)?;
+    for (program, verb) in PROGRAMS {
+        let output = match Command::new(program)
+            .args([verb, dir])
+            .current_dir(&copy.folder)
+            .output()
+        {
+            Ok(output) => output,
+            Err(why) if why.kind() == ErrorKind::NotFound => continue,
+            Err(why) => return Err(unsupported.because(format!("{program} cannot be run: {why}"))),
+        };
+        if !output.status.success() {
+            return Err(
+                Diagnostic::new(codes::config::KUSTOMIZE, format!("cannot render {dir} with {program}"))
+                    .because(String::from_utf8_lossy(&output.stderr).trim())
+                    .fix(format!("{program} {verb} {dir}")),
+            );
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let objects = kustomize::documents(dir, &text)?;
+        return Ok(Rendered {
+            objects,
+            by: Some(program),
+        });
+    }
+    Err(unsupported.because("neither kustomize nor kubectl is on the PATH"))
+}
+
+/// A copy of `config/` in a private folder, gone when it is dropped.
+struct Copy {
+    folder: PathBuf,
+}
+
+impl Copy {
+    fn of(root: &Path, plan: &Plan<'_>) -> Result<Copy, Diagnostic> {
+        let copy = Copy {
+            folder: std::env::temp_dir().join(format!("kubewright-render-{}", std::process::id())),
+        };
+        for path in plan.list("config")? {
+            // Files that are no text are copied as they are.
+            let bytes = match plan.read(&path) {
+                Ok(Some(text)) => text.into_bytes(),
+                _ => std::fs::read(root.join(&path)).map_err(|why| cannot_read(&path, &why))?,
+            };
+            let target = copy.folder.join(&path);
+            let written = target.parent().map_or(Ok(()), std::fs::create_dir_all);
+            written.and_then(|()| std::fs::write(&target, bytes)).map_err(|why| {
+                Diagnostic::new(codes::files::IO, "cannot make a copy of config/ to render")
+                    .at(Place::file(target.display().to_string()))
+                    .because(why)
+            })?;
+        }
+        Ok(copy)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

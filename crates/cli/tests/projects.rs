@@ -1,0 +1,54 @@
+//! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects but for what is meant.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../codegen/tests/support/mod.rs"]
+mod kubebuilder;
+
+use std::process::Command;
+
+use kubebuilder::{Meant, recordings};
+
+/// Commands that ours refuses in words, with what makes the project comparable without them.
+const REFUSED: [&str; 2] = [
+    // A plugin that makes a kind with an image; ours has no such plugin.
+    "deploy-image",
+    // Plugins that add files outside of `config/`.
+    "edit --plugins",
+];
+
+#[test]
+fn the_same_commands_make_a_project_that_renders_to_the_same_objects() {
+    let mut meant = Meant::read();
+    let mut wrong = String::new();
+    for recording in recordings() {
+        if recording
+            .commands
+            .iter()
+            .any(|command| command.contains("deploy-image"))
+        {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for command in &recording.commands {
+            let Some(arguments) = command.strip_prefix("kubebuilder ") else {
+                continue;
+            };
+            let refused = REFUSED.iter().any(|words| arguments.contains(words));
+            let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
+                .args(arguments.split(' '))
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                output.status.success(),
+                !refused,
+                "{}: {command}: {said}",
+                recording.name
+            );
+        }
+        wrong.push_str(&recording.differences(&recording.on_disk(folder.path()), &mut meant));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
