@@ -71,6 +71,19 @@ mod tests {
             )
         })
         .collect();
-        insta::assert_snapshot!(told.join("\n"));
+        insta::assert_snapshot!(told.join("\n"), @r"
+        alpha webhook --group g --type=mutating --operations=create
+          now it is: kubewright create webhook --group … --version … --kind … --defaulting; which operations it is asked about stands in the code: .mutating(|webhook| webhook.operations([…]))
+        create webhook --kind K --type=validating
+          now it is: kubewright create webhook --group … --version … --kind … --programmatic-validation
+        create api --kind K --namespace=false
+          now it is: --namespaced=false
+        alpha update
+          there are no alpha commands: see kubewright --help
+        create api --kind K --namespaced=false
+          -
+        create api --kind K --example
+          now it is: samples are made for every API; leave it out
+        ");
     }
 }

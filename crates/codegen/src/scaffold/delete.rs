@@ -8,7 +8,7 @@ use crate::project::{Resource, Webhooks};
 use super::Change;
 use super::create_api::put;
 use super::subject::{self, Subject, has_stub};
-use super::tree::{API_LIB, LIB, Words, controllers};
+use super::tree::{API_LIB, ControllerFile, LIB, Words, controllers};
 
 /// What `delete` is asked for.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,15 @@ pub fn delete_api<'a>(files: &'a dyn Files, asked: &Delete) -> Result<Plan<'a>, 
     let mut scaffolded = Scaffolded::new();
     for controller in &gone {
         let file_name = controller.file_name.as_deref();
-        scaffolded.push((layout.controller_file(file_name), words.controller_text(controller)));
-        scaffolded.push(words.controller_test(controller));
+        // A controller that was made before the project had several groups is called as its kind alone.
+        let earlier = ControllerFile {
+            name: resource.kind.to_lowercase(),
+            file_name: controller.file_name.clone(),
+        };
+        let (test, text) = words.controller_test(controller);
+        let candidates = [words.controller_text(controller), words.controller_text(&earlier)];
+        scaffolded.push(as_written(&change, layout.controller_file(file_name), candidates)?);
+        scaffolded.push(as_written(&change, test, [text, words.controller_test(&earlier).1])?);
     }
     let types = wanted.is_none() && (resource.api.is_some() || has_stub(&project, &resource));
     if types {
@@ -194,6 +201,18 @@ fn is_unused(change: &Change<'_>, resource: &Resource, attempted: &str) -> Resul
             .fix(format!("first {} --conversion", command(hub)))),
         None => Ok(()),
     }
+}
+
+/// The file with the one of the texts that it has, or with the first when a person changed it.
+fn as_written(change: &Change<'_>, path: String, candidates: [String; 2]) -> Result<(String, String), Diagnostic> {
+    let there = change.plan.read(&path)?;
+    let [usual, earlier] = candidates;
+    let text = if there.as_ref() == Some(&earlier) {
+        earlier
+    } else {
+        usual
+    };
+    Ok((path, text))
 }
 
 /// Removes files that are as the scaffold wrote them; others only by force.

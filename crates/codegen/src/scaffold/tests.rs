@@ -415,6 +415,15 @@ fn what_was_created_can_be_deleted() {
 }
 
 #[test]
+fn what_moved_can_be_deleted_too() {
+    let mut files = project(&[INIT, GUESTBOOK]);
+    run(&mut files, "edit --multigroup").unwrap();
+    run(&mut files, "delete api --group webapp --version v1 --kind Guestbook").unwrap();
+    let left = files.0.keys().find(|path| path.contains("guestbook"));
+    assert_eq!(left, None);
+}
+
+#[test]
 fn what_a_person_wrote_is_not_deleted() {
     let mut files = project(&[INIT, GUESTBOOK]);
     let path = "src/controller/guestbook_controller.rs";
