@@ -47,7 +47,6 @@ pub struct Explanation {
 /// All areas, in the order of their numbers.
 const AREAS: &[&[Explanation]] = &[
     files::EXPLANATIONS,
-    files::EXPLANATIONS,
     project::EXPLANATIONS,
     source::EXPLANATIONS,
     crds::EXPLANATIONS,
