@@ -102,7 +102,7 @@ pub struct Resource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<Api>,
     /// Whether it has the controller that is named after the kind; other forms stand in `controllers`. See
-    /// [`Resource::controller_names`].
+    /// [`Project::controller_names`].
     #[serde(default, skip_serializing_if = "is_false")]
     pub controller: bool,
     /// Its controllers, when there are several or one with a name of its own.
