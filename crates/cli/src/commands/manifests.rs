@@ -3,16 +3,16 @@
 //! The operator's program is built and asked what it declares; what follows from it is decided in `kubewright-codegen`. Only files that
 //! differ are written, all or none.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use kubewright_codegen::codes::{crds, files};
 use kubewright_codegen::manifests::{self, Options};
-use kubewright_codegen::{Diagnostic, Files, Place, Plan};
+use kubewright_codegen::{Diagnostic, Files, Place};
 use serde_json::json;
 
 use crate::declared;
+use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
@@ -43,14 +43,14 @@ impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let folder = std::env::current_dir()
             .map_err(|why| Failure::new("cannot find the project: the current folder cannot be read").because(why))?;
-        let root = project(&folder).map_err(failure)?;
-        let disk = Disk(root.clone());
-        let declaration = declared::of(&root).map_err(failure)?;
+        let root = project(&folder).map_err(Failure::from)?;
+        let disk = Disk::new(root.clone());
+        let declaration = declared::of(&root).map_err(Failure::from)?;
         let options = Options {
             max_description: self.max_desc_len,
             embedded_object_meta: self.generate_embedded_object_meta,
             allow_dangerous_types: self.allow_dangerous_types,
-            namespace: namespace(&disk).map_err(failure)?,
+            namespace: namespace(&disk).map_err(Failure::from)?,
         };
         let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
         for warning in &plan.warnings {
@@ -63,13 +63,13 @@ impl Arguments {
             if !stale.is_empty() {
                 let told = Diagnostic::new(crds::STALE, "the manifests are not current");
                 let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
-                return Err(failure(
+                return Err(Failure::from(
                     told.fix("run `kubewright manifests` and commit what it writes"),
                 ));
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));
         } else {
-            disk.write(&plan).map_err(failure)?;
+            disk.write(&plan).map_err(Failure::from)?;
             for (path, change) in plan.changes() {
                 let verb = change.verb();
                 output.say(
@@ -113,104 +113,11 @@ fn namespace(files: &Disk) -> Result<Option<String>, Diagnostic> {
     Ok((read["namespaced"] == true).then(|| format!("{name}-system")))
 }
 
-fn failure(told: Diagnostic) -> Failure {
-    let mut attempted = format!("{} [{}]", told.attempted, told.code);
-    for place in &told.places {
-        attempted.push_str(&format!("\n  at: {place}"));
-    }
-    let failed = told.causes.into_iter().fold(Failure::new(attempted), Failure::because);
-    match told.fix {
-        Some(fix) => failed.hint(fix),
-        None => failed,
-    }
-}
-
 /// Tells all but the last, which the command fails with.
 fn all(mut wrong: Vec<Diagnostic>, output: Format) -> Failure {
     let last = wrong.pop();
     for told in wrong {
-        output.failure(&failure(told));
+        output.failure(&Failure::from(told));
     }
-    last.map_or_else(|| Failure::new(paint(BAD, "nothing was written")), failure)
-}
-
-/// The files of a project.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn wrong(&self, attempted: &str, path: &Path, why: &std::io::Error) -> Diagnostic {
-        Diagnostic::new(files::IO, format!("cannot {attempted} a file"))
-            .at(Place::file(path.display().to_string()))
-            .because(why)
-    }
-
-    /// Each file is written beside its place, then all are moved there.
-    fn write(&self, plan: &Plan<'_>) -> Result<(), Diagnostic> {
-        let mut ready = Vec::new();
-        let staged = plan.changes().try_for_each(|(path, change)| {
-            let target = self.0.join(path);
-            if let Some(text) = &change.after {
-                let beside = target.with_extension("kubewright-new");
-                let folder = target.parent().unwrap_or(&self.0);
-                fs::create_dir_all(folder)
-                    .and_then(|()| fs::write(&beside, text))
-                    .map_err(|why| self.wrong("write", &target, &why))?;
-                ready.push(beside);
-            }
-            Ok(())
-        });
-        if staged.is_err() {
-            for beside in ready {
-                // What cannot be removed either is named by the error already.
-                let _ = fs::remove_file(beside);
-            }
-            return staged;
-        }
-        for (path, change) in plan.changes() {
-            let target = self.0.join(path);
-            let done = match &change.after {
-                Some(_) => fs::rename(target.with_extension("kubewright-new"), &target),
-                None => fs::remove_file(&target),
-            };
-            done.map_err(|why| self.wrong("write", &target, &why))?;
-        }
-        Ok(())
-    }
-}
-
-impl Files for Disk {
-    fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
-        let path = self.0.join(path);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(self.wrong("read", &path, &why)),
-        }
-    }
-
-    fn list(&self, folder: &str) -> Result<Vec<String>, Diagnostic> {
-        let mut found = Vec::new();
-        let mut open = vec![self.0.join(folder)];
-        while let Some(folder) = open.pop() {
-            let entries = match fs::read_dir(&folder) {
-                Ok(entries) => entries,
-                Err(why) if why.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(why) => return Err(self.wrong("list", &folder, &why)),
-            };
-            for entry in entries {
-                let entry = entry.map_err(|why| self.wrong("list", &folder, &why))?;
-                let name = entry.file_name();
-                let kind = entry.file_type().map_err(|why| self.wrong("list", &folder, &why))?;
-                if kind.is_dir() {
-                    if name != "target" && name != ".git" {
-                        open.push(entry.path());
-                    }
-                } else if let Some(path) = entry.path().strip_prefix(&self.0).ok().and_then(Path::to_str) {
-                    found.push(path.replace('\\', "/"));
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
+    last.map_or_else(|| Failure::new(paint(BAD, "nothing was written")), Failure::from)
 }
