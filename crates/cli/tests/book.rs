@@ -3,7 +3,7 @@
 //! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard error). `[..]` stands
 //! for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets it when all lines were seen, in this order.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -197,9 +197,8 @@ enum Said {
 #[derive(Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 enum Message {
-    CompilerMessage {
-        message: Diagnostic,
-    },
+    #[serde(rename = "compiler-message")]
+    Complaint { message: Diagnostic },
     CompilerArtifact {
         manifest_path: PathBuf,
         target: Target,
@@ -234,7 +233,7 @@ impl Said {
     fn of(line: &str) -> Option<Said> {
         // Build scripts and procedural macros may print whatever they like into the same pipe.
         match serde_json::from_str(line).ok()? {
-            Message::CompilerMessage { message } if message.level.starts_with("error") => {
+            Message::Complaint { message } if message.level.starts_with("error") => {
                 let primary = message.spans.iter().find(|span| span.is_primary);
                 Some(Said::Error {
                     rendered: message.rendered.unwrap_or_default(),

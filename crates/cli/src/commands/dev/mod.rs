@@ -95,7 +95,7 @@ pub(crate) struct Arguments {
 /// The cluster that is worked with.
 enum Ground {
     Embedded(Running),
-    Other(Target),
+    Other(Box<Target>),
 }
 
 impl Arguments {
@@ -180,7 +180,7 @@ impl Arguments {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
             target.allow(self.allow_context.as_deref())?;
-            return Ok(Ground::Other(target));
+            return Ok(Ground::Other(Box::new(target)));
         }
         let file = self.kubeconfig.clone().unwrap_or_else(|| private.join("kubeconfig"));
         let data = self.data_dir.clone();

@@ -386,7 +386,24 @@ mod tests {
 
     #[test]
     fn the_state_stands_above_what_happens() {
-        insta::assert_snapshot!(drawn(&story(), 100, 16), @"");
+        insta::assert_snapshot!(drawn(&story(), 100, 16), @"
+         kubewright dev · guestbook   1:15
+         cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
+         definitions guestbooks.webapp.my.domain
+         build       compiled in 2.10 s
+         operator    starting · build 1, process 4711 · 0 reconciles, 0 writes, 0 errors
+         queue       0 running · 0 ready · 0 delayed
+        ────────────────────────────────────────────────────────────────────────────────────────────────────
+            0.000 s build compiled in 2.10 s
+            0.000 s definitions created guestbooks.webapp.my.domain
+            0.000 s operator started (build 1, process 4711)
+
+
+
+
+        ────────────────────────────────────────────────────────────────────────────────────────────────────
+        q quit · r build again · s apply samples · l show or hide the operator's own lines
+        ");
     }
 
     #[test]
@@ -400,7 +417,28 @@ mod tests {
             errors: 2,
         };
         story.hear(&News::Fact(Fact::NotCompiled(failed)), now);
-        insta::assert_snapshot!(drawn(&story, 100, 20), @"");
+        insta::assert_snapshot!(drawn(&story, 100, 20), @r#"
+         kubewright dev · guestbook   1:15
+         cluster     https://127.0.0.1:40001   KUBECONFIG=.kubewright/kubeconfig
+         definitions guestbooks.webapp.my.domain
+         build       does not compile  src/lib.rs:12:5
+         operator    starting · build 1, process 4711 · 0 reconciles, 0 writes, 0 errors
+         queue       0 running · 0 ready · 0 delayed
+        ────────────────────────────────────────────────────────────────────────────────────────────────────
+        does not compile (the first of 2 errors); what runs is the last good build
+        error[E0308]: mismatched types
+          --> src/lib.rs:12:5
+           |
+        12 |     "three"
+           |     ^^^^^^^ expected `i32`, found `&str`
+
+            0.000 s build compiled in 2.10 s
+            0.000 s definitions created guestbooks.webapp.my.domain
+            0.000 s operator started (build 1, process 4711)
+            0.000 s build does not compile: 2 errors, the first one is
+        ────────────────────────────────────────────────────────────────────────────────────────────────────
+        q quit · r build again · s apply samples · l show or hide the operator's own lines
+        "#);
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub(crate) struct Watcher {
     watcher: RecommendedWatcher,
     events: mpsc::UnboundedReceiver<PathBuf>,
     contents: BTreeMap<PathBuf, Option<u64>>,
+    /// Paths that wait for a quiet moment, and when they have waited long enough.
+    collected: BTreeSet<PathBuf>,
+    patience: Instant,
 }
 
 impl Watcher {
@@ -130,6 +133,8 @@ impl Watcher {
             watcher,
             events,
             contents: BTreeMap::new(),
+            collected: BTreeSet::new(),
+            patience: Instant::now(),
         };
         let folders = std::fs::read_dir(&watching.root).map_err(|why| cannot(notify::Error::io(why)))?;
         for folder in folders.flatten() {
@@ -170,23 +175,27 @@ impl Watcher {
         path.strip_prefix(&self.root).ok().and_then(Interest::of)
     }
 
-    /// The next files that were saved. Never ends while the project is there.
+    /// The next files that were saved. Never ends while the project is there. May be dropped half way: what was collected is kept for the
+    /// next call.
     pub(crate) async fn next(&mut self) -> Saved {
         loop {
-            let Some(first) = self.events.recv().await else {
-                return std::future::pending().await;
-            };
-            let mut paths = BTreeSet::from([first]);
-            let end = Instant::now() + PATIENCE;
+            if self.collected.is_empty() {
+                let Some(first) = self.events.recv().await else {
+                    return std::future::pending().await;
+                };
+                self.collected.insert(first);
+                self.patience = Instant::now() + PATIENCE;
+            }
             loop {
-                let quiet = (Instant::now() + QUIET).min(end);
+                let quiet = (Instant::now() + QUIET).min(self.patience);
                 match timeout_at(quiet, self.events.recv()).await {
                     Ok(Some(path)) => {
-                        paths.insert(path);
+                        self.collected.insert(path);
                     }
                     Ok(None) | Err(_) => break,
                 }
             }
+            let paths = std::mem::take(&mut self.collected);
             let saved = self.changed(paths);
             if !saved.is_empty() {
                 return saved;
@@ -288,6 +297,11 @@ mod tests {
         let saved = watcher.next().await;
         assert_eq!(saved[&Interest::Source], BTreeSet::from([PathBuf::from("src/lib.rs")]));
         assert_eq!(saved.len(), 1);
+        // Whoever waits may look elsewhere meanwhile; the save is not lost.
+        std::fs::write(&lib, "// three").unwrap();
+        let cut = tokio::time::timeout(QUIET / 2, watcher.next()).await;
+        assert!(cut.is_err(), "too early to be quiet");
+        assert_eq!(watcher.next().await[&Interest::Source].len(), 1);
         // Folders that come later are watched, too.
         std::fs::create_dir_all(source.join("webhook")).unwrap();
         std::fs::remove_file(&lib).unwrap();
