@@ -483,10 +483,13 @@ mod tests {
             json!({"metadata": {"labels": {"$patch": "delete"}}}),
             json!({"metadata": {"labels": {}}}),
         );
-        check(
-            json!({"metadata": {"labels": {"x": "1"}}}),
-            json!({"metadata": {"labels": {"$patch": "merge", "z": "3"}}}),
-            json!({"metadata": {"labels": {"x": "1", "z": "3"}}}),
+        // `merge` is what happens anyway; said aloud it is refused.
+        assert_eq!(
+            patched(
+                &json!({"metadata": {"labels": {"x": "1"}}}),
+                &json!({"metadata": {"labels": {"$patch": "merge", "z": "3"}}}),
+            ),
+            Err("unknown patch type: merge in map: map[$patch:merge z:3]".to_owned())
         );
         // Recorded: where there is no map yet, whatever the directive and whatever stands beside it.
         for directive in ["merge", "replace", "delete", "maybe"] {
