@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 
-    /// Domain of the project's groups: group crew becomes crew.<domain>
+    /// Domain of the project's groups: group crew becomes crew.DOMAIN
     #[arg(long, default_value = "my.domain")]
     domain: String,
 

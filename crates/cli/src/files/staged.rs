@@ -135,7 +135,7 @@ impl<'d> Staged<'d> {
         for (at, (path, change)) in plan.changes().enumerate() {
             let place = self.disk.root().join(path);
             if let Some(text) = &change.after {
-                let new = self.new(at);
+                let new = self.incoming(at);
                 let permissions = fs::metadata(&place).ok().map(|found| found.permissions());
                 let written = write(&new, text.as_bytes()).and_then(|()| match permissions {
                     Some(permissions) => fs::set_permissions(&new, permissions),
@@ -157,7 +157,7 @@ impl<'d> Staged<'d> {
         write(&draft, &journal).map_err(|why| (self.folder.clone(), why))
     }
 
-    fn new(&self, at: usize) -> PathBuf {
+    fn incoming(&self, at: usize) -> PathBuf {
         self.folder.join(at.to_string())
     }
 
@@ -197,7 +197,7 @@ impl<'d> Staged<'d> {
         for (at, step) in self.steps.iter().enumerate() {
             let place = self.disk.root().join(&step.path);
             let done = if step.after {
-                let new = self.new(at);
+                let new = self.incoming(at);
                 // What is not there any more was moved before an interruption.
                 if new.exists() {
                     make_folders(&place).and_then(|()| fs::rename(&new, &place))
@@ -221,7 +221,7 @@ impl<'d> Staged<'d> {
     fn roll_back(&self) -> Result<(), (PathBuf, io::Error)> {
         for (at, step) in self.steps.iter().enumerate() {
             let place = self.disk.root().join(&step.path);
-            let untouched = step.after && self.new(at).exists();
+            let untouched = step.after && self.incoming(at).exists();
             if untouched {
                 continue;
             }

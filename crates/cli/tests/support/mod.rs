@@ -72,6 +72,7 @@ impl Drop for RunningCluster {
 const OLDEST_KUBECTL: u32 = 30;
 
 /// Whether kubectl can be used; says so when it cannot, and fails where it is insisted on.
+#[allow(clippy::print_stderr)] // what did not run is told aloud
 pub fn kubectl_is_there() -> bool {
     let there = Command::new("kubectl")
         .args(["version", "--client"])

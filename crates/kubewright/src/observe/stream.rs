@@ -119,18 +119,24 @@ mod tests {
 
     /// A reader that reads nothing until it is let.
     #[derive(Clone, Default)]
-    struct Gate(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Gate(Arc<(Mutex<Passage>, Condvar)>);
+
+    #[derive(Default)]
+    struct Passage {
+        open: bool,
+        read: Vec<u8>,
+    }
 
     impl Gate {
         fn open(&self) {
-            self.0.0.lock().expect("no panic").0 = true;
+            self.0.0.lock().expect("no panic").open = true;
             self.0.1.notify_all();
         }
 
         fn until(&self, text: &str) -> String {
             let mut state = self.0.0.lock().expect("no panic");
             loop {
-                let read = String::from_utf8(state.1.clone()).expect("JSON is UTF-8");
+                let read = String::from_utf8(state.read.clone()).expect("JSON is UTF-8");
                 if read.contains(text) {
                     return read;
                 }
@@ -142,10 +148,10 @@ mod tests {
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut state = self.0.0.lock().expect("no panic");
-            while !state.0 {
+            while !state.open {
                 state = self.0.1.wait(state).expect("no panic");
             }
-            state.1.extend_from_slice(bytes);
+            state.read.extend_from_slice(bytes);
             self.0.1.notify_all();
             Ok(bytes.len())
         }
