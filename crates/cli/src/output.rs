@@ -46,6 +46,16 @@ pub(crate) fn hint(text: &str) {
     let _ = writeln!(out, "\n{} {text}", paint(STRONG, "hint:"));
 }
 
+/// A word as a shell must be given it: quoted where it holds more than letters, digits and the like.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@%+=,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 impl Format {
     /// Prints what happened: `text` for people or `event` for machines.
     ///
@@ -163,6 +173,13 @@ impl Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_to_be_typed_is_quoted() {
+        assert_eq!(shell_word("/home/a/kubeconfig"), "/home/a/kubeconfig");
+        assert_eq!(shell_word("/my projects/it's"), r"'/my projects/it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn a_failure_says_what_why_and_what_to_do() {

@@ -11,7 +11,7 @@ use kubewright_cluster::{Cluster, Config, Controllers, KUBERNETES_VERSION, Liste
 use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
-use crate::output::{DIM, Failure, Format, STRONG, paint};
+use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
 use crate::signals::stop_signal;
 
 /// Run a Kubernetes cluster in this process, until Ctrl-C
@@ -81,7 +81,7 @@ impl Arguments {
                 paint(STRONG, "kubewright cluster"),
                 took.as_millis(),
                 paint(STRONG, &address),
-                paint(STRONG, format!("KUBECONFIG={kubeconfig}")),
+                paint(STRONG, format!("KUBECONFIG={}", shell_word(&kubeconfig))),
             ),
             &json!({
                 "event": "ready",

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::commands::cluster::Running;
 use crate::narrator::{Narrator, narrator};
-use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint};
+use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint, shell_word};
 use crate::signals::stop_signal;
 
 /// Run a cluster with a guestbook operator and tell what happens and why
@@ -170,7 +170,7 @@ fn greet(output: Format, running: &Running, started: Instant) {
             paint(STRONG, "kubewright demo"),
             "cluster",
             "kubeconfig",
-            paint(STRONG, format!("export KUBECONFIG={kubeconfig}")),
+            paint(STRONG, format!("export KUBECONFIG={}", shell_word(&kubeconfig))),
         ),
         &json!({"event": "ready", "address": address, "kubeconfig": kubeconfig, "milliseconds": took}),
     );

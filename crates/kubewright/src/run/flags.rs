@@ -94,7 +94,13 @@ const FLAGS: &[Flag] = &[
         "",
         "the directory of the webhook server's certificate; default k8s-webhook-server/serving-certs in the temporary directory",
     ),
-    text("webhook-port", "PORT", "9443", "where webhooks are served"),
+    text(
+        "webhook-host",
+        "HOST",
+        "",
+        "the address on which webhooks are served; default all addresses of the machine",
+    ),
+    text("webhook-port", "PORT", "9443", "the port on which webhooks are served"),
     boolean("zap-devel", "false", "for development: log level debug"),
     text(
         "zap-encoder",

@@ -87,7 +87,7 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     }
     if settings.webhooks {
         let mut server = WebhookServer::new()
-            .address(format!(":{}", settings.webhook_port))
+            .address(settings.webhook_address)
             .certificate_names(settings.certificate_names.0, settings.certificate_names.1)
             .http2(settings.http2);
         if let Some(directory) = settings.certificate_dir {
@@ -95,7 +95,7 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
         }
         operator = operator.webhook_server(server);
     }
-    let mut manager = operator.manager(client);
+    let mut manager = operator.observe_from_environment().manager(client);
     if let Some(namespace) = settings.namespace {
         manager = manager.namespace(namespace);
     }

@@ -31,7 +31,8 @@ pub(super) struct Settings {
     pub(super) health: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) webhooks: bool,
-    pub(super) webhook_port: u16,
+    /// Host and port, as listeners take them.
+    pub(super) webhook_address: String,
     pub(super) certificate_dir: Option<PathBuf>,
     pub(super) certificate_names: (String, String),
     pub(super) http2: bool,
@@ -43,7 +44,7 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn new(flags: &Flags, environment: &Environment) -> Result<Settings, String> {
         let port = flags.get("webhook-port");
-        let webhook_port = port
+        let webhook_port: u16 = port
             .parse()
             .map_err(|_| format!("--webhook-port={port}: a port is a number between 0 and 65535"))?;
         Ok(Settings {
@@ -54,7 +55,7 @@ impl Settings {
                 .map(str::to_owned),
             namespace: namespace(environment.watch_namespace.as_deref().unwrap_or_default())?,
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
-            webhook_port,
+            webhook_address: format!("{}:{webhook_port}", flags.get("webhook-host")),
             certificate_dir: flags.given("webhook-cert-path").map(PathBuf::from),
             certificate_names: (
                 flags.get("webhook-cert-name").to_owned(),

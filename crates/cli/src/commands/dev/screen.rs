@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use super::story::{BuildState, OperatorState, Story};
-use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint};
+use crate::output::{BAD, CHANGE, DIM, GOOD, STRONG, paint, shell_word};
 
 /// The lines of a screen of this size. Never more than `height`, never wider than `width`.
 pub(crate) fn frame(story: &Story, width: usize, height: usize, now: Instant) -> Vec<String> {
@@ -69,7 +69,7 @@ fn header(story: &Story, now: Instant) -> Vec<String> {
         lines.push(format!(
             "{}{address}   {}",
             name("cluster"),
-            paint(STRONG, format!("KUBECONFIG={kubeconfig}"))
+            paint(STRONG, format!("KUBECONFIG={}", shell_word(kubeconfig)))
         ));
     }
     if !story.definitions.is_empty() {

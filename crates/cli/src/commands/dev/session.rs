@@ -417,6 +417,8 @@ impl Session {
             if self.equipment.embedded && webhooks::any(declaration) && !given("--webhook-") {
                 let certificates = self.equipment.scratch.join(CERTIFICATES);
                 arguments.push(format!("--webhook-cert-path={}", certificates.display()));
+                // Only the API server in this process calls.
+                arguments.push("--webhook-host=127.0.0.1".to_owned());
                 arguments.push(format!("--webhook-port={}", self.webhooks.port));
             }
             // Two operators on one machine must not meet at a port, and nobody probes this one.

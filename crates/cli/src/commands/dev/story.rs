@@ -15,7 +15,7 @@ use super::build::Failed;
 use super::observations::Readiness;
 use super::operator::{Exit, what_it_said};
 use crate::narrator::Line;
-use crate::output::{BAD, DIM, GOOD, STRONG, paint};
+use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
 
 /// Entries that are kept for the screen.
 const KEPT: usize = 500;
@@ -390,7 +390,7 @@ impl Story {
                     paint(STRONG, format!("kubewright dev · {}", self.project)),
                     "cluster",
                     "kubeconfig",
-                    paint(STRONG, format!("export KUBECONFIG={kubeconfig}")),
+                    paint(STRONG, format!("export KUBECONFIG={}", shell_word(kubeconfig))),
                 );
                 let event = json!({"event": "ready", "address": address, "kubeconfig": kubeconfig, "milliseconds": milliseconds});
                 Some(Entry {
