@@ -10,7 +10,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::project::{Project, REMOTE_KUBECONFIG};
@@ -112,9 +112,7 @@ fn check_long(project: &Project, arguments: &[&str], expected: &[String]) {
             }
         }
     }
-    let sent = std::process::Command::new("kill")
-        .args(["-INT", &process.id().to_string()])
-        .status();
+    let sent = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
     assert!(sent.unwrap().success() && process.wait().unwrap().success());
 }
 
@@ -136,22 +134,49 @@ fn pages_say_what_the_command_says() {
                 check_long(&project, &arguments, &expected);
                 continue;
             }
-            let output = project.command(&arguments).output().unwrap();
-            let out = String::from_utf8_lossy(&output.stdout);
-            let err = String::from_utf8_lossy(&output.stderr);
-            // Cargo says where it waits for another cargo, and colours nothing here.
-            let lines: Vec<&str> = out
-                .lines()
-                .chain(err.lines())
-                .filter(|line| !line.contains("Blocking"))
-                .collect();
-            assert!(
-                all_fit(&expected, &lines),
-                "{}: kubewright {arguments:?} says\n{}\nand not\n{}",
-                page.display(),
-                lines.join("\n"),
-                expected.join("\n")
-            );
+            check_page(&page, &arguments, &expected, project.command(&arguments));
+        }
+    }
+}
+
+fn check_page(page: &Path, arguments: &[&str], expected: &[String], mut command: Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    // Cargo says where it waits for another cargo, and colours nothing here.
+    let lines: Vec<&str> = out
+        .lines()
+        .chain(err.lines())
+        .filter(|line| !line.contains("Blocking"))
+        .collect();
+    assert!(
+        all_fit(expected, &lines),
+        "{}: kubewright {arguments:?} says\n{}\nand not\n{}",
+        page.display(),
+        lines.join("\n"),
+        expected.join("\n")
+    );
+}
+
+/// The pages that begin in an empty folder called guestbook.
+#[test]
+fn pages_about_scaffolding_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    for name in ["init", "create", "edit", "delete", "build-installer"] {
+        let page = folder.join(format!("{name}.md"));
+        let blocks = blocks(&fs::read_to_string(&page).unwrap());
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let place = tempfile::tempdir().unwrap();
+        let project = place.path().join("guestbook");
+        fs::create_dir(&project).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_kubewright"));
+            command
+                .current_dir(&project)
+                .args(&arguments)
+                .env_remove("KUBEWRIGHT_PATH");
+            check_page(&page, &arguments, &expected, command);
         }
     }
 }
