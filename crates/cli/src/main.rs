@@ -115,25 +115,16 @@ fn misused(wrong: &clap::Error) -> ExitCode {
 }
 
 fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
-    let runtime =
-        runtime().map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;
+    // Two threads: one more would only be woken in vain on a small machine, and with one, clients that come together wait for each other.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;
     let done = runtime.block_on(work);
     // Whatever still runs is cancelled; a command has said all it had to say by now.
     runtime.shutdown_background();
     done
-}
-
-/// Serves with half of the processors, four at most: the other half is for the clients, which are on the same machine, and a thread more than
-/// there is work for costs each request its waking up. One is the thread that is there already.
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    match (processors / 2).min(4) {
-        0 | 1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
-        workers => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build(),
-    }
 }
 
 /// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
