@@ -47,6 +47,23 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// The type of a JSON value, as Go's decoder names it: `cannot unmarshal array into …`.
+///
+/// ```
+/// use kubewright_schema::go;
+/// assert_eq!(go::json_type(&serde_json::json!(1.5)), "number");
+/// ```
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// JSON with the characters escaped that Go's encoder escapes, so that it may stand in HTML.
 ///
 /// ```

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
+use kubewright_schema::go;
 use kubewright_schema::names;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
@@ -388,17 +389,10 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
     let decoded = kubewright_schema::decode::json(bytes).map_err(|error| error.to_string())?;
     match decoded.value {
         Value::Object(_) | Value::Null => Ok(()),
-        other => {
-            let kind = match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Bool(_) => "bool",
-                _ => "number",
-            };
-            Err(format!(
-                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-            ))
-        }
+        other => Err(format!(
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            go::json_type(&other)
+        )),
     }
 }
 

@@ -5,6 +5,7 @@ use http::HeaderMap;
 use kubewright_schema::apply::{self, ApplyError, Conflict, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
+use kubewright_schema::go;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
@@ -79,14 +80,8 @@ impl Configuration {
                 ))
             })?,
         };
-        let what = match &decoded.value {
-            Value::Object(_) | Value::Null => None,
-            Value::Bool(_) => Some("bool"),
-            Value::Number(_) => Some("number"),
-            Value::String(_) => Some("string"),
-            Value::Array(_) => Some("array"),
-        };
-        if let Some(what) = what {
+        if !matches!(decoded.value, Value::Object(_) | Value::Null) {
+            let what = go::json_type(&decoded.value);
             return Err(Status::bad_request(format!(
                 "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type \
                  map[string]interface {{}}"

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kubewright_schema::apply::{View, Views};
 use kubewright_schema::schema::GroupVersionKind;
-use kubewright_schema::{catalog, structural};
+use kubewright_schema::{catalog, go, structural};
 use serde_json::{Value, json};
 
 use super::conversion_review::{self, Conversion};
@@ -344,10 +344,7 @@ fn check_object(object: &Value) -> Result<(), String> {
     let what = match object {
         Value::Object(_) => return Ok(()),
         Value::Null => return Err("Object 'Kind' is missing in 'null'".to_owned()),
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
+        other => go::json_type(other),
     };
     Err(format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string; Kind \

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{catalog, decode, structural};
+use kubewright_schema::{catalog, decode, go, structural};
 use serde_json::{Value, json};
 
 use super::negotiate::Input;
@@ -28,10 +28,7 @@ pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode:
         Value::Object(_) => {}
         // Go leaves the object as it was, which is empty.
         Value::Null => decoded.value = json!({}),
-        Value::Array(_) => return Err(unrecognized(must_be, &cannot_be("array"), body)),
-        Value::Bool(_) => return Err(unrecognized(must_be, &cannot_be("bool"), body)),
-        Value::Number(_) => return Err(unrecognized(must_be, &cannot_be("number"), body)),
-        Value::String(_) => return Err(unrecognized(must_be, &cannot_be("string"), body)),
+        other => return Err(unrecognized(must_be, &not_an_object(&other), body)),
     }
     Ok(decoded)
 }
@@ -73,14 +70,7 @@ fn cannot_be(what: &str) -> String {
 
 /// What Go says of JSON that is read for its kind and is no object.
 pub(super) fn not_an_object(value: &Value) -> String {
-    cannot_be(match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    })
+    cannot_be(go::json_type(value))
 }
 
 fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {

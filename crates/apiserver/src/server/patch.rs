@@ -106,7 +106,7 @@ impl Call<'_> {
                 };
                 let why = format!(
                     "json: cannot unmarshal {} into Go value of type {wanted}",
-                    json_type(&other)
+                    go::json_type(&other)
                 );
                 return Err(undecoded(kind, careless, &why));
             }
@@ -139,18 +139,6 @@ fn undecoded(kind: PatchType, careless: bool, why: &str) -> Status {
         Status::bad_request(why)
     } else {
         Status::bad_request(format!("error decoding patch: {why}"))
-    }
-}
-
-/// The type of a JSON value, as Go's decoder names it.
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::decode::MAX_DEPTH;
 use crate::error::quote;
+use crate::go;
 
 /// More operations are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -96,14 +97,7 @@ pub fn unknown_fields(patch: &Value) -> Vec<String> {
 
 fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError> {
     let not = |value: &Value, of: &str| {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = go::json_type(value);
         JsonPatchError::NotAList(format!("json: cannot unmarshal {found} into Go value of type {of}"))
     };
     let operations = match patch {

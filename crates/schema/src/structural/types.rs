@@ -9,6 +9,7 @@ use serde_json::{Number, Value};
 
 use super::go::facts;
 use super::{Special, json_schema_props, special};
+use crate::go;
 use crate::quantity::Quantity;
 use crate::schema::{SchemaRef, Type};
 
@@ -64,17 +65,6 @@ fn go_type(schema: &SchemaRef) -> String {
     }
 }
 
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 struct Reader<'a> {
     /// The structs around the value, outermost first.
     structs: Vec<&'a str>,
@@ -84,7 +74,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn wrong(&self, value: &Value, type_: &str) -> String {
-        self.wrong_word(go_kind(value), type_)
+        self.wrong_word(go::json_type(value), type_)
     }
 
     fn wrong_word(&self, what: &str, type_: &str) -> String {
@@ -163,7 +153,7 @@ pub(super) fn special_text(value: &Value, special: Special) -> Result<(), String
     let plain = |type_: &str| {
         Err(format!(
             "json: cannot unmarshal {} into Go value of type {type_}",
-            go_kind(value)
+            go::json_type(value)
         ))
     };
     match (special, value) {

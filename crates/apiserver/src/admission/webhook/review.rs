@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kubewright_schema::go;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -140,14 +141,7 @@ fn check_patch(response: &Response, mutating: bool) -> Result<(), &'static str> 
 /// The uid and the rest of a `response`, with Go's words about what has another type.
 fn read(given: &Value) -> Result<(String, Response), String> {
     let wrong = |value: &Value, field: &str, wanted: &str| {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = go::json_type(value);
         format!(
             "json: cannot unmarshal {found} into Go struct field AdmissionResponse.response.{field} of type {wanted}"
         )
