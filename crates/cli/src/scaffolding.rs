@@ -128,11 +128,7 @@ impl Writing {
     /// Carries a plan out, or shows it, and says what happened.
     pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {
         for warning in &plan.warnings {
-            let mut err = anstream::stderr().lock();
-            let _ = match output {
-                Format::Text => writeln!(err, "{} {warning}", paint(STRONG, "warning:")),
-                Format::Json => writeln!(err, "{}", json!({"event": "warning", "warning": warning})),
-            };
+            output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));
         }
         if self.diff {
             let diff = plan.diff();

@@ -34,8 +34,7 @@ impl Arguments {
         let project = Project::here()?;
         let image = image_or_variable(self.image);
         let rendered = render(&project.root, FOLDER, image.as_deref())?;
-        let cluster = self.cluster.connect().await?;
-        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
+        let cluster = self.cluster.connect(output).await?;
         for image in images(&rendered.objects) {
             output.say(
                 &paint(DIM, format!("image {image}")),

@@ -32,8 +32,7 @@ impl Arguments {
             return Ok(());
         }
         let rendered = render(&project.root, FOLDER, None)?;
-        let cluster = self.cluster.connect().await?;
-        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
+        let cluster = self.cluster.connect(output).await?;
         let how = Applying {
             force: self.force_conflicts,
             wait: true,

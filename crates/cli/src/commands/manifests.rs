@@ -3,10 +3,8 @@
 //! The operator's program is built and asked what it declares; what follows from it is decided in `kubewright-codegen`. Only files that
 //! differ are written, all or none.
 
-use std::path::{Path, PathBuf};
-
 use clap::{ArgAction, Args};
-use kubewright_codegen::codes::{crds, files};
+use kubewright_codegen::codes::crds;
 use kubewright_codegen::manifests::{self, Options};
 use kubewright_codegen::{Diagnostic, Files, Place};
 use serde_json::json;
@@ -14,6 +12,7 @@ use serde_json::json;
 use crate::declared;
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
+use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
 #[derive(Debug, Args)]
@@ -41,16 +40,14 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
-        let folder = std::env::current_dir()
-            .map_err(|why| Failure::new("cannot find the project: the current folder cannot be read").because(why))?;
-        let root = project(&folder).map_err(Failure::from)?;
-        let disk = Disk::new(root.clone());
-        let declaration = declared::of(&root).map_err(Failure::from)?;
+        let root = Project::here()?.root;
+        let disk = Disk::new(&root);
+        let declaration = declared::of(&root)?;
         let options = Options {
             max_description: self.max_desc_len,
             embedded_object_meta: self.generate_embedded_object_meta,
             allow_dangerous_types: self.allow_dangerous_types,
-            namespace: namespace(&disk).map_err(Failure::from)?,
+            namespace: namespace(&disk)?,
         };
         let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
         for warning in &plan.warnings {
@@ -69,7 +66,7 @@ impl Arguments {
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));
         } else {
-            disk.write(&plan).map_err(Failure::from)?;
+            disk.write(&plan)?;
             for (path, change) in plan.changes() {
                 let verb = change.verb();
                 output.say(
@@ -83,20 +80,6 @@ impl Arguments {
         }
         Ok(())
     }
-}
-
-/// The folder with PROJECT, or this one when it has a Cargo.toml.
-fn project(folder: &Path) -> Result<PathBuf, Diagnostic> {
-    let scaffolded = folder.ancestors().find(|above| above.join("PROJECT").is_file());
-    scaffolded
-        .or_else(|| folder.join("Cargo.toml").is_file().then_some(folder))
-        .map(Path::to_path_buf)
-        .ok_or_else(|| {
-            Diagnostic::new(files::IO, "cannot find the project")
-                .at(Place::file(folder.display().to_string()))
-                .because("neither this folder nor one above it has a file PROJECT, and this one has no Cargo.toml")
-                .fix("go to the project's folder, or make one: kubewright init --domain my.domain")
-        })
 }
 
 /// The namespace of a project whose manager works in one namespace only.

@@ -18,11 +18,14 @@ use std::time::Duration;
 
 use clap::Args;
 use kubewright_codegen::Diagnostic;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::output::{Failure, Format};
+use crate::project::Project;
 
 pub(crate) use apply::{Applying, apply_all};
-pub(crate) use cluster::Cluster;
-pub(crate) use remove::{Removing, remove_all};
+use cluster::Cluster;
+use remove::{Removing, remove_all};
 pub(crate) use render::render;
 
 /// Which cluster, and how long to wait for it.
@@ -42,12 +45,42 @@ pub(crate) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// Reaches the cluster.
+    /// Reaches the cluster, and says which one it is.
     ///
     /// # Errors
     /// When there is none, or it does not answer.
-    pub(crate) async fn connect(&self) -> Result<Cluster, Diagnostic> {
-        Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    pub(crate) async fn connect(&self, output: Format) -> Result<Cluster, Diagnostic> {
+        let cluster = Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
+        Ok(cluster)
+    }
+}
+
+/// From which cluster something goes, and whether it must be there.
+#[derive(Debug, Args)]
+pub(crate) struct RemovalArguments {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+
+    /// Succeed when something is not there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    ignore_not_found: bool,
+}
+
+impl RemovalArguments {
+    /// Takes all objects of a folder of `config/` out of the cluster, and says how many they were.
+    ///
+    /// # Errors
+    /// When the folder cannot be rendered, the cluster does not answer, or something does not go.
+    pub(crate) async fn remove(&self, project: &Project, folder: &str, output: Format) -> Result<usize, Failure> {
+        let rendered = render(&project.root, folder, None)?;
+        let cluster = self.cluster.connect(output).await?;
+        let how = Removing {
+            ignore_not_found: self.ignore_not_found,
+            timeout: self.cluster.timeout,
+        };
+        remove_all(&cluster, &rendered.objects, how, output).await?;
+        Ok(rendered.objects.len())
     }
 }
 

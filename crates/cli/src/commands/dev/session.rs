@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kubewright::Message;
 use kubewright::kube::Client;
+use kubewright_cluster::WebhookCertificates;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
@@ -93,11 +94,8 @@ impl Session {
         let ear = Ear::open(&equipment.scratch, hearing).map_err(|why| {
             Failure::new("cannot make the socket on which the operator tells what it does").because(why)
         })?;
-        let cannot = |why| Failure::new("cannot prepare webhooks on this machine").because(why);
-        let webhooks = Address {
-            port: free_port().map_err(|why| cannot(why.into()))?,
-            authority: webhooks::certify(&equipment.scratch.join(CERTIFICATES)).map_err(cannot)?,
-        };
+        let webhooks = certified(&equipment.scratch.join(CERTIFICATES))
+            .map_err(|why| Failure::new("cannot prepare webhooks on this machine").because(why))?;
         let (reports, reported) = mpsc::unbounded_channel();
         Ok(Session {
             machine: Machine::new(equipment.samples),
@@ -615,6 +613,16 @@ async fn apply_all(
         applied.push((item.plain_name().to_owned(), what.word()));
     }
     Ok(applied)
+}
+
+/// Where the operator will serve its webhooks, with a certificate for that in the folder.
+fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
+    let certificates = WebhookCertificates::new()?;
+    certificates.write(folder, &["localhost", "127.0.0.1"])?;
+    Ok(Address {
+        port: free_port()?,
+        authority: certificates.ca(),
+    })
 }
 
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.

@@ -1,8 +1,6 @@
 //! Webhooks without a certificate step: the configurations that `manifests` would write lead to a Service in a cluster; here they are led to
 //! the operator on this machine, with a certificate that they vouch for.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::declaration::Declaration;
@@ -61,25 +59,6 @@ fn lead_client(client: &mut Value, address: &Address) {
     }
 }
 
-/// Makes an authority and a certificate for this machine, and writes `tls.crt` and `tls.key` into a private folder. Gives the authority.
-///
-/// # Errors
-/// When the system has no entropy or the files cannot be written.
-pub(crate) fn certify(folder: &Path) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-    let mut params = CertificateParams::new(Vec::<String>::new())?;
-    params.distinguished_name.push(DnType::CommonName, "kubewright dev");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-    let key = KeyPair::generate()?;
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let certificate = CertificateParams::new(names)?.signed_by(&key, &authority)?;
-    std::fs::create_dir_all(folder)?;
-    std::fs::write(folder.join("tls.key"), key.serialize_pem())?;
-    std::fs::write(folder.join("tls.crt"), certificate.pem())?;
-    Ok(authority.pem())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,14 +110,5 @@ mod tests {
         assert!(any(&Declaration(json!({"webhooks": [{}]}))));
         assert!(any(&Declaration(json!({"conversions": [{}]}))));
         assert!(!any(&Declaration(json!({}))));
-    }
-
-    #[test]
-    fn a_certificate_is_written_with_its_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = certify(&folder.path().join("certificates")).unwrap();
-        assert!(authority.contains("BEGIN CERTIFICATE"));
-        let key = std::fs::read_to_string(folder.path().join("certificates/tls.key")).unwrap();
-        assert!(key.contains("PRIVATE KEY"));
     }
 }
