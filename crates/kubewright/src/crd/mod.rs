@@ -7,6 +7,8 @@
 //! Invariant: the same types give the same text. Not here: checking the result as an API server would, trimming descriptions, and writing
 //! files, which `kubewright manifests` does.
 
+mod markers;
+mod merge;
 mod structural;
 mod union;
 

@@ -1,15 +1,16 @@
 //! One JSON Schema (2020-12, as `schemars` writes it) into the structural form of Kubernetes.
 //!
 //! A schema becomes a [`Node`]: references are resolved, keywords that Kubernetes does not know are said in its words or reported, `null` is
-//! taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and `x-kubernetes-*`, a few of kubebuilder's
-//! markers may be said with `#[schemars(extend("…" = …))]`: `exactlyOneOf`, `atMostOneOf`, `atLeastOneOf` (lists of field names), `immutable`;
-//! `items:…` before a keyword is about the items of a list, `root:…` on a spec about the whole kind.
+//! taken out, enums with data become one object (`union.rs`). Besides JSON Schema's keywords and `x-kubernetes-*`, `root:…` on a spec says
+//! a keyword of the whole kind; kubebuilder's markers are in `markers.rs`, what several schemas say together in `merge.rs`.
 //!
 //! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
 //! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their type is an `Option`.
 
 use serde_json::{Map, Value, json};
 
+use super::markers::{ITEMS, MARKERS};
+use super::merge::{both, is_rule, under};
 use super::{Problem, TYPE, union};
 
 /// A schema in structural form.
@@ -72,31 +73,8 @@ const DROPPED: &[&str] = &[
     "writeOnly",
 ];
 
-/// The markers among the keywords.
-const MARKERS: &[&str] = &["atLeastOneOf", "atMostOneOf", "exactlyOneOf", "immutable"];
-
-/// What a word about the items of a list begins with.
-const ITEMS: &str = "items:";
-
 /// What a word about the whole kind begins with; it stands on the spec.
 const ROOT: &str = "root:";
-
-/// Keywords whose values are ANDed when two of them meet.
-const VALIDATIONS: &[&str] = &[
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-];
 
 /// The pattern of a quantity, as Kubernetes' own generator has it.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
@@ -151,7 +129,7 @@ pub(super) fn properties(node: &Node) -> impl Iterator<Item = (&String, &Value)>
     node.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-struct Writer {
+pub(super) struct Writer {
     definitions: Map<String, Value>,
     /// The definitions that are being written.
     open: Vec<String>,
@@ -159,7 +137,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn report(&mut self, at: &str, what: &'static str, warning: bool, why: impl Into<String>) {
+    pub(super) fn report(&mut self, at: &str, what: &'static str, warning: bool, why: impl Into<String>) {
         let problem = Problem {
             at: at.to_owned(),
             what,
@@ -248,7 +226,7 @@ impl Writer {
     }
 
     /// One keyword.
-    fn word(&mut self, word: &str, value: &Value, raw: &Node, at: &str, node: &mut Node, null: &mut bool) {
+    pub(super) fn word(&mut self, word: &str, value: &Value, raw: &Node, at: &str, node: &mut Node, null: &mut bool) {
         match word {
             "$ref" | "allOf" | "anyOf" | "oneOf" => {}
             "properties" => {
@@ -338,28 +316,6 @@ impl Writer {
                 node.insert(word.to_owned(), value.clone());
             }
             _ => self.unknown(word, at),
-        }
-    }
-
-    /// kubebuilder's `validation:items:…`: `extend("items:enum" = […])` is about the items of a list.
-    fn item_words(&mut self, raw: &Node, at: &str, node: &mut Node) {
-        let mut items = Node::new();
-        for (word, value) in raw {
-            if let Some(word) = word.strip_prefix(ITEMS) {
-                self.word(word, value, raw, &format!("{at}[]"), &mut items, &mut false);
-            }
-        }
-        if items.is_empty() {
-            return;
-        }
-        match node.get_mut("items").and_then(Value::as_object_mut) {
-            Some(known) => both(known, items),
-            None => self.report(
-                at,
-                "keyword",
-                false,
-                "a word about items (`items:…`) stands on something that is no list",
-            ),
         }
     }
 
@@ -498,76 +454,6 @@ impl Writer {
         }
     }
 
-    /// Kubebuilder's markers that are rules.
-    fn markers(&mut self, raw: &Node, node: &mut Node, at: &str) {
-        for (word, least, most) in [
-            ("exactlyOneOf", " == 1", "exactly one of the fields in [{}] must be set"),
-            ("atMostOneOf", " <= 1", "at most one of the fields in [{}] may be set"),
-            ("atLeastOneOf", "", "at least one of the fields in [{}] must be set"),
-        ] {
-            let Some(value) = raw.get(word) else { continue };
-            let groups: Vec<&Value> = match value.as_array() {
-                Some(groups) if groups.iter().all(Value::is_array) => groups.iter().collect(),
-                _ => vec![value],
-            };
-            for group in groups {
-                let names: Vec<&str> = group
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .collect();
-                if names.is_empty() {
-                    self.report(at, "keyword", false, format!("`{word}` takes a list of field names"));
-                    continue;
-                }
-                for name in &names {
-                    if !properties(node).any(|(known, _)| known == name) {
-                        let known: Vec<&str> = properties(node).map(|(name, _)| name.as_str()).collect();
-                        let why = format!(
-                            "`{word}` names the field `{name}`, which is not there (there are: {})",
-                            known.join(", ")
-                        );
-                        self.report(at, "unknown-field", false, why);
-                    }
-                }
-                let rule = if least.is_empty() {
-                    let has: Vec<String> = names.iter().map(|name| format!("has(self.{})", in_cel(name))).collect();
-                    has.join("||")
-                } else {
-                    let has: Vec<String> = names
-                        .iter()
-                        .map(|name| format!("(has(self.{})?1:0)", in_cel(name)))
-                        .collect();
-                    format!("{}{least}", has.join("+"))
-                };
-                add_rule(
-                    node,
-                    json!({"rule": rule, "message": most.replace("{}", &names.join(" "))}),
-                );
-            }
-        }
-        if raw.get("immutable") == Some(&Value::Bool(true)) {
-            add_rule(
-                node,
-                json!({"rule": "self == oldSelf", "message": "field is immutable"}),
-            );
-        }
-        // A rule on a field is not asked when the field goes: that is for what the field stands in.
-        for (name, property) in raw.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let names = node.get("required").and_then(Value::as_array);
-            let required = names.is_some_and(|names| names.iter().any(|other| other == name));
-            if property.get("immutable") == Some(&Value::Bool(true)) && !required {
-                let field = in_cel(name);
-                let rule = format!("!has(oldSelf.{field}) || has(self.{field})");
-                add_rule(
-                    node,
-                    json!({"rule": rule, "message": format!("field {name} is immutable once set")}),
-                );
-            }
-        }
-    }
-
     /// What is implied is said, and what cannot be said as it is, is said otherwise.
     fn finish(&mut self, node: &mut Node, at: &str) {
         if node.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
@@ -646,25 +532,6 @@ fn anything() -> Node {
     Node::from_iter([("x-kubernetes-preserve-unknown-fields".to_owned(), Value::Bool(true))])
 }
 
-/// Whether this only restricts: it has no type and no shape of its own.
-fn is_rule(item: &Value) -> bool {
-    let Some(item) = item.as_object() else { return false };
-    !item.is_empty()
-        && item.keys().all(|word| {
-            matches!(
-                word.as_str(),
-                "required" | "not" | "enum" | "properties" | "anyOf" | "oneOf" | "allOf"
-            ) || VALIDATIONS.contains(&word.as_str())
-        })
-        && item
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .all(|(_, property)| is_rule(property))
-        && !(item.contains_key("enum") && item.len() == 1)
-}
-
 /// Types of Kubernetes whose crate says too little about them.
 fn well_known(node: &mut Node, name: &str) {
     match name.rsplit('.').next() {
@@ -688,122 +555,6 @@ fn well_known(node: &mut Node, name: &str) {
     // Words about the type are for its own page; a field has words of its own, or none.
     if node.get("type").is_none_or(|kind| kind != "object") || name.ends_with(".ObjectMeta") {
         node.remove("description");
-    }
-}
-
-/// Two schemas that both hold. What the second says about itself (words, defaults, extensions) wins; rules add up.
-fn both(node: &mut Node, other: Node) {
-    for (word, value) in other {
-        match node.get_mut(&word) {
-            None => {
-                node.insert(word, value);
-            }
-            Some(known) if *known == value => {}
-            Some(known) => match word.as_str() {
-                "required" | "x-kubernetes-validations" => {
-                    if let (Some(known), Value::Array(more)) = (known.as_array_mut(), value) {
-                        known.extend(more);
-                        if word == "required" {
-                            known.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
-                            known.dedup();
-                        }
-                    }
-                }
-                "enum" => {
-                    if let (Some(known), Value::Array(other)) = (known.as_array_mut(), value) {
-                        known.retain(|one| other.contains(one));
-                    }
-                }
-                "properties" => {
-                    if let (Some(known), Value::Object(more)) = (known.as_object_mut(), value) {
-                        for (name, property) in more {
-                            match (known.get_mut(&name).and_then(Value::as_object_mut), property) {
-                                (Some(one), Value::Object(two)) => both(one, two),
-                                (_, property) => {
-                                    known.insert(name, property);
-                                }
-                            }
-                        }
-                    }
-                }
-                "allOf" => {
-                    if let (Some(known), Value::Array(more)) = (known.as_array_mut(), value) {
-                        known.extend(more);
-                    }
-                }
-                "oneOf" | "anyOf" | "not" => {
-                    let moved = json!([{ word.as_str(): value }]);
-                    both(node, Node::from_iter([("allOf".to_owned(), moved)]));
-                }
-                rule if VALIDATIONS.contains(&rule) && rule != "format" => {
-                    let first = known.clone();
-                    node.remove(rule);
-                    add_both(node, rule, first, value);
-                }
-                _ => *known = value,
-            },
-        }
-    }
-}
-
-/// As [`both`], but what `node` says about itself wins: a field's words over those of its type.
-fn under(node: &mut Node, other: Node) {
-    let own = std::mem::replace(node, other);
-    both(node, own);
-}
-
-/// The same rule twice, with different values.
-fn add_both(node: &mut Node, rule: &str, first: Value, second: Value) {
-    let all = node.entry("allOf").or_insert_with(|| json!([{}, {}]));
-    if let Some(all) = all.as_array_mut() {
-        if all.len() < 2 {
-            all.push(json!({}));
-        }
-        all[0][rule] = first;
-        all[1][rule] = second;
-    }
-}
-
-/// The name of a field in a CEL rule: what is no identifier, or a word of CEL, is written out.
-fn in_cel(name: &str) -> String {
-    const WORDS: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if WORDS.contains(&name) {
-        return format!("__{name}__");
-    }
-    name.replace("__", "__underscores__")
-        .replace('.', "__dot__")
-        .replace('-', "__dash__")
-        .replace('/', "__slash__")
-}
-
-fn add_rule(node: &mut Node, rule: Value) {
-    let rules = node.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
-    if let Some(rules) = rules.as_array_mut()
-        && !rules.contains(&rule)
-    {
-        rules.push(rule);
     }
 }
 
