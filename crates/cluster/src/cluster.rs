@@ -67,7 +67,10 @@ struct Inner {
     outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
     journal: Option<Arc<FileJournal>>,
-    /// Listeners and controllers.
+    /// The controllers, which are stopped first, while the server still answers what they are at.
+    controllers: Mutex<Option<JoinHandle<()>>>,
+    controllers_stop: StopSource,
+    /// Listeners.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -239,6 +242,7 @@ impl ClusterBuilder {
             body_timeout: self.limits.body,
         };
         let client = inprocess::client(front.clone());
+        let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(
             Plan {
                 names,
@@ -246,9 +250,8 @@ impl ClusterBuilder {
                 observer: self.observer,
             },
             &client,
-            &front.stop,
+            &stopped,
         );
-        let tasks = Mutex::new(controllers.into_iter().collect());
         let inner = Inner {
             front,
             client,
@@ -257,7 +260,9 @@ impl ClusterBuilder {
             authority,
             outbound,
             journal,
-            tasks,
+            controllers: Mutex::new(controllers),
+            controllers_stop,
+            tasks: Mutex::default(),
         };
         Ok(Cluster { inner: Arc::new(inner) })
     }
@@ -347,19 +352,17 @@ impl Cluster {
     /// everything has ended, within a second.
     pub async fn stop(&self) {
         let inner = &self.inner;
+        let begun = tokio::time::Instant::now();
+        inner.controllers_stop.stop();
+        // What is locked stays locked: whoever stops at the same time also returns only when all is over.
+        let mut controllers = inner.controllers.lock().await;
+        if let Some(task) = controllers.take() {
+            ended(task, begun + STOP / 2).await;
+        }
         inner.end();
-        // The list stays locked: whoever stops at the same time also returns only when all is over.
         let mut tasks = inner.tasks.lock().await;
-        let deadline = tokio::time::Instant::now() + STOP;
-        for mut task in tasks.drain(..) {
-            match tokio::time::timeout_at(deadline, &mut task).await {
-                Ok(Err(error)) if error.is_panic() => tracing::error!(%error, "a part of the cluster panicked"),
-                Ok(_) => {}
-                Err(_) => {
-                    tracing::warn!("a part of the cluster did not stop in time and is cut off");
-                    task.abort();
-                }
-            }
+        for task in tasks.drain(..) {
+            ended(task, begun + STOP).await;
         }
         if let Some(journal) = inner.journal.clone() {
             // What is left to write is little; the folder is free for the next cluster when this returns.
@@ -379,8 +382,21 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
+/// Waits for a task that was told to end; what has not ended by the deadline is cut off.
+async fn ended(mut task: JoinHandle<()>, deadline: tokio::time::Instant) {
+    match tokio::time::timeout_at(deadline, &mut task).await {
+        Ok(Err(error)) if error.is_panic() => tracing::error!(%error, "a part of the cluster panicked"),
+        Ok(_) => {}
+        Err(_) => {
+            tracing::warn!("a part of the cluster did not stop in time and is cut off");
+            task.abort();
+        }
+    }
+}
+
 impl Inner {
     fn end(&self) {
+        self.controllers_stop.stop();
         self.stop.stop();
         self.front.api.shutdown();
     }

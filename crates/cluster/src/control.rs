@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// How long to wait before controllers that ended with an error start again.
 const RESTART: Duration = Duration::from_secs(1);
 /// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they are at.
-const GRACE: Duration = Duration::from_millis(700);
+const GRACE: Duration = Duration::from_millis(400);
 
 impl Controllers {
     /// The names of the controllers that run, each once, in the order of [`controllers::NAMES`].
@@ -82,6 +82,13 @@ pub(crate) fn start(plan: Plan, client: &kube::Client, stop: &Stop) -> Option<Jo
     Some(tokio::spawn(async move {
         while !stop.is_requested() {
             if let Err(error) = run(&plan, client.clone(), &stop).await {
+                if stop.is_requested() {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "the built-in controllers ended"
+                    );
+                    return;
+                }
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the built-in controllers ended; starting them again"

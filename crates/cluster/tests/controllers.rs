@@ -5,6 +5,7 @@
 mod common;
 
 use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -18,6 +19,7 @@ use kube::api::{
 };
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
+use kubewright::{Observation, Outcome};
 use kubewright_cluster::Cluster;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -351,4 +353,39 @@ async fn a_quota_is_charged_and_gets_back() {
         create(&pods, pod("three", json!({}))).await;
     })
     .await;
+}
+
+/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its server is gone.
+#[tokio::test]
+async fn controllers_stop_before_the_server() {
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let seen = failures.clone();
+    let observer = move |what: &Observation| {
+        if let Observation::ReconcileFinished {
+            controller,
+            outcome: outcome @ (Outcome::Retry { .. } | Outcome::Terminal { .. }),
+            ..
+        } = what
+        {
+            seen.lock().unwrap().push(format!("{controller}: {outcome:?}"));
+        }
+    };
+    let cluster = Cluster::builder().observe(Arc::new(observer)).start().await.unwrap();
+    let client = cluster.client();
+    let spec = json!({"containers": [{"name": "one", "image": "example.com/one"}]});
+    let deployment = json!({"metadata": {"name": "many"}, "spec": {
+        "replicas": 40,
+        "selector": {"matchLabels": {"app": "many"}},
+        "template": {"metadata": {"labels": {"app": "many"}}, "spec": spec},
+    }});
+    create(&Api::<Deployment>::default_namespaced(client.clone()), deployment).await;
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let some = async {
+        while pods.list(&ListParams::default()).await.unwrap().items.len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("three pods", some).await;
+    cluster.stop().await;
+    assert_eq!(failures.lock().unwrap().as_slice(), <[String; 0]>::default());
 }

@@ -264,7 +264,12 @@ impl Workshop {
                 Outcome::Conflict { error: text, after }
             }
             _ => {
-                tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");
+                if self.stop.is_requested() {
+                    // What it needed may be gone already; nobody is there to mend anything.
+                    tracing::debug!(error = text, "reconcile failed while the manager stops");
+                } else {
+                    tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");
+                }
                 Outcome::Retry {
                     error: text,
                     attempt,
