@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Command::Deploy(deploy) => block_on(deploy.run(output)),
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::BuildInstaller(build) => build.run(output),
-        Command::Cluster(cluster) => block_on(cluster.run(output, started)),
+        Command::Cluster(cluster) => block_on_one_thread(cluster.run(output, started)),
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
@@ -115,9 +115,20 @@ fn misused(wrong: &clap::Error) -> ExitCode {
 }
 
 fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
-    // Two threads: one more would only be woken in vain on a small machine, and with one, clients that come together wait for each other.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // Two threads, so that a cluster answers while a command is busy; one more would only be woken in vain on a small machine.
+    on(tokio::runtime::Builder::new_multi_thread().worker_threads(2), work)
+}
+
+/// For a command whose cluster serves clients on threads of its own, and which does nothing else that takes long.
+fn block_on_one_thread<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
+    on(&mut tokio::runtime::Builder::new_current_thread(), work)
+}
+
+fn on<F: Future<Output = Result<(), output::Failure>>>(
+    runtime: &mut tokio::runtime::Builder,
+    work: F,
+) -> Result<(), output::Failure> {
+    let runtime = runtime
         .enable_all()
         .build()
         .map_err(|why| output::Failure::new("cannot start the asynchronous runtime").because(why))?;

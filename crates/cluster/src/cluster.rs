@@ -28,7 +28,7 @@ use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::Front;
-use crate::listen::{self, Limits, Listening, Tls};
+use crate::listen::{self, Limits, Listening, Threads, Tls};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::signer::ServiceAccountKey;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
@@ -61,6 +61,8 @@ struct Inner {
     front: Front,
     client: kube::Client,
     limits: Limits,
+    /// Serve HTTPS.
+    threads: Threads,
     stop: StopSource,
     authority: Arc<LazyAuthority>,
     /// Reaches webhooks.
@@ -93,6 +95,7 @@ pub struct ClusterBuilder {
     settings: Settings,
     observer: Option<Arc<dyn Observer>>,
     limits: Limits,
+    threads: usize,
     config: Config,
     data_dir: Option<PathBuf>,
     functions: Functions,
@@ -109,6 +112,7 @@ impl Default for ClusterBuilder {
             settings: Settings::default(),
             observer: None,
             limits: Limits::default(),
+            threads: 0,
             config,
             data_dir: None,
             functions: Functions::default(),
@@ -150,6 +154,15 @@ impl ClusterBuilder {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> ClusterBuilder {
         self.limits = limits;
+        self
+    }
+
+    /// How many threads of its own the cluster serves HTTPS with; each connection stays on one of them. Default 0: on the runtime
+    /// that calls [`Cluster::listen`], which is right for tests. A program that serves many clients wants one for each processor, as
+    /// far as the clients leave them to it.
+    #[must_use]
+    pub fn serving_threads(mut self, count: usize) -> ClusterBuilder {
+        self.threads = count;
         self
     }
 
@@ -200,7 +213,8 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, and [`Error::DataDir`] when the folder cannot be used.
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::DataDir`] when the folder cannot be used,
+    /// and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
         let data = match self.data_dir {
@@ -220,6 +234,7 @@ impl ClusterBuilder {
             service_account_token: service_account_token(key.clone()),
             ..self.settings
         };
+        let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
         config.service_account_admission |= names.contains(&"serviceaccount");
@@ -256,6 +271,7 @@ impl ClusterBuilder {
             front,
             client,
             limits: self.limits,
+            threads,
             stop: source,
             authority,
             outbound,
@@ -344,6 +360,7 @@ impl Cluster {
             inner.front.clone(),
             tls,
             inner.limits.clone(),
+            inner.threads.clone(),
         )));
         Ok(Listening { address, kubeconfig })
     }

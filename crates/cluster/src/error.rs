@@ -52,6 +52,9 @@ pub enum Error {
     /// The disk of the data folder refuses what every cluster begins with.
     #[error("the cluster cannot keep anything: {}", .0.message)]
     NotKept(kubewright_apiserver::Status),
+    /// The threads that serve HTTPS could not be started.
+    #[error("cannot start the threads that serve HTTPS: {0}; allow the process more threads")]
+    Threads(#[source] std::io::Error),
     /// The cluster is stopped: it answers no more and cannot be started again. Start another one.
     #[error("the cluster is stopped; start another one with Cluster::start()")]
     Stopped,

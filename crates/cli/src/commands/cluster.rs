@@ -141,6 +141,11 @@ fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
     Ok(())
 }
 
+/// One for each processor; more than four would not find enough to do, since writes go one after another.
+fn serving_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
+}
+
 /// A cluster that listens and has its kubeconfig on disk.
 pub(crate) struct Running {
     pub(crate) cluster: Cluster,
@@ -159,7 +164,7 @@ impl Running {
         configure: impl FnOnce(kubewright_cluster::ClusterBuilder) -> kubewright_cluster::ClusterBuilder,
     ) -> Result<Running, Failure> {
         let kubeconfig = KubeconfigFile::plan(kubeconfig.as_deref())?;
-        let cluster = configure(Cluster::builder())
+        let cluster = configure(Cluster::builder().serving_threads(serving_threads()))
             .start()
             .await
             .map_err(|why| Failure::new("cannot start the cluster").because(why))?;

@@ -8,6 +8,7 @@
 //! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is left.
 
 mod guard;
+mod threads;
 mod tls;
 
 use std::convert::Infallible;
@@ -29,6 +30,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::front::Front;
 use guard::Guarded;
+pub(crate) use threads::Threads;
 pub(crate) use tls::Tls;
 
 /// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a second.
@@ -86,7 +88,7 @@ struct Shared {
 }
 
 /// Serves `socket` until the cluster stops and every connection is gone. Never fails: what goes wrong is one client's.
-pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits) {
+pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, threads: Threads) {
     let http = http_builder(&limits);
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let stop = front.stop.clone();
@@ -107,7 +109,7 @@ pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: L
                 .expect("the semaphore is never closed");
             let stream = accept(&socket).await;
             let shared = shared.clone();
-            connections.spawn(async move {
+            threads.serve(stream, &mut connections, async move |stream| {
                 connection(stream, &shared).await;
                 drop(slot);
             });

@@ -58,7 +58,9 @@ impl Threads {
         // The socket belongs to the runtime that accepted it until it is said otherwise.
         let socket = match stream.into_std() {
             Ok(socket) => socket,
-            Err(error) => return tracing::warn!(%error, "a connection could not be handed to the thread that serves it"),
+            Err(error) => {
+                return tracing::warn!(%error, "a connection could not be handed to the thread that serves it");
+            }
         };
         let load = thread.load.clone();
         let served = async move {
