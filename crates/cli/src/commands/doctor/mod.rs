@@ -10,9 +10,8 @@ use kubewright_codegen::project::{self, Project as Declared};
 use kubewright_codegen::{Code, Diagnostic, codes};
 use serde_json::json;
 
-use crate::commands::dev::build::{self, How, Outcome};
-use crate::commands::dev::declaration;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
+use crate::program::{self, How, declaration};
 use crate::project::Project;
 
 mod drift;
@@ -172,31 +171,22 @@ impl Arguments {
             root: project.root.clone(),
             ..How::default()
         };
-        let (_keep, cancel) = tokio::sync::oneshot::channel();
-        let (progress, _) = tokio::sync::mpsc::channel(1);
-        let program = match build::build(&how, cancel, progress).await {
-            Ok(Outcome::Program(program, took)) => {
+        let program = match program::built(&how).await {
+            Ok((program, took)) => {
                 checks.push(Check::good("build", format!("compiles ({:.1} s)", took.as_secs_f64())));
                 program
             }
-            Ok(Outcome::Failed(failed)) => {
-                let place = failed
-                    .place
-                    .map(|place| format!("; the first error is at {place}"))
-                    .unwrap_or_default();
-                checks
-                    .push(Check::bad("build", format!("does not compile{place}")).fix("cargo build shows the errors"));
-                return checks;
-            }
-            Ok(Outcome::Cancelled) => return checks,
             Err(why) => {
-                checks.push(Check::bad("build", format!("cargo cannot be run: {why}")).code(codes::machine::TOOLCHAIN));
+                checks.push(match why.diagnostic() {
+                    Some(why) => Check::of("build", State::Bad, why),
+                    None => Check::bad("build", why.to_string()),
+                });
                 return checks;
             }
         };
         match declaration::ask(&program, &project.root).await {
             Ok(declaration) => {
-                checks.extend(drift::version(declaration.kubewright(), env!("CARGO_PKG_VERSION")));
+                checks.extend([drift::version(&declaration.kubewright, env!("CARGO_PKG_VERSION"))]);
                 if let Some(said) = &said {
                     checks.extend(drift::drift(said, &declaration));
                 }

@@ -8,11 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use kubewright_codegen::project::default_run;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+
+/// What a person sees of a build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// Nothing: this command tells what matters.
+    #[default]
+    Gathered,
+    /// Everything that cargo says, on standard error.
+    Cargo,
+    /// Compiler errors only, on standard error.
+    Errors,
+}
 
 /// How to build.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +33,7 @@ pub(crate) struct How {
     pub(crate) root: PathBuf,
     pub(crate) release: bool,
     pub(crate) features: Option<String>,
-    /// Let cargo speak to the person itself, on standard error.
-    pub(crate) shown: bool,
+    pub(crate) voice: Voice,
 }
 
 /// What came out.
@@ -36,7 +48,7 @@ pub(crate) enum Outcome {
 /// Why there is no program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// The first error as the compiler shows it, with colours.
+    /// The first error as the compiler shows it, with colours; empty when cargo has shown it already.
     pub(crate) rendered: String,
     /// Where it is: `src/lib.rs:12:5`.
     pub(crate) place: Option<String>,
@@ -83,13 +95,16 @@ pub(crate) async fn build(
     };
     let status = group.0.wait().await?;
     if !status.success() {
-        return Ok(Outcome::Failed(Failed::of(said, &complaints)));
+        return Ok(Outcome::Failed(match how.voice {
+            Voice::Gathered => Failed::of(said, &complaints),
+            Voice::Cargo | Voice::Errors => Failed::default(),
+        }));
     }
     Ok(match program(&said, &how.root) {
         Ok(program) => Outcome::Program(program, began.elapsed()),
         Err(rendered) => Outcome::Failed(Failed {
             rendered,
-            place: Some("Cargo.toml".to_owned()),
+            place: None,
             errors: 1,
         }),
     })
@@ -105,7 +120,10 @@ fn command(how: &How) -> Command {
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .process_group(0);
-    if how.shown {
+    if how.voice == Voice::Errors {
+        command.arg("--quiet");
+    }
+    if how.voice != Voice::Gathered {
         command
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit());
@@ -188,6 +206,7 @@ enum Said {
         place: Option<String>,
     },
     Program {
+        name: String,
         manifest: PathBuf,
         source: PathBuf,
         program: PathBuf,
@@ -225,6 +244,7 @@ struct Span {
 
 #[derive(Deserialize)]
 struct Target {
+    name: String,
     kind: Vec<String>,
     src_path: PathBuf,
 }
@@ -245,6 +265,7 @@ impl Said {
                 target,
                 executable: Some(program),
             } if target.kind.iter().any(|kind| kind == "bin") => Some(Said::Program {
+                name: target.name,
                 manifest: manifest_path,
                 source: target.src_path,
                 program,
@@ -284,32 +305,42 @@ impl Failed {
     }
 }
 
-/// The operator among the programs that cargo built: the one of `src/main.rs`, or the only one.
+/// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of `src/main.rs`.
 fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
-    let ours: Vec<(&PathBuf, &PathBuf)> = said
+    // Links in the path of a project are resolved by cargo.
+    let same = |path: &Path, other: &Path| path == other || path.canonicalize().ok() == other.canonicalize().ok();
+    let ours: Vec<(&String, &PathBuf, &PathBuf)> = said
         .iter()
         .filter_map(|said| match said {
             Said::Program {
+                name,
                 manifest,
                 source,
                 program,
-            } if *manifest == root.join("Cargo.toml") => Some((source, program)),
+            } if same(manifest, &root.join("Cargo.toml")) => Some((name, source, program)),
             _ => None,
         })
         .collect();
-    let main = root.join("src/main.rs");
-    match ours[..] {
-        [] => Err("error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned()),
-        [(_, program)] => Ok(program.clone()),
-        _ => ours
-            .iter()
-            .find(|(source, _)| **source == main)
-            .map(|(_, program)| (*program).clone())
-            .ok_or_else(|| {
-                "error: the package has several programs and none of them is src/main.rs, so it is not clear which one is the operator"
-                    .to_owned()
-            }),
+    if let [(_, _, program)] = ours[..] {
+        return Ok(program.clone());
     }
+    let main = root.join("src/main.rs");
+    let preferred = std::fs::read_to_string(root.join("Cargo.toml"))
+        .ok()
+        .and_then(|text| default_run(&text));
+    let found = match &preferred {
+        Some(preferred) => ours.iter().find(|(name, _, _)| *name == preferred),
+        None => ours.iter().find(|(_, source, _)| same(source, &main)),
+    };
+    let names: Vec<&str> = ours.iter().map(|(name, _, _)| name.as_str()).collect();
+    found.map(|(_, _, program)| (*program).clone()).ok_or_else(|| match names[..] {
+        [] => "error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned(),
+        _ => format!(
+            "error: it is not clear which program is the operator: the package has {}, and none of them is src/main.rs; say which in \
+             Cargo.toml: default-run = \"…\"",
+            names.join(", ")
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -368,18 +399,20 @@ mod tests {
     #[test]
     fn the_operator_is_the_program_of_main() {
         let artifact = |manifest: &str, source: &str, program: &str| {
+            let name = program.rsplit('/').next();
             json!({"reason": "compiler-artifact", "manifest_path": manifest, "executable": program,
-                "target": {"kind": ["bin"], "src_path": source}})
+                "target": {"name": name, "kind": ["bin"], "src_path": source}})
             .to_string()
         };
-        let check = |lines: &[String], expected: Result<&str, &str>| {
+        let check_in = |root: &str, lines: &[String], expected: Result<&str, &str>| {
             let said: Vec<_> = lines.iter().filter_map(|line| Said::of(line)).collect();
-            match (program(&said, Path::new("/p")), expected) {
+            match (program(&said, Path::new(root)), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, Path::new(expected)),
                 (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
                 (found, expected) => panic!("{found:?} is not {expected:?}"),
             }
         };
+        let check = |lines: &[String], expected| check_in("/p", lines, expected);
         let tool = artifact("/p/Cargo.toml", "/p/src/bin/tool.rs", "/t/tool");
         let main = artifact("/p/Cargo.toml", "/p/src/main.rs", "/t/op");
         let other = artifact("/other/Cargo.toml", "/other/src/main.rs", "/t/other");
@@ -387,8 +420,20 @@ mod tests {
         check(std::slice::from_ref(&tool), Ok("/t/tool"));
         check(
             &[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")],
-            Err("several programs"),
+            Err("the package has tool, b"),
         );
         check(&[other], Err("no program"));
+
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("Cargo.toml");
+        std::fs::write(&manifest, "[package]\nname = 'x'\ndefault-run = \"tool\"\n").unwrap();
+        let [tool, main] =
+            ["src/bin/tool.rs", "src/main.rs"].map(|source| folder.path().join(source).display().to_string());
+        let manifest = manifest.display().to_string();
+        let built = [
+            artifact(&manifest, &tool, "/t/tool"),
+            artifact(&manifest, &main, "/t/op"),
+        ];
+        check_in(&folder.path().display().to_string(), &built, Ok("/t/tool"));
     }
 }
