@@ -17,7 +17,7 @@ use crate::declaration::Rule;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
-use crate::observe::Observer;
+use crate::observe::{Listener, Observer};
 use crate::runnable::Runnable;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
@@ -55,6 +55,7 @@ pub struct Operator {
     crds: Vec<Generated>,
     rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
+    listener: Option<Listener>,
     health: Option<String>,
     webhooks: Parts,
     webhook_server: Option<WebhookServer>,
@@ -79,6 +80,7 @@ impl Operator {
             crds: Vec::new(),
             rules: Vec::new(),
             observers: Vec::new(),
+            listener: None,
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
@@ -164,10 +166,24 @@ impl Operator {
     /// comes out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot take is counted.
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
-    pub fn observe_from_environment(self) -> Operator {
-        match crate::observe::from_environment(&self.name, self.controller_names()) {
-            Some(observer) => self.observe(observer),
-            None => self,
+    pub fn observe_from_environment(mut self) -> Operator {
+        if let Some((observer, listener)) = crate::observe::from_environment(&self.name, self.controller_names()) {
+            self.listener = Some(listener);
+            return self.observe(observer);
+        }
+        self
+    }
+
+    /// Waits until whoever started this process to observe it is gone, and with it everybody who would stop the operator. Without such a one
+    /// it waits for ever.
+    pub(crate) fn orphaned(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let listener = self.listener.take();
+        async move {
+            match listener {
+                Some(listener) => listener.gone().await,
+                None => std::future::pending().await,
+            }
+            tracing::warn!("nobody listens any more to what this operator does; it ends");
         }
     }
 
@@ -254,7 +270,14 @@ impl Operator {
     /// # Errors
     /// As [`Manager::run`].
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let operator = self.observe_from_environment();
+        let mut operator = self.observe_from_environment();
+        let orphaned = operator.orphaned();
+        let shutdown = async {
+            tokio::select! {
+                () = shutdown => {}
+                () = orphaned => {}
+            }
+        };
         operator.manager(client).build()?.run(shutdown).await
     }
 }

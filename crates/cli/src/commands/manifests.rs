@@ -55,7 +55,7 @@ impl Arguments {
             max_description: self.max_desc_len,
             embedded_object_meta: self.generate_embedded_object_meta,
             allow_dangerous_types: self.allow_dangerous_types,
-            namespace: namespace(&disk)?,
+            ..usual(&disk)?
         };
         let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
         for warning in &plan.warnings {
@@ -88,6 +88,17 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// What is chosen unless a person says something else.
+///
+/// # Errors
+/// When PROJECT cannot be read.
+pub(super) fn usual(files: &Disk) -> Result<Options, Diagnostic> {
+    Ok(Options {
+        namespace: namespace(files)?,
+        ..Options::default()
+    })
 }
 
 /// The namespace of a project whose manager works in one namespace only.

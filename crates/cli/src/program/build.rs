@@ -4,9 +4,10 @@
 //! is dropped or cancelled takes its compilers with it (they are one process group); of the errors the first one is kept whole, because it
 //! is the one to mend first.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use kubewright_codegen::project::default_run;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -34,6 +35,15 @@ pub(crate) struct How {
     pub(crate) release: bool,
     pub(crate) features: Option<String>,
     pub(crate) voice: Voice,
+}
+
+/// A build that is over.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) outcome: Outcome,
+    /// The folders of the packages that are no registry's, as far as cargo came.
+    pub(crate) packages: BTreeSet<PathBuf>,
+    pub(crate) began: SystemTime,
 }
 
 /// What came out.
@@ -64,19 +74,20 @@ pub(crate) async fn build(
     how: &How,
     cancel: oneshot::Receiver<()>,
     progress: mpsc::Sender<(usize, usize)>,
-) -> std::io::Result<Outcome> {
-    let began = Instant::now();
+) -> std::io::Result<Built> {
+    let (began, clock) = (SystemTime::now(), Instant::now());
     let mut group = Group(command(how).spawn()?);
     let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
     let read_out = async {
-        let mut said = Vec::new();
+        let (mut said, mut packages) = (Vec::new(), BTreeSet::new());
         if let Some(out) = out {
             let mut lines = BufReader::new(out).lines();
             while let Some(line) = lines.next_line().await? {
                 said.extend(Said::of(&line));
+                packages.extend(package(&line));
             }
         }
-        Ok::<_, std::io::Error>(said)
+        Ok::<_, std::io::Error>((said, packages))
     };
     let read_err = async {
         match err {
@@ -85,28 +96,35 @@ pub(crate) async fn build(
         }
     };
     let reading = async { tokio::try_join!(read_out, read_err) };
-    let (said, complaints) = tokio::select! {
+    let ((said, packages), complaints) = tokio::select! {
         read = reading => read?,
         _ = cancel => {
             group.end();
             group.0.wait().await?;
-            return Ok(Outcome::Cancelled);
+            return Ok(Built {
+                outcome: Outcome::Cancelled,
+                packages: BTreeSet::new(),
+                began,
+            });
         }
     };
     let status = group.0.wait().await?;
-    if !status.success() {
-        return Ok(Outcome::Failed(match how.voice {
-            Voice::Gathered => Failed::of(said, &complaints),
-            Voice::Cargo | Voice::Errors => Failed::default(),
-        }));
-    }
-    Ok(match program(&said, &how.root) {
-        Ok(program) => Outcome::Program(program, began.elapsed()),
-        Err(rendered) => Outcome::Failed(Failed {
-            rendered,
-            place: None,
-            errors: 1,
-        }),
+    let outcome = match how.voice {
+        _ if status.success() => match program(&said, &how.root) {
+            Ok(program) => Outcome::Program(program, clock.elapsed()),
+            Err(rendered) => Outcome::Failed(Failed {
+                rendered,
+                place: None,
+                errors: 1,
+            }),
+        },
+        Voice::Gathered => Outcome::Failed(Failed::of(said, &complaints)),
+        Voice::Cargo | Voice::Errors => Outcome::Failed(Failed::default()),
+    };
+    Ok(Built {
+        outcome,
+        packages,
+        began,
     })
 }
 
@@ -275,6 +293,18 @@ impl Said {
     }
 }
 
+/// The folder of the package that a line is about, if it lies on this machine for people to edit.
+fn package(line: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct About {
+        package_id: String,
+        manifest_path: PathBuf,
+    }
+    let about: About = serde_json::from_str(line).ok()?;
+    let ours = about.package_id.contains("path+file://");
+    ours.then(|| about.manifest_path.parent().map(Path::to_path_buf))?
+}
+
 impl Failed {
     fn of(said: Vec<Said>, complaints: &str) -> Failed {
         let mut errors = said.into_iter().filter_map(|said| match said {
@@ -394,6 +424,18 @@ mod tests {
         assert_eq!(bar("    Building [=====>   ] 61/74: kube, serde"), Some((61, 74)));
         assert_eq!(bar("   Compiling kube v5.0.0"), None);
         assert_eq!(bar("    Building [=====>   ] many"), None);
+    }
+
+    #[test]
+    fn packages_of_this_machine_are_told_from_those_of_registries() {
+        let check = |id: &str, expected: Option<&str>| {
+            let line = json!({"reason": "compiler-artifact", "package_id": id, "manifest_path": "/p/Cargo.toml"});
+            assert_eq!(package(&line.to_string()).as_deref(), expected.map(Path::new));
+        };
+        check("path+file:///p#guestbook@0.1.0", Some("/p"));
+        check("guestbook 0.1.0 (path+file:///p)", Some("/p"));
+        check("registry+https://github.com/rust-lang/crates.io-index#kube@5.0.0", None);
+        assert_eq!(package("a build script talks"), None);
     }
 
     #[test]

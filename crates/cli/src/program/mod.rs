@@ -16,7 +16,7 @@ use crate::signals::stop_signal;
 pub(crate) mod build;
 pub(crate) mod declaration;
 
-pub(crate) use build::{Failed, How, Outcome, Voice};
+pub(crate) use build::{Built, Failed, How, Outcome, Voice};
 
 /// That cargo cannot be started.
 pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
@@ -35,7 +35,7 @@ pub(crate) async fn built(how: &How) -> Result<(PathBuf, Duration), Failure> {
     let (progress, _) = mpsc::channel(1);
     let stop = stop_signal()?;
     let outcome = tokio::select! {
-        outcome = build::build(how, cancel, progress) => outcome.map_err(no_cargo)?,
+        built = build::build(how, cancel, progress) => built.map_err(no_cargo)?.outcome,
         () = stop => Outcome::Cancelled,
     };
     match outcome {

@@ -25,7 +25,7 @@ use super::story::{Fact, News};
 use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
-use crate::program::{self, How, Outcome, build, declaration};
+use crate::program::{self, Built, How, Outcome, build, declaration};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ pub(crate) struct Equipment {
 /// What tasks report.
 enum Report {
     Event(Event),
-    Built(Result<Outcome, std::io::Error>),
+    Built(Result<Built, std::io::Error>),
     Prepared(Generation, Box<Result<Option<Declaration>, Vec<Diagnostic>>>),
     Exited(Exit),
     /// A while has passed since this start of an operator.
@@ -242,9 +242,12 @@ impl Session {
     async fn take(&mut self, report: Report) -> Result<Vec<Event>, Failure> {
         Ok(match report {
             Report::Event(event) => vec![event],
-            Report::Built(outcome) => {
-                let outcome = outcome.map_err(program::no_cargo)?;
-                vec![Event::Built(self.compiled(outcome).await)]
+            Report::Built(built) => {
+                let built = built.map_err(program::no_cargo)?;
+                if let Err(why) = self.watcher.also(&built.packages, built.began) {
+                    self.trouble(why).await;
+                }
+                vec![Event::Built(self.compiled(built.outcome).await)]
             }
             Report::Prepared(generation, prepared) => vec![self.prepared(generation, *prepared).await],
             Report::Exited(exit) => self.exited(exit).await,
