@@ -10,12 +10,12 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod commands;
-mod declared;
 mod files;
 mod hints;
 mod kubeconfig;
 mod narrator;
 mod output;
+mod program;
 mod project;
 mod rollout;
 mod scaffolding;
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Edit(edit) => edit.run(output),
         Command::Create(create) => create.run(output),
         Command::Delete(delete) => delete.run(output),
-        Command::Manifests(manifests) => manifests.run(output),
+        Command::Manifests(manifests) => block_on(manifests.run(output)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
         Command::Run(run) => block_on(run.run(output)),
         Command::Install(install) => block_on(install.run(output)),

@@ -134,6 +134,11 @@ impl Failure {
         self
     }
 
+    /// The failure as an error with a code, if it is one.
+    pub(crate) fn diagnostic(&self) -> Option<&Diagnostic> {
+        self.diagnostic.as_deref()
+    }
+
     fn to_json(&self) -> Value {
         if let Some(diagnostic) = &self.diagnostic {
             return json!({

@@ -1,10 +1,11 @@
 //! What the commands that scaffold share: flags, questions, and what they say when they are done.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::Args;
-use kubewright_codegen::scaffold::{External, Subject};
-use kubewright_codegen::{Diagnostic, Plan, codes};
+use kubewright_codegen::scaffold::{Delete, External, License, Subject};
+use kubewright_codegen::{Diagnostic, Place, Plan, codes};
 use serde_json::json;
 
 use crate::files::Disk;
@@ -47,6 +48,105 @@ impl Kind {
             group: self.group.clone(),
             version: self.version.clone(),
             kind: self.kind.clone(),
+        }
+    }
+}
+
+/// Under which terms the project stands.
+#[derive(Debug, Args)]
+pub(crate) struct Terms {
+    /// Copyright owner; goes into Cargo.toml as the author
+    #[arg(long)]
+    owner: Option<String>,
+
+    /// Licence: apache2, which is what a new project has, or none
+    #[arg(long)]
+    license: Option<String>,
+
+    /// File with a comment that begins every Rust file; instead of --license
+    #[arg(long, value_name = "FILE")]
+    license_file: Option<PathBuf>,
+}
+
+impl Terms {
+    pub(crate) fn owner(&self) -> Option<String> {
+        self.owner.clone()
+    }
+
+    /// The licence, if something was said about it.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub(crate) fn license(&self, attempted: &str) -> Result<Option<License>, Diagnostic> {
+        match &self.license {
+            _ if self.license_file.is_some() => Ok(Some(License::None)),
+            None => Ok(None),
+            Some(name) => License::named(name).map(Some).ok_or_else(|| {
+                Diagnostic::new(codes::project::FLAGS, attempted)
+                    .because(format!("--license {name:?} is not known"))
+                    .fix("say apache2 or none, or hand a header over with --license-file")
+            }),
+        }
+    }
+
+    /// The comment, if there is one.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub(crate) fn boilerplate(&self, attempted: &str) -> Result<Option<String>, Diagnostic> {
+        let Some(file) = &self.license_file else {
+            return Ok(None);
+        };
+        std::fs::read_to_string(file).map(Some).map_err(|why| {
+            Diagnostic::new(codes::files::IO, attempted)
+                .at(Place::file(file.display().to_string()))
+                .because(why)
+                .fix("name a readable file with --license-file")
+        })
+    }
+}
+
+/// What `create api` and `create webhook` take besides.
+#[derive(Debug, Args)]
+pub(crate) struct Creating {
+    #[command(flatten)]
+    pub(crate) kind: Kind,
+
+    #[command(flatten)]
+    pub(crate) external: ExternalType,
+
+    /// Write the scaffold over files that are there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    pub(crate) force: bool,
+
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    make: Option<bool>,
+
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+/// What `delete api` and `delete webhook` take besides.
+#[derive(Debug, Args)]
+pub(crate) struct Deleting {
+    #[command(flatten)]
+    kind: Kind,
+
+    /// Delete also files that were edited
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+impl Deleting {
+    /// Everything of the kind.
+    pub(crate) fn all(&self) -> Delete {
+        Delete {
+            subject: self.kind.subject(),
+            force: self.force,
+            ..Delete::default()
         }
     }
 }

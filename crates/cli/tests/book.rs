@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::project::{Project, REMOTE_KUBECONFIG};
+use support::project::{Project, REMOTE_KUBECONFIG, deployable};
 
 /// Commands of the blocks, each with the lines that are expected.
 fn blocks(page: &str) -> Vec<(Vec<String>, Vec<String>)> {
@@ -176,8 +176,48 @@ fn pages_about_scaffolding_say_what_the_command_says() {
                 .current_dir(&project)
                 .args(&arguments)
                 .env_remove("KUBEWRIGHT_PATH");
+            if arguments.contains(&"--image") {
+                generated(&project);
+            }
             check_page(&page, &arguments, &expected, command);
         }
+    }
+}
+
+/// The pages about clusters begin in a project whose generated files are there.
+#[test]
+fn pages_about_clusters_say_what_the_command_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
+    let cluster = support::RunningCluster::start(&[]);
+    for name in ["install", "deploy"] {
+        let page = folder.join(format!("{name}.md"));
+        let blocks = blocks(&fs::read_to_string(&page).unwrap());
+        assert!(!blocks.is_empty(), "{} shows nothing", page.display());
+        let project = deployable(false);
+        fs::copy(cluster.kubeconfig(), project.path().join("cluster.yaml")).unwrap();
+        for (arguments, expected) in blocks {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let mut command = Command::new(support::KUBEWRIGHT);
+            command
+                .current_dir(project.path())
+                .args(&arguments)
+                .env_remove("IMG")
+                .env_remove("KUBECONFIG");
+            check_page(&page, &arguments, &expected, command);
+        }
+    }
+}
+
+/// What `manifests` would have written, in the project of a page that goes on without it.
+fn generated(project: &Path) {
+    let generated = deployable(false);
+    for file in [
+        "config/rbac/role.yaml",
+        "config/crd/bases/webapp.my.domain_guestbooks.yaml",
+    ] {
+        let target = project.join(file);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(generated.path().join(file), target).unwrap();
     }
 }
 

@@ -10,59 +10,9 @@ use std::process::Command;
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Client};
-use kubewright_codegen::project::{Project, Resource, Webhooks};
-use kubewright_codegen::{MemoryFiles, Plan, config};
 use serde_json::{Value, json};
+use support::project::deployable as project;
 use support::{KUBEWRIGHT, RunningCluster};
-
-/// A project on disk whose generated files are there, as after `kubewright manifests`.
-fn project(webhooks: bool) -> tempfile::TempDir {
-    let mut project = Project::new("guestbook", "my.domain");
-    let mut resource = Resource::own("webapp", "my.domain", "v1", "Guestbook", true);
-    resource.webhooks = webhooks.then(|| Webhooks {
-        validation: true,
-        ..Webhooks::default()
-    });
-    project.resources.push(resource);
-    let nothing = MemoryFiles::default();
-    let mut plan = Plan::new(&nothing);
-    config::sync(None, &project, &mut plan).unwrap();
-    let mut files = MemoryFiles::default();
-    files.apply(&plan);
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "guestbooks.webapp.my.domain"},
-        "spec": {
-            "group": "webapp.my.domain", "scope": "Namespaced",
-            "names": {"kind": "Guestbook", "listKind": "GuestbookList", "plural": "guestbooks", "singular": "guestbook"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-        },
-    });
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "manager-role"},
-        "rules": [{"apiGroups": ["webapp.my.domain"], "resources": ["guestbooks"], "verbs": ["get", "list", "watch"]}],
-    });
-    let webhook = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "validating-webhook-configuration"}, "webhooks": [],
-    });
-    for (path, text) in [
-        ("PROJECT", project.to_text()),
-        ("Cargo.toml", "[package]\nname = \"guestbook\"\n".to_owned()),
-        ("config/crd/bases/webapp.my.domain_guestbooks.yaml", crd.to_string()),
-        ("config/rbac/role.yaml", role.to_string()),
-        ("config/webhook/manifests.yaml", webhook.to_string()),
-    ] {
-        files.0.insert(path.to_owned(), text);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (path, text) in &files.0 {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    folder
-}
 
 /// What the command said (standard output, then standard error), and whether it succeeded.
 fn run(project: &Path, cluster: Option<&RunningCluster>, arguments: &[&str]) -> (bool, String) {
@@ -161,6 +111,26 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         true,
         &["guestbooks.webapp.my.domain unchanged"],
     );
+    let doctor = ["doctor", "--no-build"];
+    let (_, said) = run(project, cluster, &doctor);
+    assert!(
+        said.contains("definitions    1, installed as in config/crd/bases"),
+        "{said}"
+    );
+    let definition = project.join("config/crd/bases/webapp.my.domain_guestbooks.yaml");
+    let current = std::fs::read_to_string(&definition).unwrap();
+    let newer = current.replace(
+        r#""x-kubernetes-preserve-unknown-fields":true"#,
+        r#""properties":{"spec":{"type":"object"}}"#,
+    );
+    assert_ne!(newer, current);
+    std::fs::write(&definition, newer).unwrap();
+    let (_, said) = run(project, cluster, &doctor);
+    let stale = "the cluster's guestbooks.webapp.my.domain is not that of config/crd/bases: \
+                 spec.versions[v1].schema.openAPIV3Schema.properties, \
+                 spec.versions[v1].schema.openAPIV3Schema.x-kubernetes-preserve-unknown-fields [KWR0807]";
+    assert!(said.contains(stale), "{said}");
+    std::fs::write(&definition, current).unwrap();
     let deploy = ["deploy", "--image", "example.com/guestbook:v1"];
     check(
         project,

@@ -178,6 +178,27 @@ fn a_day_with_dev() {
 }
 
 #[test]
+fn a_package_elsewhere_is_part_of_the_operator() {
+    let project = Project::new();
+    let manifest = fs::read_to_string(project.path().join("Cargo.toml")).unwrap();
+    project.write(
+        "Cargo.toml",
+        &format!("{manifest}\n[dependencies]\nwords = {{ path = \"../words\" }}\n"),
+    );
+    project.write(
+        "../words/Cargo.toml",
+        "[package]\nname = \"words\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+    );
+    project.write("../words/src/lib.rs", "pub const WORD: &str = \"first\";");
+    project.source("one", "println!(\"the {} word\", words::WORD);");
+    let mut dev = Dev::start(&project, &[]);
+    dev.says("the first word");
+    project.write("../words/src/lib.rs", "pub const WORD: &str = \"second\";");
+    dev.says("the second word");
+    dev.end();
+}
+
+#[test]
 fn two_in_one_project_are_one_too_many() {
     let project = Project::new();
     let mut dev = Dev::start(&project, &[]);
@@ -275,7 +296,10 @@ fn doctor_finds_what_does_not_compile() {
     let bad = project.command(&["doctor"]).output().unwrap();
     assert!(!bad.status.success());
     let said = String::from_utf8_lossy(&bad.stdout);
-    assert!(said.contains("✗ build          does not compile"), "{said}");
+    assert!(
+        said.contains("it does not compile; the first error is at src/main.rs:") && said.contains("[KWR0391]"),
+        "{said}"
+    );
 }
 
 /// On a terminal the screen is drawn, and the terminal is as it was when all is over.

@@ -17,7 +17,7 @@ use crate::declaration::Rule;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
-use crate::observe::Observer;
+use crate::observe::{Listener, Observer};
 use crate::runnable::Runnable;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
@@ -55,6 +55,7 @@ pub struct Operator {
     crds: Vec<Generated>,
     rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
+    listener: Option<Listener>,
     health: Option<String>,
     webhooks: Parts,
     webhook_server: Option<WebhookServer>,
@@ -79,6 +80,7 @@ impl Operator {
             crds: Vec::new(),
             rules: Vec::new(),
             observers: Vec::new(),
+            listener: None,
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
@@ -97,7 +99,7 @@ impl Operator {
     }
 
     /// Adds the CRD of a type (`#[derive(CustomResource)]`). Several versions of one kind become one CRD. The stored version is the only
-    /// one without `#[kube(storage = false)]`, or the first one.
+    /// one without `#[kube(storage = false)]`, or the hub of the kind's [`Operator::conversion`].
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Operator {
         self.crds.push(Generated::of::<K>());
         self
@@ -164,10 +166,24 @@ impl Operator {
     /// comes out of it. Without the variable nothing is observed. The operator never waits for the reader; what it cannot take is counted.
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
-    pub fn observe_from_environment(self) -> Operator {
-        match crate::observe::from_environment(&self.name, self.controller_names()) {
-            Some(observer) => self.observe(observer),
-            None => self,
+    pub fn observe_from_environment(mut self) -> Operator {
+        if let Some((observer, listener)) = crate::observe::from_environment(&self.name, self.controller_names()) {
+            self.listener = Some(listener);
+            return self.observe(observer);
+        }
+        self
+    }
+
+    /// Waits until whoever started this process to observe it is gone, and with it everybody who would stop the operator. Without such a one
+    /// it waits for ever.
+    pub(crate) fn orphaned(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let listener = self.listener.take();
+        async move {
+            match listener {
+                Some(listener) => listener.gone().await,
+                None => std::future::pending().await,
+            }
+            tracing::warn!("nobody listens any more to what this operator does; it ends");
         }
     }
 
@@ -190,7 +206,8 @@ impl Operator {
     /// The CRDs of the operator's types, one for each kind.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), or two versions of one kind do not fit together.
+    /// [`Error::Configuration`] when a type has no CRD (`kubewright manifests` tells more), two versions of one kind do not fit together, or
+    /// nothing says which one is stored.
     pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
         let mut kinds: Vec<Vec<CustomResourceDefinition>> = Vec::new();
         for generated in &self.crds {
@@ -204,8 +221,8 @@ impl Operator {
             }
         }
         let merge = |versions: Vec<CustomResourceDefinition>| {
-            let stored = stored_version(&versions);
             let name = versions[0].metadata.name.clone().unwrap_or_default();
+            let stored = stored_version(&name, &versions, &self.conversions())?;
             kube::core::crd::merge_crds(versions, &stored)
                 .map_err(|error| Error::Configuration(format!("the versions of {name} do not make one CRD: {error}")))
         };
@@ -253,20 +270,48 @@ impl Operator {
     /// # Errors
     /// As [`Manager::run`].
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let operator = self.observe_from_environment();
+        let mut operator = self.observe_from_environment();
+        let orphaned = operator.orphaned();
+        let shutdown = async {
+            tokio::select! {
+                () = shutdown => {}
+                () = orphaned => {}
+            }
+        };
         operator.manager(client).build()?.run(shutdown).await
     }
 }
 
-/// The only version that claims to be stored, or the first one: `#[derive(CustomResource)]` says `storage = true` unless told otherwise.
-fn stored_version(versions: &[CustomResourceDefinition]) -> String {
+/// The only version that claims to be stored, or the hub of its kind: `#[derive(CustomResource)]` says `storage = true` unless told otherwise.
+/// The rule of `kubewright manifests`.
+fn stored_version(
+    name: &str,
+    versions: &[CustomResourceDefinition],
+    conversions: &[ConversionDescription],
+) -> Result<String> {
     let all = || versions.iter().flat_map(|crd| &crd.spec.versions);
-    let mut claims = all().filter(|version| version.storage);
-    let stored = match (claims.next(), claims.next()) {
-        (Some(only), None) => Some(only),
-        _ => all().next(),
-    };
-    stored.map(|version| version.name.clone()).unwrap_or_default()
+    let claims: Vec<&str> = all()
+        .filter(|version| version.storage)
+        .map(|version| version.name.as_str())
+        .collect();
+    if let [only] = claims[..] {
+        return Ok(only.to_owned());
+    }
+    let spec = &versions[0].spec;
+    let hub = conversions
+        .iter()
+        .map(|conversion| &conversion.hub)
+        .find(|hub| hub.group == spec.group && hub.kind == spec.names.kind);
+    hub.map(|hub| hub.version.clone()).ok_or_else(|| {
+        let claims = match claims[..] {
+            [] => "no version says storage = true".to_owned(),
+            _ => format!("{} all claim it", claims.join(", ")),
+        };
+        Error::Configuration(format!(
+            "cannot say which version of {name} is stored: {claims}, and there is no conversion hub; say #[kube(storage = false)] on all \
+             versions but one, or declare Operator::conversion (KWR0310)"
+        ))
+    })
 }
 
 /// A boxed runnable is a runnable.

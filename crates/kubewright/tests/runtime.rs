@@ -1280,7 +1280,13 @@ mod books {
     pub(crate) mod v1 {
         use super::*;
         #[derive(CustomResource, Debug, Clone, Serialize, Deserialize, JsonSchema)]
-        #[kube(group = "lib.example.com", version = "v1", kind = "Book", namespaced)]
+        #[kube(
+            group = "lib.example.com",
+            version = "v1",
+            kind = "Book",
+            namespaced,
+            storage = false
+        )]
         pub(crate) struct BookSpec {
             pub(crate) pages: u32,
         }
@@ -1294,6 +1300,27 @@ mod books {
             pub(crate) sheets: u32,
         }
     }
+
+    pub(crate) mod v3 {
+        use super::*;
+        #[derive(CustomResource, Debug, Clone, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "lib.example.com", version = "v3", kind = "Book", namespaced)]
+        pub(crate) struct BookSpec {
+            pub(crate) grams: u32,
+        }
+    }
+}
+
+#[test]
+fn somebody_must_say_which_version_is_stored() {
+    let operator = kubewright::Operator::new("library")
+        .crd::<books::v2::Book>()
+        .crd::<books::v3::Book>();
+    let refused = operator.crds().expect_err("nobody says it").to_string();
+    assert!(
+        refused.contains("v2, v3 all claim it") && refused.contains("KWR0310"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -1318,7 +1345,7 @@ async fn an_operator_knows_its_crds_and_installs_them() {
     assert_eq!(
         versions.iter().find(|(_, storage)| *storage),
         Some(&("v2", true)),
-        "the first one declared is stored: {versions:?}"
+        "the only one that claims it is stored: {versions:?}"
     );
     assert_eq!(versions.len(), 2);
     operator.install_crds(fake.client()).await.expect("installed");

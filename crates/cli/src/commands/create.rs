@@ -6,7 +6,7 @@ use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{ExternalType, Kind, Writing, ask, recover};
+use crate::scaffolding::{Creating, ask, recover};
 
 /// Add a kind, a controller or a webhook to the project
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ enum What {
 #[derive(Debug, Args)]
 struct Api {
     #[command(flatten)]
-    kind: Kind,
+    creating: Creating,
 
     /// Whether the project gets the type; =false for a kind of Kubernetes or of another project [asked on a terminal]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
@@ -46,26 +46,13 @@ struct Api {
     /// Plural of the kind, when it is irregular
     #[arg(long, value_name = "PLURAL")]
     plural: Option<String>,
-
-    #[command(flatten)]
-    external: ExternalType,
-
-    /// Write the scaffold over files that are there
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
-    force: bool,
-
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    make: Option<bool>,
-
-    #[command(flatten)]
-    writing: Writing,
 }
 
 /// Add webhooks to a kind: defaults, validation, conversion between versions
 #[derive(Debug, Args)]
 struct Webhook {
     #[command(flatten)]
-    kind: Kind,
+    creating: Creating,
 
     /// Fill in what objects leave open (a mutating webhook)
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
@@ -94,19 +81,6 @@ struct Webhook {
     /// Plural of the kind, which the project knows
     #[arg(long, value_name = "PLURAL", hide = true)]
     plural: Option<String>,
-
-    #[command(flatten)]
-    external: ExternalType,
-
-    /// Write the scaffold over files that are there
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
-    force: bool,
-
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    make: Option<bool>,
-
-    #[command(flatten)]
-    writing: Writing,
 }
 
 impl Arguments {
@@ -124,9 +98,9 @@ impl Api {
     fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
         // A question in a folder without a project would be answered in vain.
         Project::load(disk)?;
-        let subject = self.kind.subject();
+        let subject = self.creating.kind.subject();
         let attempted = "cannot create the API";
-        let external = self.external.external();
+        let external = self.creating.external.external();
         let known = external.is_given().then_some(false);
         let asked = CreateApi {
             resource: ask(self.resource.or(known), "Create Resource", "resource", attempted)?,
@@ -136,27 +110,27 @@ impl Api {
             namespaced: self.namespaced,
             controller_name: self.controller_name.filter(|name| !name.is_empty()),
             external,
-            force: self.force,
+            force: self.creating.force,
         };
         let plan = scaffold::create_api(disk, &asked)?;
-        self.writing.finish(disk, &plan, output)
+        self.creating.writing.finish(disk, &plan, output)
     }
 }
 
 impl Webhook {
     fn run(self, disk: &Disk, output: Format) -> Result<(), Failure> {
         let asked = CreateWebhook {
-            subject: self.kind.subject(),
+            subject: self.creating.kind.subject(),
             defaulting: self.defaulting,
             validation: self.programmatic_validation,
             conversion: self.conversion,
             spoke: self.spoke,
             defaulting_path: self.defaulting_path,
             validation_path: self.validation_path,
-            external: self.external.external(),
-            force: self.force,
+            external: self.creating.external.external(),
+            force: self.creating.force,
         };
         let plan = scaffold::create_webhook(disk, &asked)?;
-        self.writing.finish(disk, &plan, output)
+        self.creating.writing.finish(disk, &plan, output)
     }
 }

@@ -5,7 +5,7 @@ use kubewright_codegen::scaffold::{self, Delete};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Kind, Writing, recover};
+use crate::scaffolding::{Deleting, recover};
 
 /// Take a kind, a controller or a webhook out of the project again
 #[derive(Debug, Args)]
@@ -24,25 +24,18 @@ enum What {
 #[derive(Debug, Args)]
 struct Api {
     #[command(flatten)]
-    kind: Kind,
+    deleting: Deleting,
 
     /// Only the controller of this name
     #[arg(long, value_name = "NAME")]
     controller_name: Option<String>,
-
-    /// Delete also files that were edited
-    #[arg(long)]
-    force: bool,
-
-    #[command(flatten)]
-    writing: Writing,
 }
 
 /// Delete the webhooks of a kind, or those that are named
 #[derive(Debug, Args)]
 struct Webhook {
     #[command(flatten)]
-    kind: Kind,
+    deleting: Deleting,
 
     /// Only the defaulting one
     #[arg(long)]
@@ -55,13 +48,6 @@ struct Webhook {
     /// Only the conversion
     #[arg(long)]
     conversion: bool,
-
-    /// Delete also files that were edited
-    #[arg(long)]
-    force: bool,
-
-    #[command(flatten)]
-    writing: Writing,
 }
 
 impl Arguments {
@@ -71,23 +57,19 @@ impl Arguments {
         let (plan, writing) = match self.what {
             What::Api(api) => {
                 let asked = Delete {
-                    subject: api.kind.subject(),
                     controller_name: api.controller_name,
-                    force: api.force,
-                    ..Delete::default()
+                    ..api.deleting.all()
                 };
-                (scaffold::delete_api(&disk, &asked)?, api.writing)
+                (scaffold::delete_api(&disk, &asked)?, api.deleting.writing)
             }
             What::Webhook(webhook) => {
                 let asked = Delete {
-                    subject: webhook.kind.subject(),
                     defaulting: webhook.defaulting,
                     validation: webhook.programmatic_validation,
                     conversion: webhook.conversion,
-                    force: webhook.force,
-                    ..Delete::default()
+                    ..webhook.deleting.all()
                 };
-                (scaffold::delete_webhook(&disk, &asked)?, webhook.writing)
+                (scaffold::delete_webhook(&disk, &asked)?, webhook.deleting.writing)
             }
         };
         writing.finish(&disk, &plan, output)

@@ -5,7 +5,7 @@ use kubewright_codegen::scaffold::{self, Edit};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::{Terms, Writing, recover};
 
 /// Change what holds for the whole project
 #[derive(Debug, Args)]
@@ -17,6 +17,9 @@ pub(crate) struct Arguments {
     /// Watch only the namespaces of WATCH_NAMESPACE, with Roles instead of ClusterRoles
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     namespaced: Option<bool>,
+
+    #[command(flatten)]
+    terms: Terms,
 
     /// Layout; there is one
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
@@ -30,6 +33,8 @@ pub(crate) struct Arguments {
     writing: Writing,
 }
 
+const ATTEMPTED: &str = "cannot edit the project";
+
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
@@ -37,6 +42,9 @@ impl Arguments {
         let asked = Edit {
             multigroup: self.multigroup,
             namespaced: self.namespaced,
+            license: self.terms.license(ATTEMPTED)?,
+            owner: self.terms.owner(),
+            boilerplate: self.terms.boilerplate(ATTEMPTED)?,
             plugins: self.plugins,
             force: self.force,
         };

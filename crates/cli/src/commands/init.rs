@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use kubewright_codegen::scaffold::{self, Dependency, Init, License};
+use kubewright_codegen::scaffold::{self, Dependency, Init};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
 
 use crate::files::Disk;
 use crate::output::{Failure, Format};
-use crate::scaffolding::{Writing, recover};
+use crate::scaffolding::{Terms, Writing, recover};
 
 /// Begin a project: an operator that builds, runs and tests, with nothing in it yet
 #[derive(Debug, Args)]
@@ -29,17 +29,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     repo: String,
 
-    /// Copyright owner; goes into Cargo.toml as the author
-    #[arg(long, default_value = "", hide_default_value = true)]
-    owner: String,
-
-    /// Licence: apache2 or none
-    #[arg(long, default_value = "apache2")]
-    license: String,
-
-    /// File with a comment that begins every Rust file; instead of --license
-    #[arg(long, value_name = "FILE")]
-    license_file: Option<PathBuf>,
+    #[command(flatten)]
+    terms: Terms,
 
     /// Lay the files out for several groups
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
@@ -87,9 +78,9 @@ impl Arguments {
             },
             domain: self.domain.clone(),
             repo: self.repo.clone(),
-            owner: self.owner.clone(),
-            license: self.license()?,
-            boilerplate: self.license_file.as_deref().map(read_header).transpose()?,
+            owner: self.terms.owner().unwrap_or_default(),
+            license: self.terms.license(ATTEMPTED)?.unwrap_or_default(),
+            boilerplate: self.terms.boilerplate(ATTEMPTED)?,
             multigroup: self.multigroup,
             namespaced: self.namespaced,
             plugins: self.plugins.clone(),
@@ -123,17 +114,6 @@ impl Arguments {
         }
         self.writing.finish(&disk, &plan, output)
     }
-
-    fn license(&self) -> Result<License, Diagnostic> {
-        match self.license.as_str() {
-            _ if self.license_file.is_some() => Ok(License::None),
-            "apache2" => Ok(License::Apache2),
-            "none" => Ok(License::None),
-            other => Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
-                .because(format!("--license {other:?} is not known"))
-                .fix("say apache2 or none, or hand a header over with --license-file")),
-        }
-    }
 }
 
 /// A folder as a person types it into a shell.
@@ -149,15 +129,6 @@ fn quoted(folder: &str) -> String {
 fn folder_name(root: &Path) -> String {
     let name = root.file_name().unwrap_or_default();
     name.to_string_lossy().to_lowercase()
-}
-
-fn read_header(file: &Path) -> Result<String, Diagnostic> {
-    std::fs::read_to_string(file).map_err(|why| {
-        Diagnostic::new(codes::files::IO, ATTEMPTED)
-            .at(Place::file(file.display().to_string()))
-            .because(why)
-            .fix("name a readable file with --license-file")
-    })
 }
 
 /// Where kubewright comes from: as said, as the environment says, from the checkout of this program, or by version.

@@ -9,9 +9,9 @@ use kubewright_codegen::manifests::{self, Options};
 use kubewright_codegen::{Diagnostic, Files, Place};
 use serde_json::json;
 
-use crate::declared;
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
+use crate::program::{self, How, Voice, declaration};
 use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
@@ -39,15 +39,23 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
         let root = Project::here()?.root;
         let disk = Disk::new(&root);
-        let declaration = declared::of(&root)?;
+        // A first build takes a minute: a person sees how far it is, a script sees what is wrong.
+        let watched = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let how = How {
+            root: root.clone(),
+            voice: if watched { Voice::Cargo } else { Voice::Errors },
+            ..How::default()
+        };
+        let (program, _) = program::built(&how).await?;
+        let declaration = declaration::ask(&program, &root).await?;
         let options = Options {
             max_description: self.max_desc_len,
             embedded_object_meta: self.generate_embedded_object_meta,
             allow_dangerous_types: self.allow_dangerous_types,
-            namespace: namespace(&disk)?,
+            ..usual(&disk)?
         };
         let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
         for warning in &plan.warnings {
@@ -80,6 +88,17 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// What is chosen unless a person says something else.
+///
+/// # Errors
+/// When PROJECT cannot be read.
+pub(super) fn usual(files: &Disk) -> Result<Options, Diagnostic> {
+    Ok(Options {
+        namespace: namespace(files)?,
+        ..Options::default()
+    })
 }
 
 /// The namespace of a project whose manager works in one namespace only.

@@ -9,14 +9,14 @@ use std::process::Stdio;
 use clap::Args;
 use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kubewright::kube::{Api, Client};
+use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::Command;
 
-use crate::commands::dev::build::{self, How, Outcome};
-use crate::commands::dev::declaration::{self, Declaration};
 use crate::output::{DIM, Failure, Format, STRONG, paint};
+use crate::program::{self, How, Voice, declaration};
 use crate::project::Project;
 use crate::signals::stop_signal;
 use crate::target::{Target, chain};
@@ -59,7 +59,13 @@ impl Arguments {
             &format!("runs against {}", paint(STRONG, target.describe())),
             &json!({"event": "target", "context": target.context, "server": target.server, "kubeconfig": target.source}),
         );
-        let program = self.build(&project).await?;
+        let how = How {
+            root: project.root.clone(),
+            release: self.release,
+            features: self.features.clone(),
+            voice: Voice::Cargo,
+        };
+        let (program, _) = program::built(&how).await?;
         if let Ok(declaration) = declaration::ask(&program, &project.root).await {
             let client = target.client().await?;
             reachable(&client, &target).await?;
@@ -71,34 +77,6 @@ impl Arguments {
         // It holds credentials, and the next run writes it again.
         let _ = std::fs::remove_file(kubeconfig);
         outcome
-    }
-
-    async fn build(&self, project: &Project) -> Result<PathBuf, Failure> {
-        let how = How {
-            root: project.root.clone(),
-            release: self.release,
-            features: self.features.clone(),
-            shown: true,
-        };
-        // Held until the build is done: dropping it would cancel.
-        let (_keep, cancel) = tokio::sync::oneshot::channel();
-        let (progress, _) = tokio::sync::mpsc::channel(1);
-        let stop = stop_signal()?;
-        let built = tokio::select! {
-            built = build::build(&how, cancel, progress) => built,
-            () = stop => return Err(Failure::new("the build was interrupted")),
-        };
-        let built = built.map_err(|why| {
-            Diagnostic::new(codes::machine::TOOLCHAIN, "cannot run cargo")
-                .because(why)
-                .fix("install Rust: https://rustup.rs")
-        })?;
-        match built {
-            Outcome::Program(program, _) => Ok(program),
-            // The compiler's own words stand above.
-            Outcome::Failed(_) => Err(Failure::new("the operator does not compile")),
-            Outcome::Cancelled => Err(Failure::new("the build was interrupted")),
-        }
     }
 
     async fn operate(
@@ -174,11 +152,8 @@ async fn reachable(client: &Client, target: &Target) -> Result<(), Diagnostic> {
 /// KWR0724 when the cluster lacks a definition that the operator declares.
 async fn installed(client: &Client, declaration: &Declaration, target: &Target) -> Result<(), Diagnostic> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for item in declaration.items("crds") {
-        let name = item
-            .pointer("/crd/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+    for declared in &declaration.crds {
+        let name = declared.crd["metadata"]["name"].as_str().unwrap_or_default();
         // A person who may not read definitions learns from the operator itself.
         if let Ok(None) = api.get_opt(name).await {
             return Err(Diagnostic::new(codes::dev::UNKNOWN_KIND, "cannot run the operator")

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod project;
+pub mod real;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use kubewright_codegen::project::{self, Resource, Webhooks};
+use kubewright_codegen::{MemoryFiles, Plan, config};
 use serde_json::{Value, json};
 
 use super::KUBEWRIGHT;
@@ -132,4 +134,54 @@ fn home(empty: &Path) -> PathBuf {
         (Some(_), Some(_)) => empty.to_path_buf(),
         _ => std::env::var_os("HOME").map_or_else(|| empty.to_path_buf(), PathBuf::from),
     }
+}
+
+/// A project on disk whose generated files are there, as after `kubewright manifests`.
+pub fn deployable(webhooks: bool) -> tempfile::TempDir {
+    let mut project = project::Project::new("guestbook", "my.domain");
+    let mut resource = Resource::own("webapp", "my.domain", "v1", "Guestbook", true);
+    resource.webhooks = webhooks.then(|| Webhooks {
+        validation: true,
+        ..Webhooks::default()
+    });
+    project.resources.push(resource);
+    let nothing = MemoryFiles::default();
+    let mut plan = Plan::new(&nothing);
+    config::sync(None, &project, &mut plan).expect("a temporary project can be written");
+    let mut files = MemoryFiles::default();
+    files.apply(&plan);
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "guestbooks.webapp.my.domain"},
+        "spec": {
+            "group": "webapp.my.domain", "scope": "Namespaced",
+            "names": {"kind": "Guestbook", "listKind": "GuestbookList", "plural": "guestbooks", "singular": "guestbook"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "manager-role"},
+        "rules": [{"apiGroups": ["webapp.my.domain"], "resources": ["guestbooks"], "verbs": ["get", "list", "watch"]}],
+    });
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "validating-webhook-configuration"}, "webhooks": [],
+    });
+    for (path, text) in [
+        ("PROJECT", project.to_text()),
+        ("Cargo.toml", "[package]\nname = \"guestbook\"\n".to_owned()),
+        ("config/crd/bases/webapp.my.domain_guestbooks.yaml", crd.to_string()),
+        ("config/rbac/role.yaml", role.to_string()),
+        ("config/webhook/manifests.yaml", webhook.to_string()),
+    ] {
+        files.0.insert(path.to_owned(), text);
+    }
+    let folder = tempfile::tempdir().expect("a temporary project can be written");
+    for (path, text) in &files.0 {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("a temporary project can be written"))
+            .expect("a temporary project can be written");
+        fs::write(path, text).expect("a temporary project can be written");
+    }
+    folder
 }

@@ -214,15 +214,17 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: DECLARATION,
         title: "what the operator declares cannot be read",
-        story: "`kubewright manifests` builds the operator and runs it with the hidden subcommand `__declaration`, which needs no cluster: \
-                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nLet `main` be what \
-                `kubewright init` writes, print nothing to standard output, and keep the command and the library at one version.",
+        story: "`manifests`, `dev`, `run` and `doctor` build the operator and run it with the hidden subcommand `__declaration`, which needs no cluster: \
+                `kubewright::run(operator()).await` answers it. Something else was printed, or by a library that is newer than this command.\n\nLet `main` be \
+                what `kubewright init` writes, print nothing to standard output, and keep the command and the library at one version. `dev` goes on \
+                without a declaration: it applies what it finds in `config/crd/bases`, and webhooks are not set up.",
     },
     Explanation {
         code: BUILD,
         title: "the operator cannot be built or run",
-        story: "The manifests come from the compiled operator, so it has to compile. The compiler's first error is shown; the generated files are as they \
-                were.",
+        story: "What the operator declares is asked of its compiled program, so it has to compile. The compiler's first error is shown; generated files are \
+                as they were.\n\nA package with several programs says in Cargo.toml which one is the operator (`default-run = \"…\"`), or has it in \
+                `src/main.rs`.",
     },
     Explanation {
         code: STALE,

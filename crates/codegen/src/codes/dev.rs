@@ -6,8 +6,6 @@ use super::{Code, Explanation};
 pub const REMOTE: Code = Code(702);
 /// The API server refused a definition.
 pub const REFUSED: Code = Code(703);
-/// The operator does not say what it consists of.
-pub const UNDECLARED: Code = Code(704);
 /// A sample could not be applied.
 pub const SAMPLE: Code = Code(705);
 /// The operator ended although nobody asked it to.
@@ -57,13 +55,6 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 does not fit is mended in the types; `kubewright manifests` says at which field. The scope (namespaced or not) and the names of \
                 a kind cannot be changed while the definition is there: delete it (`kubectl delete crd NAME`, its objects go with it) and save again. A \
                 version that still stands in `status.storedVersions` cannot be dropped.",
-    },
-    Explanation {
-        code: UNDECLARED,
-        title: "the operator does not say what it consists of",
-        story: "`dev` and `manifests` ask the built operator for its declaration: `PROGRAM __declaration` prints it as JSON and needs no cluster. \
-                That is part of `kubewright::run`, so `src/main.rs` should be `kubewright::run(operator()).await`.\n\nWithout it `dev` applies what it \
-                finds in `config/crd/bases`, and webhooks are not set up.",
     },
     Explanation {
         code: SAMPLE,

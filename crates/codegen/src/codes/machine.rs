@@ -14,7 +14,7 @@ pub const PORT: Code = Code(804);
 pub const TOOL: Code = Code(805);
 /// PROJECT and the code do not say the same.
 pub const DRIFT: Code = Code(806);
-/// Generated files are not what the code says.
+/// The cluster's definitions are not those of the project.
 pub const STALE: Code = Code(807);
 /// The project's kubewright is not the command's.
 pub const VERSION: Code = Code(808);
@@ -61,9 +61,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: STALE,
-        title: "generated files are not what the code says",
-        story: "config/crd/bases, config/rbac/role.yaml and config/webhook/manifests.yaml are made from the code. They were not made anew since it changed, or were \
-                edited by hand.\n\n`kubewright manifests` writes them; `kubewright manifests --check` fails in CI when somebody forgot.",
+        title: "the cluster's definitions are not the project's",
+        story: "A definition (CRD) in the cluster differs from the one in config/crd/bases: the types have changed since it was installed, or somebody else \
+                installed another version. The API server drops fields that its schema does not know and refuses what its schema forbids, so an operator \
+                of the project may not find what it writes.\n\n`kubewright install` brings the definitions up to date, and `kubewright deploy` does as well. \
+                Do it before the operator that needs them.",
     },
     Explanation {
         code: VERSION,

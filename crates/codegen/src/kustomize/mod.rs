@@ -12,7 +12,7 @@ mod fields;
 mod kustomization;
 mod load;
 mod merge;
-mod object;
+pub(crate) mod object;
 mod order;
 mod patch;
 mod references;

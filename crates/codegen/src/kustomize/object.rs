@@ -68,6 +68,18 @@ const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
     ("storagemigration.k8s.io", &["StorageVersionMigration"]),
 ];
 
+/// Whether a resource of Kubernetes lives in no namespace, by group and plural.
+pub(crate) fn is_cluster_scoped(group: &str, plural: &str) -> bool {
+    let kinds = CLUSTER_SCOPED
+        .iter()
+        .find(|(known, _)| *known == group)
+        .map(|(_, kinds)| *kinds);
+    kinds
+        .unwrap_or_default()
+        .iter()
+        .any(|kind| crate::names::plural(kind) == plural)
+}
+
 impl Id {
     pub(super) fn of(value: &Value) -> Id {
         let text = |pointer: &str| {

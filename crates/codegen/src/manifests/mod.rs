@@ -90,7 +90,7 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     let sources = Sources::new(files);
     let mut found = Findings::default();
     let crds = crd::definitions(declaration, options, &sources, &mut found);
-    let roles = rbac::roles(declaration, options.namespace.as_deref(), &mut found.errors);
+    let roles = rbac::roles(declaration, options.namespace.as_deref(), &mut found);
     let webhooks = webhook::configurations(declaration, &mut found.errors);
     if found.errors.is_empty() {
         Ok(Objects {

@@ -10,6 +10,9 @@
 //! | any controller | `create`, `patch` of core `events` |
 //! | `#[rbac]` | what it says |
 //!
+//! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace included. What lives in no namespace
+//! needs a ClusterRole, to which such a project binds nobody: that is a warning.
+//!
 //! To write its own kind (finalizers in metadata, changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election role, which is not
 //! generated. Rules are put together as controller-gen does, so that a role reads the same whichever tool wrote it: one rule for each resource, then
 //! equal ones joined by verbs, resources, groups and URLs, sorted.
@@ -18,9 +21,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::Findings;
 use super::declaration::{Declaration, Kind, Rule};
 use crate::codes::rbac as codes;
 use crate::diagnostic::{Diagnostic, Place};
+use crate::kustomize::object;
 
 /// The role that the operator's service account is bound to.
 pub(crate) const ROLE: &str = "manager-role";
@@ -30,7 +35,7 @@ const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "wa
 
 /// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules about namespaced kinds are
 /// those of a Role there.
-pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, errors: &mut Vec<Diagnostic>) -> Vec<Value> {
+pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, found: &mut Findings) -> Vec<Value> {
     let mut rules = Vec::new();
     for controller in &declaration.controllers {
         derive(controller, declaration, namespace, &mut rules);
@@ -41,8 +46,18 @@ pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, errors: 
         .flat_map(|controller| controller.rbac.iter().map(move |rule| (controller.name.as_str(), rule)))
         .chain(declaration.rbac.iter().map(|rule| ("", rule)));
     for (controller, rule) in explicit {
-        check(controller, rule, errors);
-        rules.push(rule.clone());
+        check(controller, rule, &mut found.errors);
+        let mut rule = rule.clone();
+        if let Some(namespace) = namespace
+            && rule.namespace.is_empty()
+            && !is_cluster_wide(&rule, declaration)
+        {
+            namespace.clone_into(&mut rule.namespace);
+        }
+        rules.push(rule);
+    }
+    if let Some(namespace) = namespace {
+        found.warnings.extend(unbound(&rules, namespace));
     }
     let mut roles: BTreeMap<(String, String), Vec<Rule>> = BTreeMap::new();
     for rule in rules {
@@ -60,6 +75,44 @@ pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, errors: 
         .into_iter()
         .map(|((namespace, name), rules)| role(&namespace, &name, &rules))
         .collect()
+}
+
+/// Whether a rule is certainly about nothing that lives in a namespace.
+fn is_cluster_wide(rule: &Rule, declaration: &Declaration) -> bool {
+    let known = |group: &str, resource: &str| {
+        let plural = resource.split('/').next().unwrap_or_default();
+        let group = if group == "core" { "" } else { group };
+        let mut own = declaration.crds.iter().map(|declared| &declared.crd["spec"]);
+        object::is_cluster_scoped(group, plural)
+            || own.any(|spec| spec["group"] == group && spec["names"]["plural"] == plural && spec["scope"] == "Cluster")
+    };
+    let mut each = rule
+        .groups
+        .iter()
+        .flat_map(|group| rule.resources.iter().map(move |resource| (group, resource)));
+    !rule.urls.is_empty() || each.all(|(group, resource)| known(group, resource))
+}
+
+/// A project that works in one namespace binds its account to the Role there, and to nothing else.
+fn unbound(rules: &[Rule], namespace: &str) -> Option<Diagnostic> {
+    let wide = rules
+        .iter()
+        .filter(|rule| rule.namespace.is_empty() && rule.role_name.is_empty());
+    let named: Vec<&str> = wide
+        .flat_map(|rule| rule.resources.iter().chain(&rule.urls))
+        .map(String::as_str)
+        .collect();
+    (!named.is_empty()).then(|| {
+        Diagnostic::new(codes::UNBOUND, format!("nobody is allowed what the ClusterRole {ROLE} says"))
+            .at(Place::file(super::ROLES))
+            .because(format!(
+                "the operator works in the namespace {namespace} only and is bound to the Role there; in no namespace live: {}",
+                named.join(", ")
+            ))
+            .fix(format!(
+                "add a ClusterRoleBinding of {ROLE} to config/rbac and its kustomization.yaml, or kubewright edit --namespaced=false"
+            ))
+    })
 }
 
 fn role(namespace: &str, name: &str, rules: &[Rule]) -> Value {

@@ -286,8 +286,9 @@ fn rights_follow_from_what_is_declared() {
         events: true,
         rbac: Vec::new(),
     });
+    let of_it = declaration.clone();
     let made = |options: &Options| {
-        let made = objects(&declaration, &files(), options).expect("nothing is wrong");
+        let made = objects(&of_it, &files(), options).expect("nothing is wrong");
         yaml::documents_to_string(&made.roles)
     };
     insta::assert_snapshot!(made(&Options::default()));
@@ -296,4 +297,30 @@ fn rights_follow_from_what_is_declared() {
         ..Options::default()
     };
     assert!(made(&here).contains("kind: Role\nmetadata:\n  name: manager-role\n  namespace: wrong-system\n"));
+
+    // Explicit rules belong to that namespace as well; a ClusterRole would be bound to nobody there.
+    let rule = |group: &str, resource: &str| Rule {
+        groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        verbs: vec!["get".to_owned()],
+        ..Rule::default()
+    };
+    declaration.rbac = vec![rule("wrong.example.org", "wrongs/scale"), rule("core", "secrets")];
+    let declare = |declaration: &Declaration| objects(declaration, &files(), &here).expect("nothing is wrong");
+    let within = declare(&declaration);
+    assert_eq!(within.warnings, Vec::new());
+    let made = yaml::documents_to_string(&within.roles);
+    assert!(made.contains("wrongs/scale") && !made.contains("ClusterRole"), "{made}");
+    declaration.rbac.push(rule("", "nodes/status"));
+    declaration.rbac.push(Rule {
+        urls: vec!["/metrics".to_owned()],
+        verbs: vec!["get".to_owned()],
+        ..Rule::default()
+    });
+    let beyond = declare(&declaration);
+    insta::assert_snapshot!(
+        "rights_beyond_the_namespace",
+        yaml::documents_to_string(&beyond.roles[..1])
+    );
+    insta::assert_snapshot!("rights_beyond_the_namespace_warn", beyond.warnings[0]);
 }

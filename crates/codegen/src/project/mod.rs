@@ -17,9 +17,11 @@ use crate::{codes, names::rust};
 
 mod check;
 mod layout;
+mod manifest;
 mod yaml;
 
 pub use layout::Layout;
+pub use manifest::default_run;
 
 /// The name of the file.
 pub const FILE: &str = "PROJECT";

@@ -1,15 +1,15 @@
-//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`.
+//! `edit`: what holds for the whole project. Several groups move files; namespaces change `config/`; licence and owner stand in the manifests.
 
 use crate::codes;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, Plan};
 use crate::project::{Project, Resource};
 use crate::source::Source;
 
-use super::Change;
-use super::init::plugins;
+use super::init::{License, boilerplate, plugins};
 use super::subject::module_of;
 use super::tree::{API_LIB, LIB, Words, controllers};
+use super::{BOILERPLATE, Change};
 
 /// What `edit` is asked for; what is not said stays.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,12 @@ pub struct Edit {
     pub multigroup: Option<bool>,
     /// Whether the operator watches only its own namespaces.
     pub namespaced: Option<bool>,
+    /// The licence in the manifests.
+    pub license: Option<License>,
+    /// The owner, who is the author in the manifests; nobody when empty.
+    pub owner: Option<String>,
+    /// The comment that begins every Rust file that will be created (`--license-file`).
+    pub boilerplate: Option<String>,
     /// The layouts that were asked for (`--plugins`).
     pub plugins: Vec<String>,
     /// Whether to write over what a person edited.
@@ -27,7 +33,7 @@ pub struct Edit {
 /// Plans changes of the whole project.
 ///
 /// # Errors
-/// When several groups should become one, or a file is in the way of one that moves.
+/// When several groups should become one, a file is in the way of one that moves, or a Cargo.toml cannot be read.
 pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnostic> {
     const ATTEMPTED: &str = "cannot edit the project";
     let mut change = Change::of(files, asked.force)?;
@@ -39,6 +45,21 @@ pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnost
         Some(multigroup) if multigroup != change.project.multigroup => regroup(&mut change, multigroup, ATTEMPTED)?,
         _ => {}
     }
+    if let Some(license) = asked.license {
+        let license = (license == License::Apache2).then_some("Apache-2.0");
+        package_field(&mut change, "license", license.map(toml_edit::value))?;
+    }
+    if let Some(owner) = &asked.owner {
+        let authors = (!owner.is_empty()).then(|| toml_edit::value(toml_edit::Array::from_iter([owner])));
+        package_field(&mut change, "authors", authors)?;
+    }
+    if let Some(text) = &asked.boilerplate {
+        change.plan.write(BOILERPLATE, boilerplate(text, ATTEMPTED)?)?;
+        change
+            .plan
+            .notes
+            .push("files that are there keep their first lines; new ones begin with the comment".to_owned());
+    }
     let moved_roles = change
         .before
         .as_ref()
@@ -48,6 +69,53 @@ pub fn edit<'a>(files: &'a dyn Files, asked: &Edit) -> Result<Plan<'a>, Diagnost
         plan.next.push("kubewright manifests".to_owned());
     }
     Ok(plan)
+}
+
+/// Sets a field of the workspace's packages, which take it from there, or removes it everywhere.
+fn package_field(change: &mut Change<'_>, field: &str, value: Option<toml_edit::Item>) -> Result<(), Diagnostic> {
+    for path in ["Cargo.toml", "api/Cargo.toml"] {
+        let Some(text) = change.plan.read(path)? else { continue };
+        let cannot = |why: String| {
+            Diagnostic::new(codes::files::EDITED, format!("cannot change {field}"))
+                .at(Place::file(path))
+                .because(why)
+                .fix(format!("mend {path} and run the command again"))
+        };
+        let mut manifest: toml_edit::DocumentMut = text
+            .parse()
+            .map_err(|why: toml_edit::TomlError| cannot(why.message().to_owned()))?;
+        if path == "Cargo.toml" {
+            let shared = manifest
+                .get_mut("workspace")
+                .and_then(|workspace| workspace.get_mut("package"));
+            let shared = shared.and_then(toml_edit::Item::as_table_like_mut);
+            set(
+                shared.ok_or_else(|| cannot("it has no [workspace.package]".to_owned()))?,
+                field,
+                value.clone(),
+            );
+        }
+        let package = manifest.get_mut("package").and_then(toml_edit::Item::as_table_like_mut);
+        let inherited = value.is_some().then(|| {
+            let mut table = toml_edit::Table::from_iter([("workspace", toml_edit::value(true))]);
+            table.set_dotted(true);
+            toml_edit::Item::Table(table)
+        });
+        set(
+            package.ok_or_else(|| cannot("it has no [package]".to_owned()))?,
+            field,
+            inherited,
+        );
+        change.plan.write(path, manifest.to_string())?;
+    }
+    Ok(())
+}
+
+fn set(table: &mut dyn toml_edit::TableLike, field: &str, value: Option<toml_edit::Item>) {
+    match value {
+        Some(value) => drop(table.insert(field, value)),
+        None => drop(table.remove(field)),
+    }
 }
 
 /// A file or folder that moves, with the module that it is: from, to; below which file it is declared.

@@ -32,6 +32,18 @@ pub enum License {
     None,
 }
 
+impl License {
+    /// The licence of a name that `--license` takes: `apache2` or `none`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<License> {
+        match name {
+            "apache2" => Some(License::Apache2),
+            "none" => Some(License::None),
+            _ => None,
+        }
+    }
+}
+
 /// What `init` is asked for.
 #[derive(Clone, Debug)]
 pub struct Init {
@@ -115,7 +127,7 @@ pub(super) fn plugins(asked: &[String], attempted: &str) -> Result<(), Diagnosti
 }
 
 /// A header must be comments, or no file would compile.
-fn boilerplate(text: &str, attempted: &str) -> Result<String, Diagnostic> {
+pub(super) fn boilerplate(text: &str, attempted: &str) -> Result<String, Diagnostic> {
     let is_comment = syn::parse_file(text).is_ok_and(|file| file.items.is_empty() && file.attrs.is_empty());
     if is_comment && !text.trim().is_empty() {
         return Ok(format!("{}\n", text.trim()));

@@ -9,7 +9,7 @@ mod stream;
 mod wire;
 
 pub use stream::OBSERVE_SOCKET;
-pub(crate) use stream::from_environment;
+pub(crate) use stream::{Listener, from_environment};
 pub use wire::Message;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

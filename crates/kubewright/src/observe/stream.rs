@@ -1,31 +1,58 @@
 //! Observations out of the process, to whoever started it.
 //!
-//! Invariants: the operator never waits for the reader (what does not fit into the queue is counted, and the count is told); a reader that
-//! is gone costs nothing more; nothing of this exists unless the environment asks for it.
+//! Invariants: the operator never waits for the reader (what does not fit into the queue is counted, and the count is told); an operator
+//! that was started to be observed ends when the reader is gone, however that came about; nothing of this exists unless the environment
+//! asks for it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
+use tokio::sync::oneshot;
+
 use super::{Message, Observation, Observer};
 
-/// The environment variable that names the Unix socket on which an operator tells what it does, one JSON [`Message`] a line.
+/// The environment variable that names the Unix socket on which an operator tells what it does, one JSON [`Message`] a line. When whoever
+/// listens there is gone, an operator that runs by [`run`](crate::run()) or [`Operator::run`](crate::Operator::run) ends as after SIGTERM.
 pub const OBSERVE_SOCKET: &str = "KUBEWRIGHT_OBSERVE";
 
 /// Observations that may wait to be written.
 const WAITING: usize = 4096;
 
-/// The observer that the environment asks for, connected. When it asks for one that cannot be had the operator runs without.
-pub(crate) fn from_environment(operator: &str, controllers: Vec<String>) -> Option<Arc<dyn Observer>> {
+/// Whoever reads the observations.
+pub(crate) struct Listener(oneshot::Receiver<()>);
+
+impl Listener {
+    /// Waits until it is gone.
+    pub(crate) async fn gone(self) {
+        // The sender is dropped, or says so: both are the end.
+        let _ = self.0.await;
+    }
+
+    /// Watches the reading side, which never says anything.
+    fn watch(mut from: impl Read + Send + 'static) -> io::Result<Listener> {
+        let (tell, gone) = oneshot::channel();
+        std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
+            let mut ignored = [0; 64];
+            while from.read(&mut ignored).is_ok_and(|count| count > 0) {}
+            // Nobody waits when the operator is not run by this library.
+            let _ = tell.send(());
+        })?;
+        Ok(Listener(gone))
+    }
+}
+
+/// The observer that the environment asks for, connected, and who listens to it. When it asks for one that cannot be had the operator runs
+/// without.
+pub(crate) fn from_environment(operator: &str, controllers: Vec<String>) -> Option<(Arc<dyn Observer>, Listener)> {
     let path = std::env::var_os(OBSERVE_SOCKET).filter(|path| !path.is_empty())?;
     let hello = Message::Hello {
         operator: operator.to_owned(),
         controllers,
     };
-    let started = connect(&path).and_then(|socket| Stream::start(socket, hello));
-    match started {
-        Ok(stream) => Some(Arc::new(stream)),
+    match start(&path, hello) {
+        Ok(started) => Some(started),
         Err(error) => {
             tracing::warn!(
                 %error, socket = %path.display(),
@@ -37,12 +64,14 @@ pub(crate) fn from_environment(operator: &str, controllers: Vec<String>) -> Opti
 }
 
 #[cfg(unix)]
-fn connect(path: &std::ffi::OsStr) -> io::Result<impl Write + Send + 'static> {
-    std::os::unix::net::UnixStream::connect(path)
+fn start(path: &std::ffi::OsStr, hello: Message) -> io::Result<(Arc<dyn Observer>, Listener)> {
+    let socket = std::os::unix::net::UnixStream::connect(path)?;
+    let listener = Listener::watch(socket.try_clone()?)?;
+    Ok((Arc::new(Stream::start(socket, hello)?), listener))
 }
 
 #[cfg(not(unix))]
-fn connect(_: &std::ffi::OsStr) -> io::Result<io::Sink> {
+fn start(_: &std::ffi::OsStr, _: Message) -> io::Result<(Arc<dyn Observer>, Listener)> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "this system has no Unix sockets",
@@ -191,5 +220,16 @@ mod tests {
         }
         assert!(missed > 0);
         assert_eq!(missed + observed, count as u64 + 1, "nothing is lost unsaid");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn the_end_of_the_listener_is_noticed() {
+        use futures::FutureExt as _;
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let mut gone = Box::pin(Listener::watch(ours).expect("a thread starts").gone());
+        assert!(gone.as_mut().now_or_never().is_none(), "it is there");
+        drop(theirs);
+        gone.await;
     }
 }

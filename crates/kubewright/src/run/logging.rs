@@ -94,6 +94,8 @@ pub(super) fn start(logging: &Logging) {
     let stderr = std::io::stderr;
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(stderr)
+        // A log that nobody reads any more is no reason to panic.
+        .log_internal_errors(false)
         .with_timer(logging.time)
         .with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
     let layer = match logging.encoder {

@@ -95,11 +95,19 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
         }
         operator = operator.webhook_server(server);
     }
-    let mut manager = operator.observe_from_environment().manager(client);
+    operator = operator.observe_from_environment();
+    let orphaned = operator.orphaned();
+    let mut manager = operator.manager(client);
     if let Some(namespace) = settings.namespace {
         manager = manager.namespace(namespace);
     }
-    manager.build()?.run(shutdown_signal()).await
+    let shutdown = async {
+        tokio::select! {
+            () = shutdown_signal() => {}
+            () = orphaned => {}
+        }
+    };
+    manager.build()?.run(shutdown).await
 }
 
 /// How to reach the cluster, in controller-runtime's order: the flag, KUBECONFIG, the pod that we are in, `~/.kube/config`.

@@ -210,6 +210,11 @@ mod tests {
         check("", Ok(None));
         check(" team-a, ", Ok(Some("team-a")));
         check("a,b", Err("watches one namespace or all, not 2"));
+        let several = Environment {
+            watch_namespace: Some("a,b".to_owned()),
+            ..Environment::default()
+        };
+        insta::assert_snapshot!("several_namespaces", settings("", several).expect_err("it is refused"));
     }
 
     #[test]

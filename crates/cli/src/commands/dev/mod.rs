@@ -1,7 +1,7 @@
 //! `kubewright dev`: a cluster, the definitions, the operator; built again and restarted on every save.
 //!
-//! The parts: `machine` decides what comes next, and knows nothing but events; `session` does it; `build`, `operator`, `watch`, `objects`,
-//! `declaration` and `observations` are its hands and ears; `story` is what is known, `teller` and `screen` show it.
+//! The parts: `machine` decides what comes next, and knows nothing but events; `session` does it; `operator`, `watch`, `objects`,
+//! `observations` and `program` (which other commands use, too) are its hands and ears; `story` is what is known, `teller` and `screen` show it.
 //!
 //! What a person may rely on: the cluster and its objects stay while the operator is replaced; the last good build runs until a better one
 //! is there; no cluster that is not of this machine is touched unless it was named.
@@ -16,13 +16,12 @@ use kubewright_codegen::{Diagnostic, Place, codes};
 
 use crate::commands::cluster::Running;
 use crate::output::{Failure, Format};
+use crate::program::How;
 use crate::project::Project;
 use crate::signals::stop_signal;
 use crate::target::Target;
 
 mod advice;
-pub(crate) mod build;
-pub(crate) mod declaration;
 mod machine;
 pub(crate) mod objects;
 mod observations;
@@ -34,7 +33,6 @@ mod teller;
 mod watch;
 mod webhooks;
 
-use build::How;
 use screen::Terminal;
 use session::{Equipment, Session};
 use story::{Fact, News, Story};
@@ -142,7 +140,7 @@ impl Arguments {
                 root: project.root.clone(),
                 release: self.release,
                 features: self.features,
-                shown: false,
+                ..How::default()
             },
             client,
             kubeconfig: OsString::from(absolute(kubeconfig)?),

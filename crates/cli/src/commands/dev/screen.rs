@@ -343,9 +343,9 @@ fn write(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::build::Failed;
     use super::super::story::{Fact, News};
     use super::*;
+    use crate::program::Failed;
 
     fn drawn(story: &Story, width: usize, height: usize) -> String {
         let lines = frame(story, width, height, story.started + Duration::from_secs(75));

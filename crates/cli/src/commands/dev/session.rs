@@ -11,12 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 use kubewright::Message;
 use kubewright::kube::Client;
 use kubewright_cluster::WebhookCertificates;
+use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
 use super::advice::Advisor;
-use super::build::{self, How, Outcome};
-use super::declaration::{self, Declaration};
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
 use super::objects::{self, Item};
 use super::observations::{Ear, Heard, Readiness};
@@ -26,6 +25,7 @@ use super::story::{Fact, News};
 use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
+use crate::program::{self, Built, How, Outcome, build, declaration};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ pub(crate) struct Equipment {
 /// What tasks report.
 enum Report {
     Event(Event),
-    Built(Result<Outcome, std::io::Error>),
+    Built(Result<Built, std::io::Error>),
     Prepared(Generation, Box<Result<Option<Declaration>, Vec<Diagnostic>>>),
     Exited(Exit),
     /// A while has passed since this start of an operator.
@@ -242,13 +242,12 @@ impl Session {
     async fn take(&mut self, report: Report) -> Result<Vec<Event>, Failure> {
         Ok(match report {
             Report::Event(event) => vec![event],
-            Report::Built(outcome) => {
-                let outcome = outcome.map_err(|why| {
-                    Diagnostic::new(codes::machine::TOOLCHAIN, "cannot run cargo")
-                        .because(why)
-                        .fix("install Rust (https://rustup.rs), and see that cargo is in the PATH; kubewright doctor looks at both")
-                })?;
-                vec![Event::Built(self.compiled(outcome).await)]
+            Report::Built(built) => {
+                let built = built.map_err(program::no_cargo)?;
+                if let Err(why) = self.watcher.also(&built.packages, built.began) {
+                    self.trouble(why).await;
+                }
+                vec![Event::Built(self.compiled(built.outcome).await)]
             }
             Report::Prepared(generation, prepared) => vec![self.prepared(generation, *prepared).await],
             Report::Exited(exit) => self.exited(exit).await,
@@ -371,7 +370,7 @@ impl Session {
         });
         self.readiness = Readiness::default();
         let declared = self.declared.as_ref().and_then(Option::as_ref);
-        self.advisor = Advisor::new(declared.map(Declaration::controllers).unwrap_or_default());
+        self.advisor = Advisor::new(declared.map(declaration::controllers).unwrap_or_default());
         self.starts += 1;
         match Running::start(&program, &self.conditions(), lines) {
             Ok(running) => {
@@ -570,7 +569,7 @@ fn wanted(declared: Option<&Declaration>, webhooks: Option<&Address>, root: &Pat
             doubts: Vec::new(),
         });
     };
-    let objects = declaration.objects(root)?;
+    let objects = declaration::objects(declaration, root)?;
     let item = |place: &str, object| Item {
         object,
         place: Place::file(place),

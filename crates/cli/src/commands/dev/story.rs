@@ -11,11 +11,11 @@ use kubewright::{Message, Observation, Outcome};
 use kubewright_codegen::Diagnostic;
 use serde_json::{Value, json};
 
-use super::build::Failed;
 use super::observations::Readiness;
 use super::operator::{Exit, what_it_said};
 use crate::narrator::Line;
 use crate::output::{BAD, DIM, GOOD, STRONG, paint, shell_word};
+use crate::program::Failed;
 
 /// Entries that are kept for the screen.
 const KEPT: usize = 500;

@@ -2,12 +2,13 @@
 //!
 //! What a path means is decided by [`Interest::of`]; a thread of the operating system's watcher collects paths, and [`Watcher::next`] gives
 //! them out when it has been quiet for a moment, because editors save one file in several steps. Invariants: a file whose content is what it
-//! was (a `touch`, a build script that writes the same again) is not news; what cargo and git write is not looked at.
+//! was (a `touch`, a build script that writes the same again) is not news; what cargo and git write is not looked at. Packages that the
+//! operator is built from count wherever they lie on this machine; cargo says where ([`Watcher::also`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kubewright_codegen::{Diagnostic, Place, codes};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -93,6 +94,8 @@ pub(crate) type Saved = BTreeMap<Interest, BTreeSet<PathBuf>>;
 /// Watches a project.
 pub(crate) struct Watcher {
     root: PathBuf,
+    /// The folders of further packages, within the project or elsewhere.
+    packages: BTreeSet<PathBuf>,
     watcher: RecommendedWatcher,
     events: mpsc::UnboundedReceiver<PathBuf>,
     contents: BTreeMap<PathBuf, Option<u64>>,
@@ -107,16 +110,11 @@ impl Watcher {
     /// # Errors
     /// KWR0707 when the system refuses.
     pub(crate) fn start(root: &Path) -> Result<Watcher, Diagnostic> {
-        let cannot = |why: notify::Error| {
-            Diagnostic::new(codes::dev::WATCH, "cannot watch the project's files")
-                .at(Place::file(root.display().to_string()))
-                .because(why)
-                .fix("on Linux the limits are fs.inotify.max_user_watches and max_user_instances (sysctl)")
-        };
+        let cannot = |why| cannot(root, why);
         // Links in the path would make the paths of events differ from ours.
         let root = root.canonicalize().map_err(|why| cannot(notify::Error::io(why)))?;
         let (send, events) = mpsc::unbounded_channel();
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| match event {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| match event {
             Ok(event) if !matches!(event.kind, EventKind::Access(_)) => {
                 for path in event.paths {
                     // The receiver is gone when everything ends.
@@ -127,21 +125,47 @@ impl Watcher {
             Err(error) => tracing::warn!(%error, "the watcher of files reports a fault"),
         })
         .map_err(cannot)?;
-        watcher.watch(&root, RecursiveMode::NonRecursive).map_err(cannot)?;
         let mut watching = Watcher {
             root,
+            packages: BTreeSet::new(),
             watcher,
             events,
             contents: BTreeMap::new(),
             collected: BTreeSet::new(),
             patience: Instant::now(),
         };
-        let folders = std::fs::read_dir(&watching.root).map_err(|why| cannot(notify::Error::io(why)))?;
-        for folder in folders.flatten() {
-            watching.adopt(&folder.path()).map_err(cannot)?;
-        }
-        watching.remember(&watching.root.clone());
+        let root = watching.root.clone();
+        watching.settle(&root).map_err(cannot)?;
+        watching.remember(&root, None);
         Ok(watching)
+    }
+
+    /// Watches these packages, too. What was saved there after the build began that told of them is news.
+    ///
+    /// # Errors
+    /// KWR0707 when the system refuses.
+    pub(crate) fn also(&mut self, packages: &BTreeSet<PathBuf>, began: SystemTime) -> Result<(), Diagnostic> {
+        for package in packages {
+            // One that is gone meanwhile cannot change.
+            let Ok(package) = package.canonicalize() else { continue };
+            if package == self.root || !self.packages.insert(package.clone()) {
+                continue;
+            }
+            if !package.starts_with(&self.root) {
+                self.settle(&package).map_err(|why| cannot(&package, why))?;
+            }
+            self.remember(&package, Some(began));
+        }
+        Ok(())
+    }
+
+    /// Watches a folder with the folders in it that count.
+    fn settle(&mut self, folder: &Path) -> notify::Result<()> {
+        self.watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        for inner in std::fs::read_dir(folder).map_err(notify::Error::io)?.flatten() {
+            self.adopt(&inner.path())?;
+        }
+        Ok(())
     }
 
     /// Watches a folder of the project with all that is in it, unless others write there.
@@ -154,17 +178,29 @@ impl Watcher {
         self.watcher.watch(folder, RecursiveMode::Recursive)
     }
 
-    /// Remembers what is in the files now, so that the first save counts only if it changes something.
-    fn remember(&mut self, folder: &Path) {
+    /// Remembers what is in the files now, so that the first save counts only if it changes something. Files that were saved after `since`
+    /// have changed.
+    fn remember(&mut self, folder: &Path, since: Option<SystemTime>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && !IGNORED.contains(&name) && !name.starts_with('.') => self.remember(&path),
+                Ok(kind) if kind.is_dir() && !IGNORED.contains(&name) && !name.starts_with('.') => {
+                    self.remember(&path, since);
+                }
                 Ok(kind) if kind.is_file() && self.interest(&path).is_some() => {
-                    let content = content(&path);
-                    self.contents.insert(path, content);
+                    let saved = entry.metadata().and_then(|about| about.modified());
+                    if self.contents.contains_key(&path) {
+                        continue;
+                    }
+                    if since.is_some_and(|since| saved.is_ok_and(|saved| saved > since)) {
+                        self.collected.insert(path);
+                        self.patience = Instant::now() + PATIENCE;
+                    } else {
+                        let content = content(&path);
+                        self.contents.insert(path, content);
+                    }
                 }
                 _ => {}
             }
@@ -172,7 +208,9 @@ impl Watcher {
     }
 
     fn interest(&self, path: &Path) -> Option<Interest> {
-        path.strip_prefix(&self.root).ok().and_then(Interest::of)
+        let within = |folder: &Path| path.strip_prefix(folder).ok().and_then(Interest::of);
+        let source = |package: &PathBuf| within(package).filter(|interest| *interest == Interest::Source);
+        within(&self.root).or_else(|| self.packages.iter().find_map(source))
     }
 
     /// The next files that were saved. Never ends while the project is there. May be dropped half way: what was collected is kept for the
@@ -208,7 +246,9 @@ impl Watcher {
         let mut saved = Saved::new();
         for path in paths {
             if path.is_dir() {
-                let new = path.parent() == Some(&self.root);
+                let new = path
+                    .parent()
+                    .is_some_and(|above| above == self.root || self.packages.contains(above));
                 if new && let Err(error) = self.adopt(&path) {
                     tracing::warn!(%error, folder = %path.display(), "cannot watch a new folder");
                 }
@@ -224,6 +264,13 @@ impl Watcher {
         }
         saved
     }
+}
+
+fn cannot(folder: &Path, why: notify::Error) -> Diagnostic {
+    Diagnostic::new(codes::dev::WATCH, "cannot watch the project's files")
+        .at(Place::file(folder.display().to_string()))
+        .because(why)
+        .fix("on Linux the limits are fs.inotify.max_user_watches and max_user_instances (sysctl)")
 }
 
 /// A fingerprint of what is in a file; none when there is no such file.
@@ -310,5 +357,39 @@ mod tests {
         std::fs::remove_file(&lib).unwrap();
         let saved = watcher.next().await;
         assert!(saved[&Interest::Source].contains(Path::new("src/lib.rs")), "{saved:?}");
+    }
+
+    #[tokio::test]
+    async fn packages_elsewhere_count_as_far_as_they_are_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, other) = (folder.path().join("guestbook"), folder.path().join("words"));
+        let inner = project.join("crates/more");
+        for folder in [&project, &other, &inner] {
+            std::fs::create_dir_all(folder.join("src")).unwrap();
+        }
+        let [lib, text] = [other.join("src/lib.rs"), inner.join("src/text.txt")];
+        std::fs::write(&lib, "// one").unwrap();
+        let mut watcher = Watcher::start(&project).unwrap();
+        let packages = BTreeSet::from([project.clone(), other.clone(), inner]);
+        watcher
+            .also(&packages, SystemTime::now() + Duration::from_secs(60))
+            .unwrap();
+        std::fs::create_dir_all(other.join("config/samples")).unwrap();
+        std::fs::write(other.join("config/samples/a.yaml"), "a: b").unwrap();
+        std::fs::write(&lib, "// two").unwrap();
+        let saved = watcher.next().await;
+        assert_eq!(saved[&Interest::Source], BTreeSet::from([lib.canonicalize().unwrap()]));
+        assert_eq!(saved.len(), 1);
+        std::fs::write(text, "included").unwrap();
+        let saved = watcher.next().await;
+        assert!(
+            saved[&Interest::Source].contains(Path::new("crates/more/src/text.txt")),
+            "{saved:?}"
+        );
+
+        // Saved while the build ran that told of the package.
+        let mut watcher = Watcher::start(&project).unwrap();
+        watcher.also(&packages, SystemTime::UNIX_EPOCH).unwrap();
+        assert!(watcher.next().await[&Interest::Source].contains(&lib.canonicalize().unwrap()));
     }
 }

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use kubewright_codegen::codes;
+use kubewright_codegen::manifests::{self, Declaration};
 use kubewright_codegen::project::{Project, Resource};
 use serde_json::Value;
 
 use super::Check;
-use crate::commands::dev::declaration::Declaration;
 
 /// A kind by group, version and name.
 type Kind = (String, String, String);
@@ -126,13 +126,12 @@ fn unknown_to(project: &Project, code: &Code) -> Vec<Check> {
 }
 
 /// The library's version and the command's.
-pub(super) fn version(library: Option<&str>, command: &str) -> Option<Check> {
-    let library = library?;
+pub(super) fn version(library: &str, command: &str) -> Check {
     let line = |version: &str| {
         let mut parts = version.split('.');
         (parts.next().map(str::to_owned), parts.next().map(str::to_owned))
     };
-    Some(if line(library) == line(command) {
+    if line(library) == line(command) {
         Check::good("kubewright", format!("library {library}, command {command}"))
     } else {
         Check::bad(
@@ -141,7 +140,7 @@ pub(super) fn version(library: Option<&str>, command: &str) -> Option<Check> {
         )
         .code(codes::machine::VERSION)
         .fix("cargo update -p kubewright, or cargo install kubewright-cli")
-    })
+    }
 }
 
 fn kind(resource: &Resource) -> Kind {
@@ -167,11 +166,11 @@ struct Code {
 
 impl Code {
     fn of(declaration: &Declaration) -> Code {
+        let kind = |kind: &manifests::Kind| (kind.group.clone(), kind.version.clone(), kind.kind.clone());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let kind = |value: &Value| (text(&value["group"]), text(&value["version"]), text(&value["kind"]));
         let mut code = Code::default();
-        for item in declaration.items("crds") {
-            let spec = &item["crd"]["spec"];
+        for declared in &declaration.crds {
+            let spec = &declared.crd["spec"];
             for version in spec["versions"].as_array().into_iter().flatten() {
                 let known = (
                     text(&spec["group"]),
@@ -181,21 +180,22 @@ impl Code {
                 code.crds.insert(known);
             }
         }
-        for item in declaration.items("controllers") {
-            code.controllers.insert((kind(&item["for"]), text(&item["name"])));
+        for controller in &declaration.controllers {
+            code.controllers
+                .insert((kind(&controller.reconciles), controller.name.clone()));
         }
-        for item in declaration.items("webhooks") {
-            let hooks = if item["mutating"] == true {
+        for webhook in &declaration.webhooks {
+            let hooks = if webhook.mutating {
                 &mut code.mutating
             } else {
                 &mut code.validating
             };
-            hooks.insert(kind(&item["for"]));
+            hooks.insert(kind(&webhook.kind));
         }
         code.hubs = declaration
-            .items("conversions")
+            .conversions
             .iter()
-            .map(|item| kind(&item["hub"]))
+            .map(|conversion| kind(&conversion.hub))
             .collect();
         code
     }
@@ -237,7 +237,7 @@ version: \"3\"
 
     fn found(declaration: Value) -> Vec<String> {
         let project = Project::parse(PROJECT).unwrap();
-        drift(&project, &Declaration(declaration))
+        drift(&project, &serde_json::from_value(declaration).unwrap())
             .iter()
             .map(|check| {
                 let state = match check.state {
@@ -297,10 +297,9 @@ version: \"3\"
 
     #[test]
     fn versions_of_one_line_get_along() {
-        let check = |library, state| assert_eq!(version(Some(library), "0.1.3").unwrap().state, state, "{library}");
+        let check = |library, state| assert_eq!(version(library, "0.1.3").state, state, "{library}");
         check("0.1.0", State::Good);
         check("0.2.0", State::Bad);
         check("1.1.3", State::Bad);
-        assert!(version(None, "0.1.3").is_none());
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kubewright_codegen::codes;
 use tokio::process::Command;
 
+use super::installed::installed;
 use super::{Check, State};
 use crate::target::{Reach, Target, chain};
 
@@ -57,8 +58,8 @@ pub(super) async fn machine(folder: &Path) -> Vec<Check> {
     checks
 }
 
-/// The cluster of the kubeconfig, if there is one.
-pub(super) async fn cluster(context: Option<&str>) -> Vec<Check> {
+/// The cluster of the kubeconfig, if there is one, and what it has of the project in `root`.
+pub(super) async fn cluster(context: Option<&str>, root: Option<&Path>) -> Vec<Check> {
     let target = match Target::read(None, context) {
         Ok(target) => target,
         Err(why) if context.is_none() => {
@@ -77,17 +78,24 @@ pub(super) async fn cluster(context: Option<&str>) -> Vec<Check> {
     let asked = async {
         let client = target.client().await.map_err(|why| why.causes.join(": "))?;
         let version = client.apiserver_version().await.map_err(|why| chain(&why))?;
-        Ok::<_, String>(version.git_version)
+        Ok::<_, String>((client, version.git_version))
     };
     let answer = tokio::time::timeout(PATIENCE, asked)
         .await
         .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
-    checks.push(match answer {
-        Ok(version) => Check::good("server", version),
-        Err(why) => Check::remark("server", format!("{} does not answer: {why}", target.server))
-            .code(codes::machine::KUBECONFIG)
-            .fix("start it, or choose another context: kubectl config use-context NAME"),
-    });
+    match answer {
+        Ok((client, version)) => {
+            checks.push(Check::good("server", version));
+            if let Some(root) = root {
+                checks.extend(installed(root, &client).await);
+            }
+        }
+        Err(why) => checks.push(
+            Check::remark("server", format!("{} does not answer: {why}", target.server))
+                .code(codes::machine::KUBECONFIG)
+                .fix("start it, or choose another context: kubectl config use-context NAME"),
+        ),
+    }
     checks
 }
 

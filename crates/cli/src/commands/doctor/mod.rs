@@ -1,21 +1,22 @@
 //! `kubewright doctor`: looks at the machine, the cluster and the project, and says of each thing whether it will do, and if not what to do.
 //!
 //! A [`Check`] is a fact with a judgement. `machine` looks (processes, files, sockets) and judges with pure functions; `drift` judges PROJECT
-//! against what the operator declares, and looks at nothing. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
+//! against what the operator declares, and looks at nothing; `installed` holds a cluster's definitions against the project's. Invariant: the exit status is 1 exactly when a check is [`State::Bad`].
 
 use std::path::Path;
 
 use clap::Args;
 use kubewright_codegen::project::{self, Project as Declared};
-use kubewright_codegen::{Code, Diagnostic, codes};
+use kubewright_codegen::{Code, Diagnostic, codes, manifests};
 use serde_json::json;
 
-use crate::commands::dev::build::{self, How, Outcome};
-use crate::commands::dev::declaration;
+use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
+use crate::program::{self, How, declaration};
 use crate::project::Project;
 
 mod drift;
+mod installed;
 mod machine;
 
 /// Check this machine, the cluster of the kubeconfig and the project, and say what to do
@@ -138,7 +139,10 @@ impl Arguments {
             }
         };
         section("machine", machine::machine(&here).await);
-        section("cluster", machine::cluster(self.context.as_deref()).await);
+        section(
+            "cluster",
+            machine::cluster(self.context.as_deref(), root.as_deref()).await,
+        );
         match project {
             Ok(project) => section("project", self.project(&project).await),
             Err(why) => section(
@@ -172,39 +176,54 @@ impl Arguments {
             root: project.root.clone(),
             ..How::default()
         };
-        let (_keep, cancel) = tokio::sync::oneshot::channel();
-        let (progress, _) = tokio::sync::mpsc::channel(1);
-        let program = match build::build(&how, cancel, progress).await {
-            Ok(Outcome::Program(program, took)) => {
+        let program = match program::built(&how).await {
+            Ok((program, took)) => {
                 checks.push(Check::good("build", format!("compiles ({:.1} s)", took.as_secs_f64())));
                 program
             }
-            Ok(Outcome::Failed(failed)) => {
-                let place = failed
-                    .place
-                    .map(|place| format!("; the first error is at {place}"))
-                    .unwrap_or_default();
-                checks
-                    .push(Check::bad("build", format!("does not compile{place}")).fix("cargo build shows the errors"));
-                return checks;
-            }
-            Ok(Outcome::Cancelled) => return checks,
             Err(why) => {
-                checks.push(Check::bad("build", format!("cargo cannot be run: {why}")).code(codes::machine::TOOLCHAIN));
+                checks.push(match why.diagnostic() {
+                    Some(why) => Check::of("build", State::Bad, why),
+                    None => Check::bad("build", why.to_string()),
+                });
                 return checks;
             }
         };
         match declaration::ask(&program, &project.root).await {
             Ok(declaration) => {
-                checks.extend(drift::version(declaration.kubewright(), env!("CARGO_PKG_VERSION")));
+                checks.extend([drift::version(&declaration.kubewright, env!("CARGO_PKG_VERSION"))]);
                 if let Some(said) = &said {
                     checks.extend(drift::drift(said, &declaration));
                 }
+                checks.extend(generated(&declaration, &project.root));
             }
             Err(why) => checks.push(Check::of("declaration", State::Bad, &why)),
         }
         checks
     }
+}
+
+/// Whether the generated files are what the code says; nothing in a project that has none yet.
+fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check> {
+    let disk = Disk::new(root);
+    if !root.join(manifests::CRDS).is_dir() && !root.join(manifests::ROLES).is_file() {
+        return None;
+    }
+    let planned = super::manifests::usual(&disk)
+        .map_err(|why| vec![why])
+        .and_then(|options| manifests::plan(declaration, &disk, &options));
+    Some(match planned {
+        Ok(plan) => match plan.changes().map(|(path, _)| path).collect::<Vec<_>>()[..] {
+            [] => Check::good("generated", "what is written from the code is current"),
+            ref stale => Check::bad("generated", format!("not what the code says: {}", stale.join(", ")))
+                .code(codes::crds::STALE)
+                .fix("kubewright manifests"),
+        },
+        Err(wrong) => {
+            let first = wrong.first().map(|why| Check::of("generated", State::Bad, why));
+            first.unwrap_or_else(|| Check::bad("generated", "cannot be made"))
+        }
+    })
 }
 
 /// What PROJECT says; `None` in a project without one.

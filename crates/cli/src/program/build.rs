@@ -4,15 +4,29 @@
 //! is dropped or cancelled takes its compilers with it (they are one process group); of the errors the first one is kept whole, because it
 //! is the one to mend first.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use kubewright_codegen::project::default_run;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+
+/// What a person sees of a build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// Nothing: this command tells what matters.
+    #[default]
+    Gathered,
+    /// Everything that cargo says, on standard error.
+    Cargo,
+    /// Compiler errors only, on standard error.
+    Errors,
+}
 
 /// How to build.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +34,16 @@ pub(crate) struct How {
     pub(crate) root: PathBuf,
     pub(crate) release: bool,
     pub(crate) features: Option<String>,
-    /// Let cargo speak to the person itself, on standard error.
-    pub(crate) shown: bool,
+    pub(crate) voice: Voice,
+}
+
+/// A build that is over.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) outcome: Outcome,
+    /// The folders of the packages that are no registry's, as far as cargo came.
+    pub(crate) packages: BTreeSet<PathBuf>,
+    pub(crate) began: SystemTime,
 }
 
 /// What came out.
@@ -36,7 +58,7 @@ pub(crate) enum Outcome {
 /// Why there is no program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// The first error as the compiler shows it, with colours.
+    /// The first error as the compiler shows it, with colours; empty when cargo has shown it already.
     pub(crate) rendered: String,
     /// Where it is: `src/lib.rs:12:5`.
     pub(crate) place: Option<String>,
@@ -52,19 +74,20 @@ pub(crate) async fn build(
     how: &How,
     cancel: oneshot::Receiver<()>,
     progress: mpsc::Sender<(usize, usize)>,
-) -> std::io::Result<Outcome> {
-    let began = Instant::now();
+) -> std::io::Result<Built> {
+    let (began, clock) = (SystemTime::now(), Instant::now());
     let mut group = Group(command(how).spawn()?);
     let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
     let read_out = async {
-        let mut said = Vec::new();
+        let (mut said, mut packages) = (Vec::new(), BTreeSet::new());
         if let Some(out) = out {
             let mut lines = BufReader::new(out).lines();
             while let Some(line) = lines.next_line().await? {
                 said.extend(Said::of(&line));
+                packages.extend(package(&line));
             }
         }
-        Ok::<_, std::io::Error>(said)
+        Ok::<_, std::io::Error>((said, packages))
     };
     let read_err = async {
         match err {
@@ -73,25 +96,35 @@ pub(crate) async fn build(
         }
     };
     let reading = async { tokio::try_join!(read_out, read_err) };
-    let (said, complaints) = tokio::select! {
+    let ((said, packages), complaints) = tokio::select! {
         read = reading => read?,
         _ = cancel => {
             group.end();
             group.0.wait().await?;
-            return Ok(Outcome::Cancelled);
+            return Ok(Built {
+                outcome: Outcome::Cancelled,
+                packages: BTreeSet::new(),
+                began,
+            });
         }
     };
     let status = group.0.wait().await?;
-    if !status.success() {
-        return Ok(Outcome::Failed(Failed::of(said, &complaints)));
-    }
-    Ok(match program(&said, &how.root) {
-        Ok(program) => Outcome::Program(program, began.elapsed()),
-        Err(rendered) => Outcome::Failed(Failed {
-            rendered,
-            place: Some("Cargo.toml".to_owned()),
-            errors: 1,
-        }),
+    let outcome = match how.voice {
+        _ if status.success() => match program(&said, &how.root) {
+            Ok(program) => Outcome::Program(program, clock.elapsed()),
+            Err(rendered) => Outcome::Failed(Failed {
+                rendered,
+                place: None,
+                errors: 1,
+            }),
+        },
+        Voice::Gathered => Outcome::Failed(Failed::of(said, &complaints)),
+        Voice::Cargo | Voice::Errors => Outcome::Failed(Failed::default()),
+    };
+    Ok(Built {
+        outcome,
+        packages,
+        began,
     })
 }
 
@@ -105,7 +138,10 @@ fn command(how: &How) -> Command {
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .process_group(0);
-    if how.shown {
+    if how.voice == Voice::Errors {
+        command.arg("--quiet");
+    }
+    if how.voice != Voice::Gathered {
         command
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit());
@@ -188,6 +224,7 @@ enum Said {
         place: Option<String>,
     },
     Program {
+        name: String,
         manifest: PathBuf,
         source: PathBuf,
         program: PathBuf,
@@ -225,6 +262,7 @@ struct Span {
 
 #[derive(Deserialize)]
 struct Target {
+    name: String,
     kind: Vec<String>,
     src_path: PathBuf,
 }
@@ -245,6 +283,7 @@ impl Said {
                 target,
                 executable: Some(program),
             } if target.kind.iter().any(|kind| kind == "bin") => Some(Said::Program {
+                name: target.name,
                 manifest: manifest_path,
                 source: target.src_path,
                 program,
@@ -252,6 +291,18 @@ impl Said {
             _ => None,
         }
     }
+}
+
+/// The folder of the package that a line is about, if it lies on this machine for people to edit.
+fn package(line: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct About {
+        package_id: String,
+        manifest_path: PathBuf,
+    }
+    let about: About = serde_json::from_str(line).ok()?;
+    let ours = about.package_id.contains("path+file://");
+    ours.then(|| about.manifest_path.parent().map(Path::to_path_buf))?
 }
 
 impl Failed {
@@ -284,32 +335,42 @@ impl Failed {
     }
 }
 
-/// The operator among the programs that cargo built: the one of `src/main.rs`, or the only one.
+/// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of `src/main.rs`.
 fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
-    let ours: Vec<(&PathBuf, &PathBuf)> = said
+    // Links in the path of a project are resolved by cargo.
+    let same = |path: &Path, other: &Path| path == other || path.canonicalize().ok() == other.canonicalize().ok();
+    let ours: Vec<(&String, &PathBuf, &PathBuf)> = said
         .iter()
         .filter_map(|said| match said {
             Said::Program {
+                name,
                 manifest,
                 source,
                 program,
-            } if *manifest == root.join("Cargo.toml") => Some((source, program)),
+            } if same(manifest, &root.join("Cargo.toml")) => Some((name, source, program)),
             _ => None,
         })
         .collect();
-    let main = root.join("src/main.rs");
-    match ours[..] {
-        [] => Err("error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned()),
-        [(_, program)] => Ok(program.clone()),
-        _ => ours
-            .iter()
-            .find(|(source, _)| **source == main)
-            .map(|(_, program)| (*program).clone())
-            .ok_or_else(|| {
-                "error: the package has several programs and none of them is src/main.rs, so it is not clear which one is the operator"
-                    .to_owned()
-            }),
+    if let [(_, _, program)] = ours[..] {
+        return Ok(program.clone());
     }
+    let main = root.join("src/main.rs");
+    let preferred = std::fs::read_to_string(root.join("Cargo.toml"))
+        .ok()
+        .and_then(|text| default_run(&text));
+    let found = match &preferred {
+        Some(preferred) => ours.iter().find(|(name, _, _)| *name == preferred),
+        None => ours.iter().find(|(_, source, _)| same(source, &main)),
+    };
+    let names: Vec<&str> = ours.iter().map(|(name, _, _)| name.as_str()).collect();
+    found.map(|(_, _, program)| (*program).clone()).ok_or_else(|| match names[..] {
+        [] => "error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned(),
+        _ => format!(
+            "error: it is not clear which program is the operator: the package has {}, and none of them is src/main.rs; say which in \
+             Cargo.toml: default-run = \"…\"",
+            names.join(", ")
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -366,20 +427,34 @@ mod tests {
     }
 
     #[test]
+    fn packages_of_this_machine_are_told_from_those_of_registries() {
+        let check = |id: &str, expected: Option<&str>| {
+            let line = json!({"reason": "compiler-artifact", "package_id": id, "manifest_path": "/p/Cargo.toml"});
+            assert_eq!(package(&line.to_string()).as_deref(), expected.map(Path::new));
+        };
+        check("path+file:///p#guestbook@0.1.0", Some("/p"));
+        check("guestbook 0.1.0 (path+file:///p)", Some("/p"));
+        check("registry+https://github.com/rust-lang/crates.io-index#kube@5.0.0", None);
+        assert_eq!(package("a build script talks"), None);
+    }
+
+    #[test]
     fn the_operator_is_the_program_of_main() {
         let artifact = |manifest: &str, source: &str, program: &str| {
+            let name = program.rsplit('/').next();
             json!({"reason": "compiler-artifact", "manifest_path": manifest, "executable": program,
-                "target": {"kind": ["bin"], "src_path": source}})
+                "target": {"name": name, "kind": ["bin"], "src_path": source}})
             .to_string()
         };
-        let check = |lines: &[String], expected: Result<&str, &str>| {
+        let check_in = |root: &str, lines: &[String], expected: Result<&str, &str>| {
             let said: Vec<_> = lines.iter().filter_map(|line| Said::of(line)).collect();
-            match (program(&said, Path::new("/p")), expected) {
+            match (program(&said, Path::new(root)), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, Path::new(expected)),
                 (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
                 (found, expected) => panic!("{found:?} is not {expected:?}"),
             }
         };
+        let check = |lines: &[String], expected| check_in("/p", lines, expected);
         let tool = artifact("/p/Cargo.toml", "/p/src/bin/tool.rs", "/t/tool");
         let main = artifact("/p/Cargo.toml", "/p/src/main.rs", "/t/op");
         let other = artifact("/other/Cargo.toml", "/other/src/main.rs", "/t/other");
@@ -387,8 +462,20 @@ mod tests {
         check(std::slice::from_ref(&tool), Ok("/t/tool"));
         check(
             &[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")],
-            Err("several programs"),
+            Err("the package has tool, b"),
         );
         check(&[other], Err("no program"));
+
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("Cargo.toml");
+        std::fs::write(&manifest, "[package]\nname = 'x'\ndefault-run = \"tool\"\n").unwrap();
+        let [tool, main] =
+            ["src/bin/tool.rs", "src/main.rs"].map(|source| folder.path().join(source).display().to_string());
+        let manifest = manifest.display().to_string();
+        let built = [
+            artifact(&manifest, &tool, "/t/tool"),
+            artifact(&manifest, &main, "/t/op"),
+        ];
+        check_in(&folder.path().display().to_string(), &built, Ok("/t/tool"));
     }
 }

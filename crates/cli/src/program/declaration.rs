@@ -1,0 +1,96 @@
+//! What the built operator says it consists of: the hidden subcommand `__declaration`, which prints one JSON document and needs no cluster.
+//!
+//! An operator whose `main` is not `kubewright::run` knows no subcommand and simply begins to operate: it is given no cluster to operate
+//! on, and little time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use kubewright_codegen::codes::crds;
+use kubewright_codegen::manifests::{self, Declaration, Objects};
+use kubewright_codegen::{Diagnostic, Place};
+use tokio::process::Command;
+
+use crate::files::Disk;
+
+/// The subcommand.
+const SUBCOMMAND: &str = "__declaration";
+/// Printing a declaration takes milliseconds; a machine that builds on all cores may need a while for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks a program for its declaration.
+///
+/// # Errors
+/// KWR0390 when it gives none, with what it did instead.
+pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diagnostic> {
+    let mut command = Command::new(program);
+    command
+        .arg(SUBCOMMAND)
+        .current_dir(root)
+        .env("KUBECONFIG", "/nonexistent/no-cluster-is-needed-to-declare")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove(kubewright::OBSERVE_SOCKET)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+        Err(_) => {
+            return Err(undeclared(format!(
+                "it did not end within {} seconds",
+                PATIENCE.as_secs()
+            )));
+        }
+        Ok(Err(why)) => return Err(undeclared(format!("it cannot be started: {why}"))),
+        Ok(Ok(output)) => output,
+    };
+    if !output.status.success() {
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let last = complaints
+            .lines()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or("nothing");
+        return Err(undeclared(format!("it failed ({}) and said: {last}", output.status)));
+    }
+    Declaration::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|why| why.at(Place::file("src/main.rs")))
+}
+
+fn undeclared(why: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(crds::DECLARATION, "cannot learn what the operator consists of")
+        .at(Place::file("src/main.rs"))
+        .because(format!("its program was asked with `{SUBCOMMAND}`: {}", why.into()))
+        .fix("let main call kubewright::run(operator()), as a project of `kubewright init` does")
+}
+
+/// The controllers with the kinds that they reconcile.
+pub(crate) fn controllers(declaration: &Declaration) -> BTreeMap<String, String> {
+    let each = declaration.controllers.iter();
+    each.map(|controller| (controller.name.clone(), controller.reconciles.kind.clone()))
+        .collect()
+}
+
+/// The definitions and webhook configurations that `kubewright manifests` would write. `root`: the project, for the places of what is wrong.
+///
+/// # Errors
+/// All that is wrong.
+pub(crate) fn objects(declaration: &Declaration, root: &Path) -> Result<Objects, Vec<Diagnostic>> {
+    manifests::objects(declaration, &Disk::new(root), &manifests::Options::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_without_a_declaration_is_told_apart() {
+        let check = async |program: &str, expected: &str| {
+            let refused = ask(Path::new(program), Path::new("/")).await.unwrap_err();
+            assert_eq!(refused.code, crds::DECLARATION);
+            assert!(refused.to_string().contains(expected), "{refused}");
+        };
+        check("/bin/false", "exit status: 1").await;
+        check("/bin/true", "cannot read what the operator declares: EOF").await;
+        check("/bin/echo", "expected value").await;
+        check("/nonexistent", "it cannot be started").await;
+    }
+}

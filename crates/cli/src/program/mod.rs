@@ -1,0 +1,86 @@
+//! The operator's program: built with cargo, and asked what it consists of.
+//!
+//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks it. Errors that
+//! stop a command are KWR0391 (there is no program) and KWR0390 (it does not say what it consists of); `dev`, which goes on, shows the same.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubewright_codegen::codes::{crds, machine};
+use kubewright_codegen::{Diagnostic, Place};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::output::Failure;
+use crate::signals::stop_signal;
+
+pub(crate) mod build;
+pub(crate) mod declaration;
+
+pub(crate) use build::{Built, Failed, How, Outcome, Voice};
+
+/// That cargo cannot be started.
+pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
+    Diagnostic::new(machine::TOOLCHAIN, "cannot run cargo")
+        .because(why)
+        .fix("install Rust (https://rustup.rs), and see that cargo is in the PATH; kubewright doctor looks at both")
+}
+
+/// Builds to the end, or until somebody wants this command to end. Answers the program and how long it took.
+///
+/// # Errors
+/// KWR0802 without cargo, KWR0391 when there is no program; when it was interrupted.
+pub(crate) async fn built(how: &How) -> Result<(PathBuf, Duration), Failure> {
+    // Held until the build is done: dropping it would cancel.
+    let (_keep, cancel) = oneshot::channel();
+    let (progress, _) = mpsc::channel(1);
+    let stop = stop_signal()?;
+    let outcome = tokio::select! {
+        built = build::build(how, cancel, progress) => built.map_err(no_cargo)?.outcome,
+        () = stop => Outcome::Cancelled,
+    };
+    match outcome {
+        Outcome::Program(program, took) => Ok((program, took)),
+        Outcome::Failed(failed) => Err(why_none(how, failed).into()),
+        Outcome::Cancelled => Err(Failure::new("the build was interrupted")),
+    }
+}
+
+fn why_none(how: &How, failed: Failed) -> Diagnostic {
+    let manifest = how.root.join("Cargo.toml");
+    let told =
+        Diagnostic::new(crds::BUILD, "cannot build the operator").at(Place::file(manifest.display().to_string()));
+    match (failed.place, failed.rendered.as_str()) {
+        (Some(place), _) => told
+            .because(format!("it does not compile; the first error is at {place}"))
+            .fix("cargo build shows the errors"),
+        (None, "") => told
+            .because("it does not compile (the compiler's words are above)")
+            .fix("mend the first error and run the command again; nothing was written"),
+        (None, said) => told.because(said.trim_start_matches("error: ").to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_there_is_no_program_is_said() {
+        let check = |rendered: &str, place: Option<&str>, expected: &str| {
+            let failed = Failed {
+                rendered: rendered.into(),
+                place: place.map(str::to_owned),
+                errors: 1,
+            };
+            let told = why_none(&How::default(), failed).to_string();
+            assert!(told.contains("KWR0391") && told.contains(expected), "{told}");
+        };
+        check(
+            "error[E0308]: mismatched",
+            Some("src/lib.rs:1:2"),
+            "the first error is at src/lib.rs:1:2",
+        );
+        check("", None, "words are above");
+        check("error: the package has no program", None, "the package has no program");
+    }
+}

@@ -1,0 +1,90 @@
+//! `kubewright manifests` as its user meets it: what it writes and says, what `--check` and `--diff` say, and errors that lead to the Rust.
+//!
+//! The operator is the small one of `support::project`, which declares what a file says. What follows from a declaration is tested in
+//! `kubewright-codegen`; that real types make the right declaration in `testdata/fixtures`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::project::{Project, declaration};
+
+/// The type behind the declared kind, for the places of errors.
+const TYPES: &str = "\
+#[derive(CustomResource, JsonSchema)]
+#[kube(group = \"webapp.my.domain\", version = \"v1\", kind = \"Guestbook\", namespaced)]
+pub struct GuestbookSpec {
+    /// How many.
+    pub size: i32,
+}
+";
+
+/// Runs the command in the project and compares all that it says: standard output, `! ` standard error, the status when it is not 0.
+fn said(project: &Project, arguments: &[&str]) -> String {
+    let output = project.command(&[&["manifests"], arguments].concat()).output().unwrap();
+    let mut said = String::from_utf8(output.stdout).unwrap();
+    for line in String::from_utf8(output.stderr).unwrap().lines() {
+        said.push_str(&format!("! {line}\n"));
+    }
+    if !output.status.success() {
+        said.push_str(&format!("? {}\n", output.status.code().unwrap()));
+    }
+    let home = project.path().canonicalize().unwrap();
+    said.replace(&home.display().to_string(), "PROJECT")
+        .replace(&project.path().display().to_string(), "PROJECT")
+}
+
+/// A declaration with a controller, so that there is a role.
+fn declared(size: Value) -> String {
+    let mut declared: Value = serde_json::from_str(&declaration(size)).unwrap();
+    let kind = json!({"group": "webapp.my.domain", "version": "v1", "kind": "Guestbook", "plural": "guestbooks", "namespaced": true});
+    declared["controllers"] =
+        json!([{"name": "guestbook", "for": kind, "owns": [], "watches": [], "events": true, "rbac": []}]);
+    declared.to_string()
+}
+
+#[test]
+fn files_are_written_checked_and_shown() {
+    let project = Project::new();
+    project.write("api/src/v1/guestbook_types.rs", TYPES);
+    project.write("src/declaration.json", &declared(json!({"type": "integer"})));
+    insta::assert_snapshot!("first", said(&project, &[]));
+    insta::assert_snapshot!("again", said(&project, &[]));
+    insta::assert_snapshot!("check_current", said(&project, &["--check"]));
+
+    project.write(
+        "src/declaration.json",
+        &declared(json!({"type": "integer", "maximum": 10})),
+    );
+    insta::assert_snapshot!("check_stale", said(&project, &["--check"]));
+    insta::assert_snapshot!("diff", said(&project, &["--diff"]));
+    insta::assert_snapshot!("changed", said(&project, &[]));
+
+    // What is wrong with a definition is found before anything is written, and leads to the field.
+    project.write(
+        "src/declaration.json",
+        &declared(json!({"type": "integer", "default": "many"})),
+    );
+    insta::assert_snapshot!("wrong", said(&project, &[]));
+    insta::assert_snapshot!("wrong_wrote_nothing", said(&project, &["--check"]));
+}
+
+#[test]
+fn why_there_is_no_declaration_is_said() {
+    let project = Project::new();
+    project.source("broken", "let size: i32 = \"three\";");
+    let told = said(&project, &[]);
+    // The compiler's words change with the compiler.
+    assert!(told.contains("! error[E0308]: mismatched types"), "{told}");
+    let end = told.split("! error: cannot").last().unwrap();
+    insta::assert_snapshot!("not_compiled", format!("! error: cannot{end}"));
+
+    project.write("src/main.rs", "fn main() {}");
+    insta::assert_snapshot!("undeclared", said(&project, &[]));
+
+    project.write("src/bin/tool.rs", "fn main() {}");
+    project.write("src/bin/other.rs", "fn main() {}");
+    std::fs::remove_file(project.path().join("src/main.rs")).unwrap();
+    insta::assert_snapshot!("several", said(&project, &[]));
+}

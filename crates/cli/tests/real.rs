@@ -1,0 +1,509 @@
+//! A scaffolded operator against a real kube-apiserver: deployed with its own manifests, run with its own service account.
+//!
+//! Runs where the environment names the server (`support/real.rs`); elsewhere it says that it was left out. No node exists, so the program
+//! runs on this machine, with the arguments of the Deployment and a token of the account that `config/rbac` made: what the generated role
+//! does not allow fails here. Not here: pods, and cert-manager, whose two effects (certificate files, `caBundle`) the test brings about.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
+use kubewright::kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
+use kubewright::kube::{Client, ResourceExt as _};
+use kubewright_cluster::WebhookCertificates;
+use serde_json::{Value, json};
+use support::KUBEWRIGHT;
+use support::real::{RealCluster, free_port};
+
+/// How long a state may take to come.
+const SOON: Duration = Duration::from_secs(60);
+/// How long a build may take: everything that an operator is made of, the first time.
+const BUILT: Duration = Duration::from_secs(1200);
+
+/// A reconciler that does a bit of everything that a role must allow: reads, a child, an event, a status, a finalizer.
+const CONTROLLER: &str = r#"//! Keeps a ConfigMap for each Guestbook.
+
+use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kubewright::kube::api::Patch;
+use kubewright::prelude::*;
+
+use guestbook_api::v1;
+
+const FINALIZER: &str = "my.domain/farewell";
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GuestbookReconciler;
+
+#[rbac(groups = "webapp.my.domain", resources = "guestbooks", verbs = "patch")]
+impl Reconciler for GuestbookReconciler {
+    type Object = v1::Guestbook;
+
+    async fn reconcile(&self, guestbook: Arc<v1::Guestbook>, ctx: Context) -> Result<Action> {
+        let going = guestbook.metadata.deletion_timestamp.is_some();
+        let finalizers: &[&str] = if going { &[] } else { &[FINALIZER] };
+        if guestbook.finalizers().is_empty() != going {
+            let patch = Patch::Merge(serde_json::json!({"metadata": {"finalizers": finalizers}}));
+            let namespace = guestbook.namespace();
+            ctx.client().patch::<v1::Guestbook, _>(namespace.as_deref(), &guestbook.name_any(), &patch).await?;
+        }
+        if going {
+            return Ok(Action::await_change());
+        }
+        let child = ConfigMap {
+            metadata: ObjectMeta { name: Some(guestbook.name_any()), ..ObjectMeta::default() },
+            data: Some([("foo".to_owned(), guestbook.spec.foo.clone().unwrap_or_default())].into()),
+            ..ConfigMap::default()
+        };
+        ctx.apply(child).await?;
+        ctx.event(&*guestbook, EventType::Normal, "Kept", "the ConfigMap is as wanted");
+        let condition = Condition {
+            type_: "Available".to_owned(),
+            status: "True".to_owned(),
+            reason: "Kept".to_owned(),
+            message: String::new(),
+            observed_generation: guestbook.metadata.generation,
+            last_transition_time: Time(kubewright::jiff::Timestamp::UNIX_EPOCH),
+        };
+        let status = v1::GuestbookStatus { conditions: vec![condition] };
+        ctx.patch_status(&*guestbook, |guestbook| guestbook.status = Some(status)).await?;
+        Ok(Action::await_change())
+    }
+}
+
+pub fn controller() -> Controller {
+    Controller::of(GuestbookReconciler).owns::<ConfigMap>()
+}
+"#;
+
+/// The definitions of cert-manager, as far as `config/default` with webhooks needs them.
+fn cert_manager() -> [Value; 2] {
+    [("certificates", "Certificate"), ("issuers", "Issuer")].map(|(plural, kind)| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.cert-manager.io")},
+            "spec": {
+                "group": "cert-manager.io", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        })
+    })
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: format!("{group}/{version}"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+fn guestbooks(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = resource("webapp.my.domain", "v1", "Guestbook", "guestbooks");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+fn guestbook(name: &str, spec: Value) -> DynamicObject {
+    let object =
+        json!({"apiVersion": "webapp.my.domain/v1", "kind": "Guestbook", "metadata": {"name": name}, "spec": spec});
+    serde_json::from_value(object).unwrap()
+}
+
+/// Asks until the answer is yes; fails with what the operator said meanwhile.
+async fn until<F: Future<Output = bool>>(what: &str, operator: &Operator, mut ask: impl FnMut() -> F) {
+    let end = Instant::now() + SOON;
+    while !ask().await {
+        assert!(
+            Instant::now() < end,
+            "never came: {what}; the operator said\n{}",
+            operator.said()
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+struct Project {
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+}
+
+impl Project {
+    fn new(kubeconfig: PathBuf) -> Project {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("guestbook")).unwrap();
+        Project { folder, kubeconfig }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("guestbook")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KUBEWRIGHT);
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            // What operators are made of is compiled once for all runs of the test.
+            .env(
+                "CARGO_TARGET_DIR",
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join("operators"),
+            )
+            .stdin(Stdio::null());
+        for variable in [
+            "IMG",
+            "ENABLE_WEBHOOKS",
+            "WATCH_NAMESPACE",
+            "RUST_LOG",
+            "KUBEWRIGHT_PATH",
+        ] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Types a command, and fails if it does.
+    fn kubewright(&self, arguments: &str) {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = self.command(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?} said:\n{said}");
+    }
+
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let path = self.path().join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file} has no {from:?}");
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+    }
+
+    /// Runs the operator as its pod would: its account, its arguments, its environment, but for ports and for where certificates are.
+    async fn run(&self, cluster: &RealCluster, more: &[String]) -> Operator {
+        let deployments: Api<DynamicObject> = Api::namespaced_with(
+            cluster.client().await,
+            NAMESPACE,
+            &resource("apps", "v1", "Deployment", "deployments"),
+        );
+        let deployment = deployments.get("guestbook-controller-manager").await.unwrap();
+        let container = &deployment.data["spec"]["template"]["spec"]["containers"][0];
+        let elsewhere = ["--health-probe-bind-address", "--webhook-cert-path"];
+        let declared = container["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|argument| argument.as_str().unwrap().to_owned());
+        let health = free_port();
+        let arguments = declared
+            .filter(|argument| !elsewhere.iter().any(|flag| argument.starts_with(flag)))
+            .chain([format!("--health-probe-bind-address=127.0.0.1:{health}")])
+            .chain(more.iter().cloned());
+        let account = cluster
+            .kubeconfig_of_account(NAMESPACE, "guestbook-controller-manager")
+            .await;
+        let log = self.folder.path().join("operator.log");
+        let mut command = self.command(&["run", "--kubeconfig"]);
+        command.arg(account).arg("--").args(arguments);
+        for variable in container["env"].as_array().into_iter().flatten() {
+            // The pod's own namespace comes from the pod.
+            let value = variable["value"].as_str().unwrap_or(NAMESPACE);
+            command.env(variable["name"].as_str().unwrap(), value);
+        }
+        let process = command
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut operator = Operator {
+            process,
+            log,
+            judged: 0,
+        };
+        let end = Instant::now() + BUILT;
+        while !operator.is_ready(health) {
+            assert!(Instant::now() < end, "it does not become ready:\n{}", operator.said());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        operator
+    }
+}
+
+const NAMESPACE: &str = "guestbook-system";
+
+/// `kubewright run`, which runs the operator.
+struct Operator {
+    process: Child,
+    log: PathBuf,
+    /// How much of the log has been judged.
+    judged: usize,
+}
+
+impl Operator {
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether it answers its readiness probe.
+    fn is_ready(&mut self, port: u16) -> bool {
+        assert!(self.process.try_wait().unwrap().is_none(), "it ended:\n{}", self.said());
+        let url = format!("http://127.0.0.1:{port}/readyz");
+        let asked = Command::new("curl")
+            .args(["--silent", "--fail", "--output", "/dev/null", &url])
+            .status();
+        asked.unwrap().success()
+    }
+
+    /// It must have run until now, and nothing may have been forbidden.
+    fn is_well(&mut self) {
+        assert!(self.process.try_wait().unwrap().is_none(), "it ended:\n{}", self.said());
+        let said = self.said();
+        assert!(
+            !said[self.judged..].contains("orbidden"),
+            "the role is not enough:\n{said}"
+        );
+        self.judged = said.len();
+    }
+
+    /// What a server forbids that knows no roles yet, because it starts, is no fault of the role.
+    fn forgive(&mut self) {
+        self.judged = self.said().len();
+    }
+
+    /// Ctrl-C.
+    fn stop(mut self) {
+        self.is_well();
+        let sent = Command::new("kill")
+            .args(["-INT", &self.process.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}:\n{}", self.said());
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // It may have been stopped by the test already. `kubewright run` ends its operator when it is asked to.
+        let _ = Command::new("kill")
+            .args(["-INT", &self.process.id().to_string()])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Creates a Guestbook and watches it through its life.
+async fn lives(client: &Client, namespace: &str, name: &str, operator: &Operator) {
+    let guestbooks = guestbooks(client, namespace);
+    let children: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let foo = async || {
+        children
+            .get_opt(name)
+            .await
+            .unwrap()
+            .map(|child| child.data.unwrap_or_default()["foo"].clone())
+    };
+    guestbooks
+        .create(&PostParams::default(), &guestbook(name, json!({"foo": "one"})))
+        .await
+        .unwrap();
+    until("the status", operator, async || {
+        let seen = guestbooks.get(name).await.unwrap();
+        seen.data["status"]["conditions"][0]["reason"] == "Kept" && !seen.finalizers().is_empty()
+    })
+    .await;
+    until("the child", operator, async || foo().await.as_deref() == Some("one")).await;
+    until("the event", operator, async || {
+        let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+        let found = events.list(&ListParams::default()).await.unwrap();
+        found
+            .items
+            .iter()
+            .any(|event| event.reason.as_deref() == Some("Kept") && event.involved_object.name.as_deref() == Some(name))
+    })
+    .await;
+    let two = Patch::Merge(json!({"spec": {"foo": "two"}}));
+    guestbooks.patch(name, &PatchParams::default(), &two).await.unwrap();
+    until("the change", operator, async || foo().await.as_deref() == Some("two")).await;
+    children.delete(name, &DeleteParams::default()).await.unwrap();
+    until("the child's return", operator, async || {
+        foo().await.as_deref() == Some("two")
+    })
+    .await;
+    guestbooks.delete(name, &DeleteParams::default()).await.unwrap();
+    until("the end", operator, async || {
+        guestbooks.get_opt(name).await.unwrap().is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_works_with_its_own_role_and_survives_a_crash_of_the_server() {
+    let Some(mut cluster) = RealCluster::start().await else {
+        return;
+    };
+    let client = cluster.client().await;
+    let mut project = Project::new(cluster.kubeconfig());
+    project.kubewright("init --domain my.domain");
+    project.kubewright("create api --group webapp --version v1 --kind Guestbook --resource --controller");
+    fs::write(
+        project.path().join("src/controller/guestbook_controller.rs"),
+        CONTROLLER,
+    )
+    .unwrap();
+    project.edit(
+        "Cargo.toml",
+        "tokio.workspace = true\n",
+        "tokio.workspace = true\nserde_json.workspace = true\n",
+    );
+    project.kubewright("manifests");
+    project.kubewright("deploy --no-wait --image example.com/guestbook:v1");
+
+    let mut operator = project.run(&cluster, &[]).await;
+    lives(&client, "default", "first", &operator).await;
+    operator.is_well();
+    cluster.crash_and_restart().await;
+    lives(&client, "default", "second", &operator).await;
+    operator.forgive();
+    lives(&client, "default", "third", &operator).await;
+    operator.stop();
+
+    with_webhooks(&project, &cluster).await;
+    in_one_namespace(&mut project).await;
+}
+
+async fn with_webhooks(project: &Project, cluster: &RealCluster) {
+    let client = cluster.client().await;
+    project.kubewright(
+        "create webhook --group webapp --version v1 --kind Guestbook --defaulting --programmatic-validation",
+    );
+    let file = "src/webhook/v1/guestbook_webhook.rs";
+    project.edit(
+        file,
+        "let _ = guestbook;",
+        "guestbook.spec.foo.get_or_insert_with(|| \"by default\".to_owned());",
+    );
+    project.edit(file, "let errors", "let mut errors");
+    project.edit(
+        file,
+        "let _ = guestbook;",
+        "if guestbook.spec.foo.as_deref() == Some(\"bad\") { errors.invalid(\"spec.foo\", &guestbook.spec.foo, \"must be good\"); }",
+    );
+    for definition in cert_manager() {
+        let crds = Api::<DynamicObject>::all_with(
+            client.clone(),
+            &resource(
+                "apiextensions.k8s.io",
+                "v1",
+                "CustomResourceDefinition",
+                "customresourcedefinitions",
+            ),
+        );
+        crds.create(&PostParams::default(), &serde_json::from_value(definition).unwrap())
+            .await
+            .unwrap();
+    }
+    project.kubewright("manifests");
+    project.kubewright("deploy --no-wait --image example.com/guestbook:v1");
+
+    // What cert-manager would do, and the way to this machine in place of the one to a pod.
+    let certificates = WebhookCertificates::new().unwrap();
+    let folder = project.folder.path().join("certificates");
+    certificates
+        .write(&folder, &["guestbook-webhook-service.guestbook-system.svc"])
+        .unwrap();
+    let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
+    let here = json!({"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null, "selector": null}});
+    services
+        .patch(
+            "guestbook-webhook-service",
+            &PatchParams::default(),
+            &Patch::Merge(here),
+        )
+        .await
+        .unwrap();
+    let port = free_port();
+    let ca = kubewright::k8s_openapi::ByteString(certificates.ca().into_bytes());
+    for (plural, kind, name) in [
+        (
+            "mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+            "guestbook-mutating-webhook-configuration",
+        ),
+        (
+            "validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+            "guestbook-validating-webhook-configuration",
+        ),
+    ] {
+        let api = Api::<DynamicObject>::all_with(
+            client.clone(),
+            &resource("admissionregistration.k8s.io", "v1", kind, plural),
+        );
+        let mut configuration = api.get(name).await.unwrap();
+        let caller = &mut configuration.data["webhooks"][0]["clientConfig"];
+        caller["caBundle"] = json!(ca);
+        caller["service"]["port"] = json!(port);
+        api.replace(name, &PostParams::default(), &configuration).await.unwrap();
+    }
+
+    let operator = project
+        .run(
+            cluster,
+            &[
+                format!("--webhook-cert-path={}", folder.display()),
+                "--webhook-host=127.0.0.1".to_owned(),
+                format!("--webhook-port={port}"),
+            ],
+        )
+        .await;
+    let guestbooks = guestbooks(&client, "default");
+    let create =
+        async |name: &str, spec: Value| guestbooks.create(&PostParams::default(), &guestbook(name, spec)).await;
+    // The server learns of configurations by and by.
+    until("a refusal", &operator, async || {
+        let refused = create("refused", json!({"foo": "bad"})).await;
+        if refused.is_ok() {
+            guestbooks.delete("refused", &DeleteParams::default()).await.unwrap();
+        }
+        refused.is_err_and(|why| {
+            why.to_string()
+                .contains("spec.foo: Invalid value: \"bad\": must be good")
+        })
+    })
+    .await;
+    let filled = create("filled", json!({})).await.unwrap();
+    assert_eq!(filled.data["spec"]["foo"], "by default");
+    guestbooks.delete("filled", &DeleteParams::default()).await.unwrap();
+    lives(&client, "default", "fourth", &operator).await;
+    until("no Guestbooks", &operator, async || {
+        guestbooks.list(&ListParams::default()).await.unwrap().items.is_empty()
+    })
+    .await;
+    operator.stop();
+}
+
+/// The role of one namespace is enough for that namespace.
+async fn in_one_namespace(project: &mut Project) {
+    // Another server: nothing there is allowed by what was deployed before.
+    let cluster = RealCluster::start().await.unwrap();
+    let client = cluster.client().await;
+    project.kubeconfig = cluster.kubeconfig();
+    project.kubewright("delete webhook --group webapp --version v1 --kind Guestbook --force");
+    project.kubewright("edit --namespaced");
+    project.kubewright("manifests");
+    project.kubewright("deploy --no-wait --image example.com/guestbook:v1");
+    let operator = project.run(&cluster, &[]).await;
+    lives(&client, NAMESPACE, "fifth", &operator).await;
+    operator.stop();
+}
