@@ -115,11 +115,14 @@ impl Recording {
         wrong
     }
 
-    /// The tree of a project on disk, with the files that are generated from the code as [`Recording::generated`] has them.
-    pub(crate) fn on_disk(&self, root: &Path) -> MemoryFiles {
+    /// The tree of a project on disk; when its code was not built, with the files that are generated from it as [`Recording::generated`] has
+    /// them.
+    pub(crate) fn on_disk(&self, root: &Path, built: bool) -> MemoryFiles {
         let mut files = MemoryFiles::default();
         read_below(root, "config", &mut files);
-        self.generated(&mut files);
+        if !built {
+            self.generated(&mut files);
+        }
         files
     }
 
