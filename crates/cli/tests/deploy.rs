@@ -7,9 +7,8 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
+use kubewright::kube::Client;
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
-use kubewright::kube::{self, Client};
 use serde_json::{Value, json};
 use support::project::deployable as project;
 use support::{KUBEWRIGHT, RunningCluster};
@@ -40,12 +39,6 @@ fn check(project: &Path, cluster: Option<&RunningCluster>, arguments: &[&str], s
             "{arguments:?} should say {words:?}, said:\n{said}"
         );
     }
-}
-
-async fn client(cluster: &RunningCluster) -> Client {
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.unwrap()).unwrap()
 }
 
 fn guestbooks(client: &Client) -> Api<DynamicObject> {
@@ -145,7 +138,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         "twice is once:\n{again}"
     );
 
-    let guestbooks = guestbooks(&client(&running).await);
+    let guestbooks = guestbooks(&running.client().await);
     let guestbook: DynamicObject = serde_json::from_value::<DynamicObject>(json!({
         "apiVersion": "webapp.my.domain/v1", "kind": "Guestbook",
         "metadata": {"name": "kept", "finalizers": ["my.domain/cleanup"]},

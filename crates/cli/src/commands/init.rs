@@ -1,6 +1,6 @@
 //! `kubewright init`: a new project.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init};
@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     namespaced: bool,
 
-    /// Where the project's dependency on kubewright comes from: a checkout or a version [env: KUBEWRIGHT_PATH] [default: the checkout that this
-    /// program was built from, else its version]
+    /// Where the project's dependency on kubewright comes from: a checkout (a relative path stays relative) or a version [env: KUBEWRIGHT_PATH]
+    /// [default: the checkout that this program was built from, else its version]
     #[arg(long, value_name = "PATH|VERSION")]
     kubewright: Option<String>,
 
@@ -70,7 +70,7 @@ impl Arguments {
         let here = std::env::current_dir()
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
         let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
-        let (dependency, note) = dependency(self.kubewright.as_deref())?;
+        let (dependency, note) = dependency(self.kubewright.as_deref(), self.folder.as_deref())?;
         let asked = Init {
             name: match &self.project_name {
                 Some(name) => name.clone(),
@@ -132,14 +132,18 @@ fn folder_name(root: &Path) -> String {
 }
 
 /// Where kubewright comes from: as said, as the environment says, from the checkout of this program, or by version.
-fn dependency(said: Option<&str>) -> Result<(Dependency, Option<String>), Diagnostic> {
+fn dependency(said: Option<&str>, folder: Option<&Path>) -> Result<(Dependency, Option<String>), Diagnostic> {
     let environment = std::env::var("KUBEWRIGHT_PATH").ok().filter(|path| !path.is_empty());
+    let typed = said.is_some();
     if let Some(said) = said.map(str::to_owned).or(environment) {
         if said.starts_with(|c: char| c.is_ascii_digit()) && !Path::new(&said).is_dir() {
             return Ok((Dependency::Version(said), None));
         }
         return match checkout(Path::new(&said)) {
-            Some(path) => Ok((Dependency::Path(path), None)),
+            Some(path) => {
+                let relative = typed.then(|| relative(&said, folder)).flatten();
+                Ok((Dependency::Path(relative.unwrap_or(path)), None))
+            }
             None => Err(Diagnostic::new(codes::project::SOURCE, ATTEMPTED)
                 .at(Place::file(said))
                 .because("this is neither a version nor a checkout of kubewright (a folder with crates/kubewright)")
@@ -158,9 +162,51 @@ fn dependency(said: Option<&str>) -> Result<(Dependency, Option<String>), Diagno
     }
 }
 
+/// A relative path to a checkout, seen from the project's folder and not from the current one; none when there is no such path.
+///
+/// It stays relative because the project may be committed beside the checkout, and then be cloned elsewhere.
+fn relative(said: &str, folder: Option<&Path>) -> Option<String> {
+    let said = Path::new(said);
+    let mut path = PathBuf::new();
+    for part in folder.unwrap_or(Path::new("")).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(_) => path.push(".."),
+            // What `..` leads back to has no name here.
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    path.extend(said.components().filter(|part| *part != Component::CurDir));
+    let text = path.to_str().filter(|text| !text.is_empty())?;
+    said.is_relative().then(|| text.to_owned())
+}
+
 fn checkout(path: &Path) -> Option<String> {
     let path = std::fs::canonicalize(path).ok()?;
     let is_one =
         path.join("crates/kubewright/Cargo.toml").is_file() && path.join("crates/testing/Cargo.toml").is_file();
     is_one.then(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_checkout_is_seen_from_the_project() {
+        let table = [
+            ("../kubewright", "", Some("../kubewright")),
+            ("./kubewright", "mine", Some("../kubewright")),
+            ("../..", "./my/own", Some("../../../..")),
+            ("/opt/kubewright", "", None),
+            ("../kubewright", "/home/me/mine", None),
+            ("../kubewright", "../mine", None),
+            // The checkout itself: no path to write.
+            (".", "", None),
+        ];
+        for (said, folder, expected) in table {
+            let found = relative(said, Some(Path::new(folder)));
+            assert_eq!(found.as_deref(), expected, "{said} from {folder:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod operators;
 pub mod project;
 pub mod real;
 
@@ -9,6 +10,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::{self, Client};
 
 /// The program under test.
 pub const KUBEWRIGHT: &str = env!("CARGO_BIN_EXE_kubewright");
@@ -58,6 +62,12 @@ impl RunningCluster {
 
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
+    }
+
+    pub async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).expect("the program writes a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig's keys can be used")
     }
 }
 

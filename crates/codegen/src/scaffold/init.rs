@@ -16,7 +16,7 @@ use super::{BOILERPLATE, Change, bad_name};
 /// Where the project's dependency on kubewright comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
-    /// A checkout on this machine: its root, as it is to be written into Cargo.toml.
+    /// A checkout on this machine: its root, as it is to be written into Cargo.toml (a relative one is seen from the project).
     Path(String),
     /// A published version.
     Version(String),

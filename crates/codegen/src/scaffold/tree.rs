@@ -151,6 +151,7 @@ impl<'r> Words<'r> {
                 article => article(&self.resource.kind),
                 use => self.types.import,
                 path => self.types.path,
+                own => self.resource.api.is_some(),
                 var => self.var(),
                 signature => signature("async fn reconcile", &arguments, "Result<Action>"),
                 chain => layout_chain(

@@ -1,7 +1,10 @@
 //! Kubernetes objects compared by meaning, with a list of differences that are meant.
 //!
 //! The same are: any order of objects and keys; any order where Kubernetes gives none; null, an empty list and nothing; whole floats and
-//! integers; the version annotation of a generator. Descriptions inside schemas do not count.
+//! integers; the version annotation of a generator; roles that allow the same, however their rules are put together. Descriptions inside
+//! schemas do not count.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -49,9 +52,12 @@ const EMPTY: [&str; 6] = [
     "requests",
 ];
 
-/// A difference that is meant. `rendering`, `object` (`Kind/name`) and `path` (a JSON pointer) may have `*`.
+/// A difference that is meant. `project`, `rendering`, `object` (`Kind/name`) and `path` (a JSON pointer) may have `*`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Allowed {
+    /// The project; any when left out.
+    #[serde(default)]
+    pub(crate) project: Option<String>,
     pub(crate) rendering: String,
     pub(crate) object: String,
     pub(crate) path: String,
@@ -75,8 +81,9 @@ pub(crate) struct Difference {
 }
 
 impl Allowed {
-    pub(crate) fn covers(&self, rendering: &str, difference: &Difference) -> bool {
-        fits(&self.rendering, rendering)
+    pub(crate) fn covers(&self, project: &str, rendering: &str, difference: &Difference) -> bool {
+        self.project.as_ref().is_none_or(|pattern| fits(pattern, project))
+            && fits(&self.rendering, rendering)
             && fits(&self.object, &difference.object)
             && fits(&self.path, &difference.path)
             && self.actual.as_ref().is_none_or(|actual| *actual == difference.actual)
@@ -148,7 +155,46 @@ fn title(object: &Value) -> String {
 
 /// The form in which what means the same is equal.
 pub(crate) fn normal(value: &Value) -> Value {
-    canonical(value, "", false)
+    let kind = value["kind"].as_str().unwrap_or_default();
+    match (kind, value["rules"].as_array()) {
+        ("ClusterRole" | "Role", Some(rules)) => {
+            let mut role = value.clone();
+            role["rules"] = grants(rules);
+            canonical(&role, "", false)
+        }
+        _ => canonical(value, "", false),
+    }
+}
+
+/// What rules allow, resource by resource: `apps/deployments` or a URL, with the names that it is limited to, and its verbs.
+fn grants(rules: &[Value]) -> Value {
+    let texts = |rule: &Value, key: &str| -> Vec<String> {
+        let items = rule[key].as_array().into_iter().flatten();
+        items.map(|item| item.as_str().unwrap().to_owned()).collect()
+    };
+    let mut granted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for rule in rules {
+        let mut on = texts(rule, "nonResourceURLs");
+        for group in texts(rule, "apiGroups") {
+            on.extend(
+                texts(rule, "resources")
+                    .iter()
+                    .map(|resource| format!("{group}/{resource}")),
+            );
+        }
+        let names = texts(rule, "resourceNames");
+        for mut on in on {
+            if !names.is_empty() {
+                on.push_str(&format!(" {names:?}"));
+            }
+            granted.entry(on).or_default().extend(texts(rule, "verbs"));
+        }
+    }
+    granted
+        .into_iter()
+        .map(|(on, verbs)| (on, verbs.into_iter().collect::<Value>()))
+        .collect::<Map<String, Value>>()
+        .into()
 }
 
 fn canonical(value: &Value, key: &str, in_schema: bool) -> Value {
@@ -205,7 +251,7 @@ fn canonical(value: &Value, key: &str, in_schema: bool) -> Value {
 fn diff(expected: &Value, actual: &Value, at: &str, object: &str, found: &mut Vec<Difference>) {
     match (expected, actual) {
         (Value::Object(a), Value::Object(b)) => {
-            let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
             for name in names {
                 let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
                 let null = Value::Null;

@@ -1,0 +1,28 @@
+//! The controller `pod`: brings the world in line with pods.
+
+use kubewright::prelude::*;
+
+use kubewright::k8s_openapi::api::core::v1;
+
+/// Reconciles [`v1::Pod`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodReconciler;
+
+// It may read pods and handle what it owns. What else it touches is allowed here, such as:
+#[rbac(groups = "", resources = "nodes", verbs = "get")]
+impl Reconciler for PodReconciler {
+    type Object = v1::Pod;
+
+    /// Called when a Pod, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    async fn reconcile(&self, pod: Arc<v1::Pod>, ctx: Context) -> Result<Action> {
+        // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Pod and goes with it.
+        // People are told with `ctx.patch_status(&*pod, |pod| …).await?`.
+        let _ = (pod, ctx);
+        Ok(Action::await_change())
+    }
+}
+
+/// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
+pub fn controller() -> Controller {
+    Controller::of(PodReconciler)
+}

@@ -1,0 +1,3 @@
+//! The group `gateway.networking.k8s.io`.
+
+pub mod v1;

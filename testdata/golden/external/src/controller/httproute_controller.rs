@@ -1,0 +1,28 @@
+//! The controller `httproute`: brings the world in line with httproutes.
+
+use kubewright::prelude::*;
+
+use external_api::external::gateway_networking::v1;
+
+/// Reconciles [`v1::HTTPRoute`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HTTPRouteReconciler;
+
+// It may read httproutes and handle what it owns. What else it touches is allowed here, such as:
+#[rbac(groups = "", resources = "services", verbs = "get")]
+impl Reconciler for HTTPRouteReconciler {
+    type Object = v1::HTTPRoute;
+
+    /// Called when an HTTPRoute, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    async fn reconcile(&self, httproute: Arc<v1::HTTPRoute>, ctx: Context) -> Result<Action> {
+        // A child is created or updated with `ctx.apply(child).await?`: it belongs to the HTTPRoute and goes with it.
+        // People are told with `ctx.patch_status(&*httproute, |httproute| …).await?`.
+        let _ = (httproute, ctx);
+        Ok(Action::await_change())
+    }
+}
+
+/// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
+pub fn controller() -> Controller {
+    Controller::of(HTTPRouteReconciler)
+}

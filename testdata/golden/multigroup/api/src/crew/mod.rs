@@ -1,0 +1,3 @@
+//! The group `crew.fleet.example`.
+
+pub mod v1;

@@ -1,0 +1,3 @@
+//! The group `dock.harbour.fleet.example`.
+
+pub mod v1beta1;

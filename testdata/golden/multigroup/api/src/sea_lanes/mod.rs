@@ -1,0 +1,3 @@
+//! The group `sea-lanes.fleet.example`.
+
+pub mod v1;

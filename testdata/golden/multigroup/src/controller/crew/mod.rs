@@ -1,0 +1,3 @@
+//! The group `crew.fleet.example`.
+
+pub mod sailor_controller;

@@ -1,0 +1,34 @@
+//! The controller `sailor`: brings the world in line with sailors.
+
+use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+use kubewright::prelude::*;
+
+use multigroup_api::crew::v1;
+
+/// Reconciles [`v1::Sailor`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SailorReconciler;
+
+// It may read sailors, write their status, and handle what it owns. What else it touches is allowed here, such as:
+#[rbac(groups = "", resources = "secrets", verbs = "get")]
+impl Reconciler for SailorReconciler {
+    type Object = v1::Sailor;
+
+    /// Called when a Sailor, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
+    async fn reconcile(&self, sailor: Arc<v1::Sailor>, ctx: Context) -> Result<Action> {
+        // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Sailor and goes with it.
+        // People are told with `ctx.patch_status(&*sailor, |sailor| …).await?`.
+        let mut papers = ConfigMap::default();
+        papers.metadata.name = Some(format!("{}-papers", sailor.name_any()));
+        papers.metadata.namespace = sailor.namespace();
+        let rank = format!("{:?}", sailor.spec.rank);
+        papers.data = Some([("rank".to_owned(), rank)].into());
+        ctx.apply(papers).await?;
+        Ok(Action::await_change())
+    }
+}
+
+/// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
+pub fn controller() -> Controller {
+    Controller::of(SailorReconciler).owns::<ConfigMap>()
+}

@@ -1,0 +1,3 @@
+//! Controllers for the group `dock.harbour.fleet.example`.
+
+pub mod berth_controller;

@@ -1,0 +1,3 @@
+//! Controllers for the group `sea-lanes.fleet.example`.
+
+pub mod sailor_controller;

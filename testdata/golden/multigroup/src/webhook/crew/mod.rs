@@ -1,0 +1,3 @@
+//! Webhooks for the group `crew.fleet.example`.
+
+pub mod v1;
