@@ -8,8 +8,9 @@ use crate::names::{self, rust};
 use crate::plan::{Files, Plan};
 use crate::project::{Controller, Resource};
 
+use super::meet::{groups_meet, irregular, plural_is_taken, types_meet};
 use super::subject::{self, External, Subject, has_stub};
-use super::tree::{ControllerFile, groups_meet, irregular, plural_is_taken, types_meet};
+use super::words::ControllerFile;
 use super::{Change, bad_name};
 
 /// What `create api` is asked for.

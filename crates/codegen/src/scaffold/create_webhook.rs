@@ -11,7 +11,8 @@ use crate::project::{Resource, Webhooks};
 
 use super::create_api::{add_dependency, put, unknown};
 use super::subject::{self, External, Subject, has_stub};
-use super::tree::{LIB, Words};
+use super::tree::LIB;
+use super::words::Words;
 use super::{Change, bad_name};
 
 /// What `create webhook` is asked for.

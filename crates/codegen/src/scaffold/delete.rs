@@ -8,7 +8,8 @@ use crate::project::{Resource, Webhooks};
 use super::Change;
 use super::create_api::put;
 use super::subject::{self, Subject, has_stub};
-use super::tree::{API_LIB, ControllerFile, LIB, Words, controllers};
+use super::tree::{API_LIB, LIB};
+use super::words::{ControllerFile, Words, controllers};
 
 /// What `delete` is asked for.
 #[derive(Clone, Debug, Default)]

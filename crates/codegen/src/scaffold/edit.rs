@@ -8,7 +8,8 @@ use crate::source::Source;
 
 use super::init::{License, boilerplate, plugins};
 use super::subject::module_of;
-use super::tree::{API_LIB, LIB, Words, controllers};
+use super::tree::{API_LIB, LIB};
+use super::words::{Words, controllers};
 use super::{BOILERPLATE, Change};
 
 /// What `edit` is asked for; what is not said stays.

@@ -16,9 +16,12 @@ mod create_webhook;
 mod delete;
 mod edit;
 mod init;
+mod meet;
 mod render;
 mod subject;
 mod tree;
+mod webhook_words;
+mod words;
 
 #[cfg(test)]
 mod tests;
