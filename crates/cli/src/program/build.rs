@@ -362,7 +362,9 @@ fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
         Some(preferred) => ours.iter().find(|(name, _, _)| *name == preferred),
         None => ours.iter().find(|(_, source, _)| same(source, &main)),
     };
-    let names: Vec<&str> = ours.iter().map(|(name, _, _)| name.as_str()).collect();
+    // Cargo tells of programs as they are done.
+    let mut names: Vec<&str> = ours.iter().map(|(name, _, _)| name.as_str()).collect();
+    names.sort_unstable();
     found.map(|(_, _, program)| (*program).clone()).ok_or_else(|| match names[..] {
         [] => "error: the package has no program: there is no src/main.rs and no [[bin]] in Cargo.toml".to_owned(),
         _ => format!(
@@ -462,7 +464,7 @@ mod tests {
         check(std::slice::from_ref(&tool), Ok("/t/tool"));
         check(
             &[tool, artifact("/p/Cargo.toml", "/p/src/bin/b.rs", "/t/b")],
-            Err("the package has tool, b"),
+            Err("the package has b, tool"),
         );
         check(&[other], Err("no program"));
 
