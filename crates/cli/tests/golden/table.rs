@@ -209,9 +209,7 @@ impl TryFrom<v2::Book> for v1::Book {
                 to: r#"        let mut metadata = hub.metadata;
         let annotations = metadata.annotations.as_mut();
         let subtitle = annotations.and_then(|annotations| annotations.remove(SUBTITLE));
-        if metadata.annotations.as_ref().is_some_and(|left| left.is_empty()) {
-            metadata.annotations = None;
-        }
+        metadata.annotations = metadata.annotations.filter(|left| !left.is_empty());
         Ok(v2::Book {
             metadata,
             spec: v2::BookSpec {
@@ -294,7 +292,7 @@ impl TryFrom<v2::Book> for v1::Book {
 "#,
                 to: r#"        let mut errors = FieldErrors::new();
         if httproute.spec.hostnames.is_empty() {
-            errors.required("spec.hostnames", "a route for all hosts is not allowed here");
+            errors.required("spec.hostnames", "a route is for some hosts");
         }
 "#,
             },

@@ -36,9 +36,7 @@ impl TryFrom<v1::Book> for v2::Book {
         let mut metadata = hub.metadata;
         let annotations = metadata.annotations.as_mut();
         let subtitle = annotations.and_then(|annotations| annotations.remove(SUBTITLE));
-        if metadata.annotations.as_ref().is_some_and(|left| left.is_empty()) {
-            metadata.annotations = None;
-        }
+        metadata.annotations = metadata.annotations.filter(|left| !left.is_empty());
         Ok(v2::Book {
             metadata,
             spec: v2::BookSpec {

@@ -15,7 +15,7 @@ impl Validator for HTTPRouteValidator {
     async fn create(&self, httproute: &v1::HTTPRoute, _: &AdmissionRequest) -> Result<(), Denied> {
         let mut errors = FieldErrors::new();
         if httproute.spec.hostnames.is_empty() {
-            errors.required("spec.hostnames", "a route for all hosts is not allowed here");
+            errors.required("spec.hostnames", "a route is for some hosts");
         }
         errors.into_result()
     }
