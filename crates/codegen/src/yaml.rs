@@ -155,7 +155,9 @@ fn is_other_type(words: &str) -> bool {
     }
     let body = words.trim_start_matches(['+', '-']);
     let special = ["inf", ".inf", "nan", ".nan"].contains(&body.to_ascii_lowercase().as_str());
-    let number = body.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+    // Underscores in numbers are passed over, behind a sign also the first.
+    let signed = body.len() < words.len();
+    let number = body.starts_with(|first: char| first.is_ascii_digit() || first == '.' || (signed && first == '_'))
         && body.contains(|letter: char| letter.is_ascii_digit())
         && body
             .chars()
@@ -252,6 +254,7 @@ mod tests {
             "010",
             "0o7",
             "1_000",
+            "+_0",
             "1:30",
             ".5",
             "+.inf",

@@ -338,7 +338,8 @@ impl Failed {
 /// The operator among the programs that cargo built: the only one, the one that `default-run` names, or that of `src/main.rs`.
 fn program(said: &[Said], root: &Path) -> Result<PathBuf, String> {
     // Links in the path of a project are resolved by cargo.
-    let same = |path: &Path, other: &Path| path == other || path.canonicalize().ok() == other.canonicalize().ok();
+    let real = |path: &Path| path.canonicalize().ok();
+    let same = |path: &Path, other: &Path| path == other || real(path).is_some_and(|path| real(other) == Some(path));
     let ours: Vec<(&String, &PathBuf, &PathBuf)> = said
         .iter()
         .filter_map(|said| match said {

@@ -89,7 +89,7 @@ mod tests {
             assert!(refused.to_string().contains(expected), "{refused}");
         };
         check("/bin/false", "exit status: 1").await;
-        check("/bin/true", "cannot read what the operator declares: EOF").await;
+        check("/bin/true", "because: EOF while parsing").await;
         check("/bin/echo", "expected value").await;
         check("/nonexistent", "it cannot be started").await;
     }
