@@ -306,7 +306,7 @@ impl Drop for Operator {
 async fn lives(client: &Client, namespace: &str, name: &str, operator: &Operator) {
     let guestbooks = guestbooks(client, namespace);
     let children: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let foo = async || {
+    let content = async || {
         children
             .get_opt(name)
             .await
@@ -322,7 +322,10 @@ async fn lives(client: &Client, namespace: &str, name: &str, operator: &Operator
         seen.data["status"]["conditions"][0]["reason"] == "Kept" && !seen.finalizers().is_empty()
     })
     .await;
-    until("the child", operator, async || foo().await.as_deref() == Some("one")).await;
+    until("the child", operator, async || {
+        content().await.as_deref() == Some("one")
+    })
+    .await;
     until("the event", operator, async || {
         let events: Api<Event> = Api::namespaced(client.clone(), namespace);
         let found = events.list(&ListParams::default()).await.unwrap();
@@ -334,10 +337,13 @@ async fn lives(client: &Client, namespace: &str, name: &str, operator: &Operator
     .await;
     let two = Patch::Merge(json!({"spec": {"foo": "two"}}));
     guestbooks.patch(name, &PatchParams::default(), &two).await.unwrap();
-    until("the change", operator, async || foo().await.as_deref() == Some("two")).await;
+    until("the change", operator, async || {
+        content().await.as_deref() == Some("two")
+    })
+    .await;
     children.delete(name, &DeleteParams::default()).await.unwrap();
     until("the child's return", operator, async || {
-        foo().await.as_deref() == Some("two")
+        content().await.as_deref() == Some("two")
     })
     .await;
     guestbooks.delete(name, &DeleteParams::default()).await.unwrap();

@@ -369,6 +369,66 @@ fn groups_move_and_the_project_is_as_if_it_had_begun_with_them() {
 }
 
 #[test]
+fn terms_are_changed_in_the_manifests() {
+    let mut files = MemoryFiles::default();
+    run(&mut files, INIT).unwrap();
+    let terms = |files: &MemoryFiles, path: &str| -> Vec<String> {
+        let lines = files.0[path]
+            .lines()
+            .filter(|line| line.starts_with("license") || line.starts_with("authors"));
+        lines.map(str::to_owned).collect()
+    };
+    let mut check = |command: &str, changed: &[&str], root: &[&str], api: &[&str]| {
+        assert_eq!(run(&mut files, command).unwrap(), changed, "{command}");
+        assert_eq!(terms(&files, "Cargo.toml"), root, "{command}");
+        assert_eq!(terms(&files, "api/Cargo.toml"), api, "{command}");
+    };
+    let both: &[&str] = &["update Cargo.toml", "update api/Cargo.toml"];
+    let apache = "license = \"Apache-2.0\"";
+    check(
+        "edit --license apache2",
+        &[],
+        &[apache, "license.workspace = true"],
+        &["license.workspace = true"],
+    );
+    check("edit --license none", both, &[], &[]);
+    check(
+        "edit --owner Ada",
+        both,
+        &["authors = [\"Ada\"]", "authors.workspace = true"],
+        &["authors.workspace = true"],
+    );
+    check(
+        "edit --license apache2 --owner Bea",
+        both,
+        &[
+            "authors = [\"Bea\"]",
+            apache,
+            "authors.workspace = true",
+            "license.workspace = true",
+        ],
+        &["authors.workspace = true", "license.workspace = true"],
+    );
+    let header = [
+        "update Cargo.toml",
+        "update api/Cargo.toml",
+        "create hack/boilerplate.rs.txt",
+    ];
+    check(
+        "edit --license none --license-file",
+        &header,
+        &["authors = [\"Bea\"]", "authors.workspace = true"],
+        &["authors.workspace = true"],
+    );
+    files.0.insert("api/Cargo.toml".to_owned(), "[package".to_owned());
+    let refused = run(&mut files, "edit --owner Cid").unwrap_err().to_string();
+    assert!(
+        refused.contains("KWR0002") && refused.contains("api/Cargo.toml"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_was_created_can_be_deleted() {
     let steps = [
         (GUESTBOOK, "delete api --group webapp --version v1 --kind Guestbook"),

@@ -5,16 +5,20 @@
 //! the list when it is dynamic; a broken frame is an error, never a skipped object.
 
 use std::any::TypeId;
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
-use kube::core::{ApiResource, Request as Requests, Status, WatchEvent as WireEvent};
+use kube::core::watch::Bookmark;
+use kube::core::{ApiResource, Request as Requests, Status};
 use kubewright_engine::ResourceVersion;
 use kubewright_engine::reflector::{Failure, FailureKind, Input, ListPage, ListVersion, WatchEvent};
-use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -237,25 +241,88 @@ impl Frames {
 }
 
 fn decode_event<K: AnyObject>(line: &[u8]) -> Input<K> {
-    let event = match serde_json::from_slice::<WireEvent<K>>(line) {
-        Ok(WireEvent::Added(object)) => WatchEvent::Added(kept(object)),
-        Ok(WireEvent::Modified(object)) => WatchEvent::Modified(kept(object)),
-        Ok(WireEvent::Deleted(object)) => WatchEvent::Deleted(kept(object)),
-        Ok(WireEvent::Bookmark(bookmark)) => WatchEvent::Bookmark {
-            version: ResourceVersion::new(&bookmark.metadata.resource_version),
-            initial_events_end: bookmark
-                .metadata
-                .annotations
-                .get(INITIAL_EVENTS_END)
-                .is_some_and(|value| value == "true"),
-        },
-        Ok(WireEvent::Error(status)) => WatchEvent::Error(status_failure(status.code, &status)),
+    match serde_json::from_slice::<Frame<K>>(line) {
+        Ok(Frame(event)) => Input::Event(event),
         Err(error) => {
             let value: Value = serde_json::from_slice(line).unwrap_or_default();
-            return Input::Failed(undecodable(&value["object"], &error));
+            Input::Failed(undecodable(&value["object"], &error))
         }
-    };
-    Input::Event(event)
+    }
+}
+
+/// A line of a watch. Read by hand and not as kube's enum: serde's code for enums keeps a second reader of every type for a `type` that comes
+/// behind its `object`, which every build of an operator would pay for.
+struct Frame<K>(WatchEvent<K>);
+
+impl<'de, K: AnyObject> Deserialize<'de> for Frame<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Frame<K>, D::Error> {
+        deserializer.deserialize_map(FrameVisitor(PhantomData)).map(Frame)
+    }
+}
+
+struct FrameVisitor<K>(PhantomData<K>);
+
+impl<'de, K: AnyObject> Visitor<'de> for FrameVisitor<K> {
+    type Value = WatchEvent<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event of a watch, with `type` and `object`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WatchEvent<K>, A::Error> {
+        let (mut kind, mut early, mut event) = (None::<String>, None::<Value>, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match (key.as_str(), kind.as_deref()) {
+                ("type", _) => kind = Some(map.next_value()?),
+                ("object", Some("ADDED")) => event = Some(WatchEvent::Added(kept(map.next_value::<K>()?))),
+                ("object", Some("MODIFIED")) => event = Some(WatchEvent::Modified(kept(map.next_value::<K>()?))),
+                ("object", Some("DELETED")) => event = Some(WatchEvent::Deleted(kept(map.next_value::<K>()?))),
+                // What is no object of the kind is small, or comes in no order that a server is known to write.
+                ("object", _) => early = Some(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let kind = kind.ok_or_else(|| A::Error::missing_field("type"))?;
+        match (event, early) {
+            (Some(event), _) => Ok(event),
+            (None, Some(object)) => of_value(&kind, &object).map_err(A::Error::custom),
+            (None, None) => Err(A::Error::missing_field("object")),
+        }
+    }
+}
+
+fn of_value<K: AnyObject>(kind: &str, object: &Value) -> Result<WatchEvent<K>, serde_json::Error> {
+    let decoded = || K::deserialize(object).map(kept);
+    Ok(match kind {
+        "ADDED" => WatchEvent::Added(decoded()?),
+        "MODIFIED" => WatchEvent::Modified(decoded()?),
+        "DELETED" => WatchEvent::Deleted(decoded()?),
+        "BOOKMARK" => bookmark(&Bookmark::deserialize(object)?),
+        "ERROR" => {
+            let status = status(object)?;
+            WatchEvent::Error(status_failure(status.code, &status))
+        }
+        other => {
+            const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
+            return Err(serde_json::Error::unknown_variant(other, KNOWN));
+        }
+    })
+}
+
+fn bookmark<K>(bookmark: &Bookmark) -> WatchEvent<K> {
+    let metadata = &bookmark.metadata;
+    WatchEvent::Bookmark {
+        version: ResourceVersion::new(&metadata.resource_version),
+        initial_events_end: metadata
+            .annotations
+            .get(INITIAL_EVENTS_END)
+            .is_some_and(|value| value == "true"),
+    }
+}
+
+/// Not generic, so that it is compiled here and not in every operator.
+fn status(object: &Value) -> Result<Status, serde_json::Error> {
+    Status::deserialize(object)
 }
 
 fn kept<K: AnyObject>(mut object: K) -> Arc<K> {
@@ -360,6 +427,47 @@ mod tests {
         let list = br#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"x"}},{"metadata":{"name":"y"},"data":7}]}"#;
         let failure = decode_page::<ConfigMap>(list, &resource()).expect_err("y is broken");
         assert!(failure.message.starts_with("object y cannot be decoded"), "{failure}");
+    }
+
+    #[test]
+    fn events_are_read_in_whatever_order_they_are_written() {
+        let check = |line: &str, expected: &str| {
+            let said = match decode_event::<ConfigMap>(line.as_bytes()) {
+                Input::Event(WatchEvent::Added(object)) => {
+                    format!("added {}", object.metadata.name.clone().unwrap_or_default())
+                }
+                Input::Event(WatchEvent::Deleted(object)) => {
+                    format!("deleted, managed {:?}", object.metadata.managed_fields)
+                }
+                Input::Event(WatchEvent::Bookmark { initial_events_end, .. }) => {
+                    format!("bookmark, end {initial_events_end}")
+                }
+                Input::Failed(failure) => failure.message,
+                _ => "something else".to_owned(),
+            };
+            assert!(said.contains(expected), "{line}: {said}");
+        };
+        check(
+            r#"{"type":"ADDED","object":{"metadata":{"name":"x"}},"more":[1]}"#,
+            "added x",
+        );
+        check(r#"{"object":{"metadata":{"name":"x"}},"type":"ADDED"}"#, "added x");
+        check(
+            r#"{"type":"DELETED","object":{"metadata":{"managedFields":[{"manager":"m"}]}}}"#,
+            "deleted, managed None",
+        );
+        let end = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+        check(
+            &format!(r#"{{"type":"BOOKMARK","object":{end}}}"#),
+            "bookmark, end true",
+        );
+        check(
+            r#"{"type":"ADDED","object":{"metadata":{"name":"y"},"data":7}}"#,
+            "object y cannot be decoded",
+        );
+        check(r#"{"type":"MOVED","object":{}}"#, "unknown variant `MOVED`");
+        check(r#"{"type":"ADDED"}"#, "missing field `object`");
+        check(r#"{"object":{}}"#, "missing field `type`");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use kube::core::ApiResource;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -53,8 +54,19 @@ impl Generated {
         let mut settings = SchemaSettings::draft2020_12();
         settings.meta_schema = None;
         let raw = settings.into_generator().into_root_schema_for::<K>().to_value();
-        let (schema, mut problems) = structural::root(&raw);
-        let mut crd = match catch(|| K::crd()) {
+        let name = (K::crd_name(), K::api_resource());
+        Generated::from(std::any::type_name::<K>(), &raw, catch(|| K::crd()), name)
+    }
+
+    /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the type changes.
+    fn from(
+        rust: &'static str,
+        raw: &Value,
+        made: std::result::Result<CustomResourceDefinition, String>,
+        name: (&str, ApiResource),
+    ) -> Generated {
+        let (schema, mut problems) = structural::root(raw);
+        let mut crd = match made {
             Ok(crd) => serde_json::to_value(crd).unwrap_or_default(),
             Err(why) => {
                 problems.push(Problem {
@@ -63,27 +75,22 @@ impl Generated {
                     why,
                     warning: false,
                 });
-                bare::<K>()
+                bare(name.0, &name.1)
             }
         };
         if let Some(version) = crd.pointer_mut("/spec/versions/0") {
             version["schema"] = json!({"openAPIV3Schema": schema});
         }
-        Generated {
-            rust: std::any::type_name::<K>(),
-            crd,
-            problems,
-        }
+        Generated { rust, crd, problems }
     }
 }
 
 /// What is known of a definition without asking `K::crd()`.
-fn bare<K: CustomResourceExt>() -> Value {
-    let resource = K::api_resource();
+fn bare(name: &str, resource: &ApiResource) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": K::crd_name()},
+        "metadata": {"name": name},
         "spec": {
             "group": resource.group,
             "names": {"kind": resource.kind, "plural": resource.plural},
