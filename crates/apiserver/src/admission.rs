@@ -165,7 +165,7 @@ pub struct NamespaceLifecycle {
 }
 
 /// Namespaces that may not be deleted.
-const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// Kinds that are answered and never stored: they must not tell who may not see it whether a namespace exists.
 const ACCESS_REVIEWS: &str = "authorization.k8s.io";
 

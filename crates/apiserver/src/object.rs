@@ -264,7 +264,10 @@ const ANY_FINALIZER: [&str; 6] = [
 
 /// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
 pub(crate) fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    if resource.custom.is_some() || resource.kind == "Event" || ANY_FINALIZER.contains(&resource.group.as_ref()) {
+    if resource.custom.is_some()
+        || (resource.group.is_empty() && resource.kind == "Event")
+        || ANY_FINALIZER.contains(&resource.group.as_ref())
+    {
         return Vec::new();
     }
     let at = FieldPath::root().key("metadata").key("finalizers");
@@ -324,7 +327,13 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if field(name).is_empty() {
+            // A group alone says no version; what has more slashes than one says nothing.
+            let said = match (name, field(name).split('/').collect::<Vec<_>>().as_slice()) {
+                ("apiVersion", [version] | [_, version]) => !version.is_empty(),
+                ("apiVersion", _) => false,
+                _ => !field(name).is_empty(),
+            };
+            if !said {
                 errors.push(FieldError::invalid(
                     at.key(name).to_string(),
                     json!(field(name)),
@@ -353,9 +362,27 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
+/// Kinds whose updates do not check the metadata again, after what every update checks: their errors are told once.
+pub(crate) fn checks_once(resource: &Resource) -> bool {
+    matches!(
+        (resource.group.as_ref(), resource.kind.as_ref()),
+        ("", "Event")
+            | ("", "LimitRange" | "PersistentVolume")
+            | ("policy", "PodDisruptionBudget")
+            | ("discovery.k8s.io", "EndpointSlice")
+            | ("storage.k8s.io", "CSINode" | "VolumeAttachment")
+            | ("flowcontrol.apiserver.k8s.io", _)
+            | (
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" | "ValidatingAdmissionPolicy"
+            )
+    )
+}
+
 fn check_name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => names::dns1123_subdomain(name),
+        NameRule::SubdomainInBytes => names::in_bytes(names::dns1123_subdomain(name)),
         NameRule::Label => names::dns1123_label(name),
         NameRule::Label1035 => names::dns1035_label(name),
         NameRule::PathSegment => names::path_segment_name(name),

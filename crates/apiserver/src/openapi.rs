@@ -198,6 +198,19 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
     } else {
         format!("\"schemas\":{schemas},")
     };
+    let group = path.split('/').nth(1).unwrap_or("");
+    let is_custom = snapshot
+        .resources()
+        .iter()
+        .any(|row| row.group == group && row.custom.is_some());
+    if is_custom && path.matches('/').count() == 2 {
+        // Upstream, another part of the server makes the documents of custom kinds.
+        let schemas = schemas.trim_end_matches(',');
+        return Some(format!(
+            "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes CRD Swagger\",\"version\":\"v0.1.0\"}},\"paths\":{paths},\
+             \"components\":{{{schemas}}}}}"
+        ));
+    }
     Some(format!(
         "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"1.36\"}},\"paths\":{paths},\"components\":{{{schemas}\
          \"securitySchemes\":{{\"BearerToken\":{{\"type\":\"apiKey\",\"description\":\"Bearer Token authentication\",\

@@ -18,6 +18,7 @@ use futures::Stream;
 use kubewright_schema::fields::{FieldSelector, Operator};
 use kubewright_schema::labels::Selector;
 use kubewright_schema::protobuf;
+use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use crate::env::{BoxFuture, Env};
@@ -172,7 +173,10 @@ fn unknown_field(resource: &Resource, field: &str) -> String {
     if resource.selectable_fields.is_empty() && resource.custom.is_none() {
         format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
-        format!("field label not supported: {field}")
+        match (resource.group.as_ref(), resource.kind.as_ref()) {
+            ("batch", kind @ "Job") => format!("field label {field:?} not supported for {kind}"),
+            _ => format!("field label not supported: {field}"),
+        }
     }
 }
 
@@ -293,6 +297,10 @@ impl Encoder {
             json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        if matches!(self.form, Form::Plain) && self.resource.custom.is_none() {
+            // A bookmark is an empty object of the kind, with what Go writes of one.
+            structural::go_normalize(&mut object, &self.resource.schema);
         }
         if matches!(self.form, Form::Table { .. }) {
             object["columnDefinitions"] = Value::Null;

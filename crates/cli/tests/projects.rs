@@ -1,7 +1,7 @@
 //! The commands that made kubebuilder's recorded projects, typed to ours: `config/` renders to the same objects but for what is meant.
 //!
-//! Where operators are built (see `support::operators`), `make manifests` is typed, too; elsewhere definitions and webhook configurations are those of
-//! the recording, and the role is derived from the project.
+//! Where operators are built (see `support::operators`), `make manifests` is typed for some, too; elsewhere definitions and webhook configurations are
+//! those of the recording, and the role is derived from the project.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,9 +22,18 @@ const REFUSED: [&str; 2] = [
     "edit --plugins",
 ];
 
+/// Projects whose manifests are made for real where operators are built: what the others declare, one of these declares, too.
+const BUILT: [&str; 5] = [
+    "conversion",
+    "core-types",
+    "edit-namespaced",
+    "multigroup",
+    "namespaced-manager",
+];
+
 #[test]
 fn the_same_commands_make_a_project_that_renders_to_the_same_objects() {
-    let built = operators::are_built();
+    let building = operators::are_built();
     let mut meant = Meant::read();
     let mut wrong = String::new();
     for recording in recordings() {
@@ -35,6 +44,7 @@ fn the_same_commands_make_a_project_that_renders_to_the_same_objects() {
         {
             continue;
         }
+        let built = building && BUILT.contains(&recording.name.as_str());
         let folder = tempfile::tempdir().unwrap();
         for command in &recording.commands {
             if command == "make manifests" && built {

@@ -192,7 +192,7 @@ fn from_an_empty_folder_to_an_operator_that_reconciles() {
         (r"\d+(\.\d+)? ?(ms|s)\b", "[time]"),
         // What the operator prints, and what the cluster does for itself, comes between the lines at a time of its own.
         (r"(?m)^ +│ .*\n", ""),
-        (r"(?m)^.*serviceaccount-controller.*\n", ""),
+        (r"(?m)^.* \S+-controller [+~-] .*\n", ""),
     ]}, {
         insta::assert_snapshot!("walk", format!("{first}{dev}\n{}", walk.seen));
     });

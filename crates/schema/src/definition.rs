@@ -7,14 +7,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::check::{At, Errors};
 use crate::error::FieldError;
 use crate::names;
 use crate::path::FieldPath;
 use crate::schema::{SchemaRef, Type};
-use crate::structural::check_crd_schema_update;
+use crate::structural::{self, check_crd_schema_update};
 
 /// What is wrong with a definition, as the API server says it; `old` is what it was before.
 ///
@@ -45,11 +45,72 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         );
     }
+    let has_defaults = |version: At<'_>| mentions_default(version.key("schema").value);
+    if spec.key("preserveUnknownFields").is_true() && spec.key("versions").items().any(has_defaults) {
+        errors.invalid(
+            &spec.key("preserveUnknownFields"),
+            "must be false in order to use defaults in the schema",
+        );
+    }
     kind_names(&mut errors, &spec.key("names"));
     versions(&mut errors, &spec, old);
     conversion(&mut errors, &spec.key("conversion"));
     stored(&mut errors, &at);
     errors.into_vec()
+}
+
+/// Whether a schema says what absent fields are; what stands in values is no schema.
+fn mentions_default(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.iter().any(|(word, value)| match word.as_str() {
+            "default" => true,
+            "enum" | "example" => false,
+            "properties" => value.as_object().is_some_and(|map| map.values().any(mentions_default)),
+            _ => mentions_default(value),
+        }),
+        Value::Array(list) => list.iter().any(mentions_default),
+        _ => false,
+    }
+}
+
+/// The formats in the schemas of a definition that mean nothing, which is worth a warning.
+pub fn unknown_formats(definition: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for version in At::root(definition).keys(&["spec", "versions"]).items() {
+        formats_in(version.keys(&["schema", "openAPIV3Schema"]).value, &mut found);
+    }
+    found
+}
+
+fn formats_in(schema: &Value, found: &mut BTreeSet<String>) {
+    let Some(words) = schema.as_object() else { return };
+    if let Some(format) = words.get("format").and_then(Value::as_str) {
+        let of_numbers = matches!(words.get("type").and_then(Value::as_str), Some("integer" | "number"))
+            && matches!(format, "int32" | "int64" | "float" | "double");
+        let of_texts = structural::is_known_format(format) && !matches!(format, "int32" | "int64" | "float" | "double");
+        if !format.is_empty() && !of_numbers && !of_texts {
+            found.insert(format.to_owned());
+        }
+    }
+    for word in ["properties", "patternProperties", "definitions"] {
+        let schemas = words.get(word).and_then(Value::as_object);
+        schemas
+            .into_iter()
+            .flat_map(Map::values)
+            .for_each(|schema| formats_in(schema, found));
+    }
+    for word in ["items", "additionalProperties", "not"] {
+        if let Some(schema) = words.get(word) {
+            formats_in(schema, found);
+        }
+    }
+    for word in ["allOf", "anyOf", "oneOf", "items"] {
+        let schemas = words.get(word).and_then(Value::as_array);
+        schemas
+            .into_iter()
+            .flatten()
+            .for_each(|schema| formats_in(schema, found));
+    }
 }
 
 fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
@@ -68,6 +129,15 @@ fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
         || group.ends_with(".kubernetes.io");
     const APPROVAL: &str = "api-approved.kubernetes.io";
     let annotation = at.keys(&["metadata", "annotations", APPROVAL]);
+    let approved = annotation.text().contains("://") || annotation.text().starts_with("unapproved");
+    if protected && !annotation.text().is_empty() && !approved {
+        let annotations = at.keys(&["metadata", "annotations"]);
+        errors.invalid(
+            &annotation.moved(annotations.path.map_key(APPROVAL)),
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \
+             \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+        );
+    }
     if protected && annotation.text().is_empty() {
         let annotations = at.keys(&["metadata", "annotations"]);
         errors.required(
@@ -81,10 +151,18 @@ fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
 fn kind_names(errors: &mut Errors, at: &At<'_>) {
     for field in ["plural", "singular"] {
         let field = at.key(field);
+        if field.text().is_empty() {
+            errors.required(&field, "");
+            continue;
+        }
         errors.messages(&field, names::dns1035_label(field.text()));
     }
     for field in ["kind", "listKind"] {
         let field = at.key(field);
+        if field.text().is_empty() {
+            errors.required(&field, "");
+            continue;
+        }
         for message in names::dns1035_label(&field.text().to_lowercase()) {
             errors.invalid(
                 &field,
@@ -281,15 +359,16 @@ fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
             continue;
         }
         let target = parsed.clone().and_then(|schema| schema_at(schema, path.text()));
+        let mut fits = false;
         match target {
             None => errors.invalid(&path, "is an invalid path: does not refer to a valid field"),
             Some(target) if !matches!(target.type_, Some(Type::String | Type::Boolean | Type::Integer)) => errors.invalid(
                 &path,
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
             ),
-            Some(_) => {}
+            Some(_) => fits = true,
         }
-        if !seen.insert(path.text()) {
+        if fits && !seen.insert(path.text()) {
             errors.duplicate(&path);
         }
     }
@@ -349,7 +428,15 @@ fn webhook_client(errors: &mut Errors, at: &At<'_>) {
     match (url.present(), service.present()) {
         (false, false) | (true, true) => errors.required(&url, "exactly one of url or service is required"),
         (true, false) => {
-            if !url.text().starts_with("https://") {
+            if let Some(scheme) = url.text().split_once("://").map(|(scheme, _)| scheme)
+                && scheme != "https"
+            {
+                errors.invalid_value(
+                    &url,
+                    scheme,
+                    "'https' is the only allowed URL scheme; desired format: https://host[/path]",
+                );
+            } else if !url.text().starts_with("https://") {
                 errors.invalid(&url, "'https' is the only allowed URL scheme");
             }
         }

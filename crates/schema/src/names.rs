@@ -170,7 +170,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         }
         _ => {
             return vec![format!(
-                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
                 QUALIFIED_NAME.complaint()
             )];
         }
@@ -192,7 +192,7 @@ pub fn label_value(value: &str) -> Vec<String> {
 }
 
 /// Labels and what is spelled like them are measured in bytes; other names, for all that their messages say, in characters.
-fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
+pub fn in_bytes(mut messages: Vec<String>) -> Vec<String> {
     for message in &mut messages {
         if message.starts_with("must be no more than ") {
             *message = message.replace(" characters", " bytes");
@@ -403,7 +403,7 @@ mod tests {
             qualified_name,
             "a/b/c",
             &[&format!(
-                "a qualified name {NAME_FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {NAME_FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )],
         );
         check(label_value, "", &[]);

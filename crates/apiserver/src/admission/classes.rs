@@ -32,6 +32,14 @@ impl Classes {
 
     fn check(&self, attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
         let resource = &attributes.resource;
+        let of_priority = resource.group == "scheduling.k8s.io" && resource.plural == "priorityclasses";
+        if attributes.operation == Operation::Delete
+            && of_priority
+            && SYSTEM_CLASSES.iter().any(|class| class.0 == attributes.name)
+        {
+            let why = "this is a system priority class and cannot be deleted";
+            return Err(Status::forbidden(resource, &attributes.name, why));
+        }
         if attributes.operation != Operation::Create || !attributes.subresource.is_empty() {
             return Ok(());
         }
@@ -259,6 +267,8 @@ fn set_runtime(pod: &mut Value, class: &Value) {
         own.extend(selector.iter().map(|(key, value)| (key.clone(), value.clone())));
     }
     if let Some(more) = get(class, &["scheduling", "tolerations"]).as_array() {
+        // What every pod tolerates comes first.
+        crate::kinds::pods::tolerate(spec);
         let mut all = spec
             .get("tolerations")
             .and_then(Value::as_array)

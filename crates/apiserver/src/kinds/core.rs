@@ -296,12 +296,22 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
                     // Kubernetes tells it twice.
                     None => errors.invalid(&ip, "must be a valid IP address"),
                 }
+                let (host, node) = (address.key("hostname"), address.key("nodeName"));
+                if !host.text().is_empty() {
+                    errors.messages(&host, names::dns1123_label(host.text()));
+                }
+                if node.present() {
+                    errors.messages(&node, names::dns1123_subdomain(node.text()));
+                }
             }
         }
         let several = subset.key("ports").len() > 1;
         for port in subset.key("ports").items() {
             if several && port.key("name").text().is_empty() {
                 errors.required(&port.key("name"), "");
+            }
+            if !port.key("name").text().is_empty() {
+                errors.messages(&port.key("name"), names::dns1123_label(port.key("name").text()));
             }
             super::check::check_port(&mut errors, &port.key("port"));
             errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);

@@ -2,7 +2,7 @@
 //!
 //! Not here: what makes a definition valid ([`kubewright_schema::definition`]), conditions and accepted names (`registry::crd`).
 
-use kubewright_schema::definition::check;
+use kubewright_schema::definition::{check, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
@@ -19,6 +19,13 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     prepare_update,
     validate_create: definition,
     validate_update: update,
+    warnings: |new, _| {
+        let unknown = unknown_formats(new);
+        unknown
+            .iter()
+            .map(|format| format!("unrecognized format {format:?}"))
+            .collect()
+    },
     ..PLAIN
 };
 

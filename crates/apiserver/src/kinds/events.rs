@@ -209,10 +209,33 @@ fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     namespace(&mut errors, new, "regarding");
     for (stored, shown) in FIELDS {
         let after = At::root(new).key(shown);
-        errors.immutable(&after.moved(At::root(new).key(stored).path), &At::root(old).key(shown));
+        // The controller is the one whose new name is told, and without a value it is an empty text.
+        let path = if shown == "reportingController" { shown } else { stored };
+        if after.value != At::root(old).key(shown).value {
+            let told = if shown == "reportingController" {
+                after.text().into()
+            } else {
+                after.value.clone()
+            };
+            errors.invalid_value(&after.moved(At::root(new).key(path).path), told, "field is immutable");
+        }
     }
-    for field in ["reason", "action", "related", "reportingInstance", "type", "eventTime"] {
-        errors.immutable(&At::root(new).key(field), &At::root(old).key(field));
+    // Upstream looks at the reason twice.
+    for field in [
+        "reason",
+        "reason",
+        "action",
+        "related",
+        "reportingInstance",
+        "type",
+        "eventTime",
+    ] {
+        let (after, before) = (At::root(new).key(field), At::root(old).key(field));
+        if after.value != before.value {
+            let text = ["reason", "action", "reportingInstance", "type"].contains(&field);
+            let told = if text { after.text().into() } else { after.value.clone() };
+            errors.invalid_value(&after, told, "field is immutable");
+        }
     }
     errors.into_vec()
 }

@@ -8,9 +8,10 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, absent, child, each, ensure, fill, fill_text, get};
+use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
-use super::workloads::{Restart, WORKLOAD, default_spec, pod_template, status_numbers};
+use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
 use crate::registry::{Strategy, StrategyContext};
 
 /// How Jobs are written.
@@ -20,7 +21,7 @@ pub(crate) const JOB: Strategy = Strategy {
     validate_create: create,
     validate_update: update,
     warnings: |new, old| warnings(new, old.is_none()),
-    validate_status: |new, _| status_numbers(new, &["active", "succeeded", "failed"]),
+    validate_status: job_status::validate,
     orphan_by_default: true,
     ..WORKLOAD
 };
@@ -375,7 +376,7 @@ fn success_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>) {
 }
 
 /// How many indexes a text such as `1,3-5` names; the error is Kubernetes' text for what is wrong with it.
-fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let index = |text: &str| {
         let number: i64 = text
             .parse()
@@ -410,6 +411,18 @@ fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
         last = Some(end);
     }
     Ok(total)
+}
+
+/// The intervals of a list of indexes that [`number_of_indexes`] can read.
+pub(super) fn indexes_in(text: &str) -> Vec<(i64, i64)> {
+    let index = |text: &str| text.parse().unwrap_or(0);
+    let intervals = text.split(',').filter(|interval| !interval.is_empty());
+    intervals
+        .map(|interval| match interval.split_once('-') {
+            Some((start, end)) => (index(start), index(end)),
+            None => (index(interval), index(interval)),
+        })
+        .collect()
 }
 
 /// What counts for new and changed jobs alike (`ValidateJobSpec`).

@@ -129,15 +129,27 @@ pub(crate) const SERVICE_CIDR: Strategy = Strategy {
     validate_create: service_cidr,
     validate_update: |new, old| {
         let mut errors = Errors::default();
-        errors.extend(service_cidr(new));
         let (now, before) = (At::root(new).keys(&["spec", "cidrs"]), get(old, &["spec", "cidrs"]));
-        let kept = before.as_array().is_none_or(|before| {
-            now.value
-                .as_array()
-                .is_some_and(|now| now.len() >= before.len() && now[..before.len()] == before[..])
-        });
-        if !kept {
-            errors.invalid(&now, "field is immutable");
+        let before: &[Value] = before.as_array().map_or(&[], Vec::as_slice);
+        // The first may get a second beside it, and no more.
+        match before {
+            [] => errors.extend(service_cidr(new)),
+            [_] if now.len() == 2 => {
+                for (entry, before) in now.items().zip(before) {
+                    if entry.value != before {
+                        errors.invalid(&entry, "field is immutable");
+                    }
+                }
+                errors.extend(service_cidr(new));
+            }
+            _ if now.len() == before.len() => {
+                for (entry, before) in now.items().zip(before) {
+                    if entry.value != before {
+                        errors.invalid(&entry, "field is immutable");
+                    }
+                }
+            }
+            _ => errors.invalid(&now, "field is immutable"),
         }
         errors.into_vec()
     },
@@ -488,6 +500,14 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
         errors.required(&parent, "");
     }
     errors.into_vec()
+}
+
+/// Whether a range of addresses is one of IPv4; none when it is no range.
+pub(super) fn cidr_family(text: &str) -> Option<bool> {
+    let (address, length) = text.split_once('/')?;
+    let (address, length): (std::net::IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    (length <= most).then_some(address.is_ipv4())
 }
 
 fn service_cidr(new: &Value) -> Vec<FieldError> {

@@ -6,7 +6,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, absent, child, ensure, fill, keep, text};
+use super::check::{At, Errors, child, ensure, fill, keep, text};
 use super::pods::defaults;
 use crate::registry::{PLAIN, Strategy};
 
@@ -29,12 +29,21 @@ pub(crate) const NODE: Strategy = Strategy {
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     if let Some(spec) = ensure(object, "spec") {
-        let first = text(spec, "podCIDR").to_owned();
-        if absent(spec, "podCIDRs") && !first.is_empty() {
-            spec.insert("podCIDRs".to_owned(), json!([first]));
+        // One is the first of the others, and counts where they differ.
+        let single = text(spec, "podCIDR").to_owned();
+        let first = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned();
+        match first {
+            Some(first) if single.is_empty() => drop(spec.insert("podCIDR".to_owned(), first)),
+            first if !single.is_empty() && first.as_ref().and_then(Value::as_str) != Some(single.as_str()) => {
+                spec.insert("podCIDRs".to_owned(), json!([single]));
+            }
+            _ => {}
         }
+        // The configuration of a kubelet is no longer the API server's.
+        spec.remove("configSource");
     }
     let Some(status) = ensure(object, "status") else { return };
+    status.remove("config");
     if let Some(endpoint) = ensure(status, "daemonEndpoints").and_then(|endpoints| ensure(endpoints, "kubeletEndpoint"))
     {
         fill(endpoint, "Port", 0);
@@ -68,6 +77,13 @@ fn default(object: &mut Value) {
 
 fn node(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
+    taints(&mut errors, new);
+    cidrs(&mut errors, &At::root(new).keys(&["spec", "podCIDRs"]));
+    status(&mut errors, new);
+    errors.into_vec()
+}
+
+fn taints(errors: &mut Errors, new: &Value) {
     // The path stands so in Kubernetes.
     let path = At::root(new).keys(&["metadata", "taints"]).path;
     let taints = At::root(new).keys(&["spec", "taints"]).moved(path);
@@ -82,15 +98,38 @@ fn node(new: &Value) -> Vec<FieldError> {
             true,
         );
         if !seen.insert((key.text(), taint.key("effect").text())) {
-            errors.duplicate(&taint);
+            let mut error = FieldError::duplicate(taint.path.to_string(), taint.value.clone());
+            error.detail = "taints must be unique by key and effect pair".to_owned();
+            errors.push(error);
         }
     }
-    status(&mut errors, new);
-    errors.into_vec()
+}
+
+fn cidrs(errors: &mut Errors, list: &At<'_>) {
+    let mut families = Vec::new();
+    for entry in list.items() {
+        match super::networking::cidr_family(entry.text()) {
+            Some(is_v4) => families.push(is_v4),
+            None => errors.invalid(
+                &entry,
+                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            ),
+        }
+    }
+    let twice = list.len() == 2 && families.len() == 2 && families[0] == families[1];
+    if list.len() > 2 || twice {
+        errors.invalid(list, "may specify no more than one CIDR for each IP family");
+    }
 }
 
 fn status(errors: &mut Errors, new: &Value) {
     let status = At::root(new).key("status");
+    let mut seen = std::collections::BTreeSet::new();
+    for address in status.key("addresses").items() {
+        if !seen.insert((address.key("type").text(), address.key("address").text())) {
+            errors.duplicate(&address);
+        }
+    }
     for list in ["capacity", "allocatable"] {
         let list = status.key(list);
         for (name, amount) in list.entries() {
@@ -105,15 +144,25 @@ fn status(errors: &mut Errors, new: &Value) {
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(node(new));
+    // Upstream looks at the taints of a changed node twice.
+    taints(&mut errors, new);
     let (after, before) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    for field in ["podCIDR", "providerID"] {
-        let was = before.key(field).text();
-        if !was.is_empty() && was != after.key(field).text() {
-            errors.forbidden(
-                &after.key(field),
-                format!("node updates may not change {field} except from \"\" to valid"),
-            );
-        }
+    let ranges = before.key("podCIDRs");
+    if !ranges.is_empty() && ranges.value != after.key("podCIDRs").value {
+        errors.forbidden(
+            &after.key("podCIDRs"),
+            "node updates may not change podCIDR except from \"\" to valid",
+        );
+    }
+    let provider = before.key("providerID").text();
+    if !provider.is_empty() && provider != after.key("providerID").text() {
+        errors.forbidden(
+            &after.key("providerID"),
+            "node updates may not change providerID except from \"\" to valid",
+        );
+    }
+    if before.key("externalID").text() != after.key("externalID").text() {
+        errors.forbidden(&after.key("externalID"), "may not be updated");
     }
     errors.into_vec()
 }

@@ -319,8 +319,19 @@ fn limits(new: &Value) -> Vec<FieldError> {
     let mut seen = BTreeSet::new();
     for item in At::root(new).keys(&["spec", "limits"]).items() {
         let kind = item.key("type");
+        for message in names::qualified_name(kind.text()) {
+            errors.invalid_value(&kind, kind.text(), message);
+        }
+        if !kind.text().contains('/') && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text()) {
+            errors.invalid(&kind, "must be a standard limit type or fully qualified");
+        }
         if !seen.insert(kind.text()) {
             errors.duplicate(&kind);
+        }
+        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            for (name, entry) in item.key(list).entries() {
+                limited_name(&mut errors, kind.text(), name, &entry);
+            }
         }
         if kind.text() == "Pod" {
             for field in ["default", "defaultRequest"] {
@@ -345,6 +356,24 @@ fn limits(new: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
+}
+
+/// What a limit may be about: a resource of containers or pods, or anything with a domain.
+fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
+    for message in names::qualified_name(name) {
+        errors.invalid_value(at, name, message);
+    }
+    if name.contains('/') {
+        return;
+    }
+    let huge = name.starts_with("hugepages-");
+    let of_containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || huge;
+    if !COUNTED.contains(&name) && !of_containers && name != "storage" {
+        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+    }
+    if kind == "Container" && !of_containers {
+        errors.invalid_value(at, name, "must be a standard resource for containers");
+    }
 }
 
 /// The order `min <= defaultRequest <= default <= max` of one resource, in the words of Kubernetes (which shows another value than the
@@ -385,10 +414,26 @@ fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
         ("default limit", &usual),
     );
     refuse("default", "min", ("min", &least), ("default", &usual));
-    refuse("default", "default", ("default", &usual), ("max", &most));
+    refuse("default", "max", ("default", &usual), ("max", &most));
     if amount("maxLimitRequestRatio").is_some_and(|ratio| ratio < Quantity::new(1, 0, ratio.format())) {
         let ratio = at("maxLimitRequestRatio");
         errors.invalid(&ratio, format!("ratio {} is less than 1", ratio.text()));
+    }
+    if let (Some(ratio), Some(least), Some(most)) = (amount("maxLimitRequestRatio"), &least, &most) {
+        let (widest, asked) = (most.approximate() / least.approximate(), ratio.approximate());
+        if asked > widest {
+            let detail = format!("ratio {ratio} is greater than max/min = {widest:.6}");
+            errors.invalid(&at("maxLimitRequestRatio"), detail);
+        }
+    }
+    // What cannot be given twice is limited to what is asked for.
+    let overcommits =
+        !resource.contains('/') && !resource.starts_with("hugepages-") || resource.contains("kubernetes.io/");
+    if let (Some(usual), Some(request), false) = (&usual, &request, overcommits)
+        && usual != request
+    {
+        let detail = format!("default value {usual} must equal to defaultRequest value {request} in {resource}");
+        errors.invalid(&at("defaultRequest"), detail);
     }
 }
 
@@ -463,6 +508,7 @@ fn priority_class(new: &Value) -> Vec<FieldError> {
 
 /// How RuntimeClasses are written.
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
+    create_on_update: true,
     unconditional_update: false,
     validate_create: runtime_class,
     validate_update: |new, old| {
@@ -489,9 +535,7 @@ fn runtime_class(new: &Value) -> Vec<FieldError> {
         if Quantity::from_str(entry.text()).is_ok_and(|amount| amount.sign() < 0) {
             errors.invalid(&entry, "must be greater than or equal to 0");
         }
-        for message in names::qualified_name(name) {
-            errors.invalid_value(&entry, name, message);
-        }
+        limited_name(&mut errors, "Container", name, &entry);
     }
     let scheduling = at.key("scheduling");
     if scheduling.key("nodeSelector").present() {

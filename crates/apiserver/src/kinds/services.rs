@@ -36,7 +36,14 @@ pub(crate) const SERVICE: Strategy = Strategy {
     prepare_update,
     validate_create: service,
     validate_update: update,
-    validate_status: |_, _| Vec::new(),
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        let ingress = At::root(new).keys(&["status", "loadBalancer", "ingress"]);
+        if !ingress.is_empty() && get(new, &["spec", "type"]) != "LoadBalancer" {
+            errors.forbidden(&ingress, "may only be used when `spec.type` is 'LoadBalancer'");
+        }
+        errors.into_vec()
+    },
     warnings: super::service_warnings::warnings,
     allocate: Some(allocate),
     ..PLAIN

@@ -39,6 +39,21 @@ pub(crate) const VOLUME: Strategy = Strategy {
         }
     },
     prepare_update: |new, old, _| keep(new, old, "status"),
+    prepare_status: |new, old, context| {
+        let (phase, was) = (get(new, &["status", "phase"]).clone(), get(old, &["status", "phase"]));
+        let said = get(new, &["status", "lastPhaseTransitionTime"]);
+        let before = get(old, &["status", "lastPhaseTransitionTime"]).clone();
+        let time = match (said == &before || said.is_null(), &phase == was) {
+            (true, false) => crate::env::rfc3339(context.env.now()).into(),
+            (true, true) => before,
+            (false, _) => said.clone(),
+        };
+        if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
+            && !time.is_null()
+        {
+            status.insert("lastPhaseTransitionTime".to_owned(), time);
+        }
+    },
     validate_create: volume,
     validate_update: update_volume,
     ..STORED
@@ -100,6 +115,13 @@ pub(crate) const CLASS: Strategy = Strategy {
 /// How CSIDrivers are written.
 pub(crate) const DRIVER: Strategy = Strategy {
     unconditional_update: false,
+    prepare_update: |new, old, _| {
+        // A generation is counted, but a new driver has none.
+        if get(new, &["spec"]) != get(old, &["spec"]) {
+            let generation = crate::object::generation(old) + 1;
+            crate::object::metadata_mut(new).insert("generation".to_owned(), generation.into());
+        }
+    },
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;

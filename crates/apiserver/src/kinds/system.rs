@@ -60,11 +60,16 @@ fn api_service(new: &Value) -> Vec<FieldError> {
     let (group, version) = (spec.key("group").text(), spec.key("version").text());
     let wanted = format!("{version}.{group}");
     let name = at.keys(&["metadata", "name"]);
-    if name.text() != wanted {
+    if !name.text().is_empty() && name.text() != wanted {
         errors.invalid(&name, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
     }
     if !group.is_empty() {
         errors.messages(&spec.key("group"), names::dns1123_subdomain(group));
+    } else if version != "v1" {
+        errors.required(
+            &spec.key("group"),
+            "only v1 may have an empty group and it better be legacy kube",
+        );
     }
     errors.messages(&spec.key("version"), names::dns1035_label(version));
     for (field, limit) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
@@ -130,6 +135,35 @@ pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
         keep(new, old, "status");
     },
     validate_create: signing_request,
+    prepare_status: |new, old, context| {
+        let now = crate::env::rfc3339(context.env.now());
+        let before: Vec<Value> = get(old, &["status", "conditions"])
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let Some(status) = new.as_object_mut().and_then(|object| child(object, "status")) else {
+            return;
+        };
+        for condition in each(status, "conditions") {
+            let same = |was: &&Value| {
+                ["type", "status"]
+                    .iter()
+                    .all(|field| condition.get(*field) == was.get(field))
+            };
+            let since = before
+                .iter()
+                .find(same)
+                .and_then(|was| was.get("lastTransitionTime"))
+                .cloned();
+            fill(condition, "lastUpdateTime", now.as_str());
+            fill(
+                condition,
+                "lastTransitionTime",
+                since.unwrap_or_else(|| now.as_str().into()),
+            );
+        }
+    },
+    validate_status: signing_status,
     ..PLAIN
 };
 
@@ -178,6 +212,69 @@ pub(crate) fn signer_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// Conditions are decisions, which nobody takes back; a certificate is one.
+fn signing_status(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let (status, was) = (At::root(new).key("status"), At::root(old).key("status"));
+    let list = status.key("conditions");
+    let kinds = |status: &At<'_>| -> Vec<String> {
+        let conditions = status.key("conditions").items();
+        conditions
+            .map(|condition| condition.key("type").text().to_owned())
+            .collect()
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in list.items() {
+        let kind = condition.key("type");
+        if kind.text().is_empty() {
+            errors.required(&kind, "");
+        }
+        match (kind.text(), condition.key("status").text()) {
+            (_, "") => errors.required(&condition.key("status"), ""),
+            ("Approved" | "Denied" | "Failed", word) if word != "True" => {
+                errors.unsupported(&condition.key("status"), &["True"]);
+            }
+            (_, "True" | "False" | "Unknown") => {}
+            _ => errors.unsupported(&condition.key("status"), &["True", "False", "Unknown"]),
+        }
+        let opposite = match kind.text() {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !opposite.is_empty() && seen.contains(&opposite) {
+            errors.invalid_value(
+                &list,
+                kind.text(),
+                "Approved and Denied conditions are mutually exclusive",
+            );
+        }
+        if seen.contains(&kind.text()) {
+            errors.duplicate(&kind);
+        }
+        seen.push(kind.text());
+    }
+    let (now, before) = (kinds(&status), kinds(&was));
+    for kind in ["Approved", "Denied", "Failed"] {
+        if before.iter().any(|known| known == kind) && !now.iter().any(|known| known == kind) {
+            let why = format!("updates may not remove a condition of type {kind:?}");
+            errors.forbidden(&list, why);
+        }
+    }
+    let certificate = status.key("certificate");
+    if !certificate.text().is_empty() && certificate.value != was.key("certificate").value {
+        let decoded = STANDARD.decode(certificate.text()).unwrap_or_default();
+        if !String::from_utf8_lossy(&decoded).contains("-----BEGIN CERTIFICATE-----") {
+            errors.invalid_value(
+                &certificate,
+                "<certificate data>",
+                "must contain at least one CERTIFICATE PEM block",
+            );
+        }
+    }
+    errors.into_vec()
+}
+
 fn signing_request(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -198,7 +295,11 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
             errors.duplicate(&usage);
         }
     }
-    signer_name(&mut errors, &spec.key("signerName"));
+    let signer = spec.key("signerName");
+    signer_name(&mut errors, &signer);
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        errors.invalid(&signer, "the legacy signerName is not allowed via this API version");
+    }
     let seconds = spec.key("expirationSeconds");
     if seconds.int().is_some_and(|seconds| seconds < 600) {
         errors.invalid(
@@ -354,8 +455,9 @@ const RESOURCE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// How DeviceClasses and ResourceSlices are written.
-pub(crate) const DEVICES: Strategy = Strategy {
+/// How DeviceClasses are written.
+pub(crate) const DEVICE_CLASS: Strategy = Strategy {
+    names: NameRule::SubdomainInBytes,
     generation: GenerationRule::Spec,
     default: |object| {
         if let Some(object) = object.as_object_mut() {
@@ -364,6 +466,71 @@ pub(crate) const DEVICES: Strategy = Strategy {
     },
     ..RESOURCE
 };
+
+/// How ResourceSlices are written: who drives the devices, and where they are.
+pub(crate) const DEVICES: Strategy = Strategy {
+    validate_create: slice,
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        errors.extend(slice(new));
+        let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
+        for path in [&["driver"][..], &["pool", "name"], &["nodeName"]] {
+            let (after, before) = (spec.keys(path), was.keys(path));
+            if after.text() != before.text() {
+                errors.invalid_value(&after, after.text(), "field is immutable");
+            }
+        }
+        errors.into_vec()
+    },
+    ..DEVICE_CLASS
+};
+
+fn slice(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let (driver, pool) = (spec.key("driver"), spec.key("pool"));
+    for name in [&driver, &pool.key("name")] {
+        if name.text().is_empty() {
+            errors.required(name, "");
+        } else if name.path == driver.path {
+            errors.messages(name, names::dns1123_subdomain(name.text()));
+        } else {
+            let parts = name.text().split('/');
+            parts.for_each(|part| errors.messages(name, names::dns1123_subdomain(part)));
+        }
+    }
+    if !pool.key("resourceSliceCount").int().is_some_and(|count| count > 0) {
+        let count = pool.key("resourceSliceCount");
+        errors.invalid_value(&count, count.int().unwrap_or(0), "must be greater than zero");
+    }
+    errors.non_negative(&pool.key("generation"));
+    let (node, all) = (spec.key("nodeName"), spec.key("allNodes"));
+    if node.present() && node.text().is_empty() {
+        errors.invalid(&node, "must be either unset or set to a non-empty string");
+    } else if !node.text().is_empty() {
+        errors.messages(&node, names::dns1123_subdomain(node.text()));
+    }
+    if all.present() && !all.is_true() {
+        errors.invalid(&all, "must be either unset or set to true");
+    }
+    const PLACES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+    let places = PLACES.iter().filter(|place| spec.key(place).present()).count();
+    if places == 0 {
+        errors.required(
+            &spec,
+            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
+        );
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for device in spec.key("devices").items() {
+        let name = device.key("name");
+        errors.messages(&name, names::dns1123_label(name.text()));
+        if !seen.insert(name.text()) {
+            errors.push(FieldError::duplicate(device.path.to_string(), name.text()));
+        }
+    }
+    errors.into_vec()
+}
 
 /// How ResourceClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
@@ -375,9 +542,25 @@ pub(crate) const CLAIM: Strategy = Strategy {
     },
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: |new| {
+        let mut errors = Errors::default();
+        requests(&mut errors, &At::root(new).key("spec"));
+        errors.into_vec()
+    },
     validate_update: |new, old| {
         let mut errors = Errors::default();
         errors.immutable(&At::root(new).key("spec"), &At::root(old).key("spec"));
+        errors.into_vec()
+    },
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        let status = At::root(new).key("status");
+        if !status.key("reservedFor").is_empty() && !status.key("allocation").present() {
+            errors.forbidden(
+                &status.key("reservedFor"),
+                "may not be specified when `allocated` is not set",
+            );
+        }
         errors.into_vec()
     },
     ..RESOURCE
@@ -394,9 +577,53 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
             claim_spec(claim);
         }
     },
+    validate_create: |new| {
+        let mut errors = Errors::default();
+        requests(&mut errors, &At::root(new).keys(&["spec", "spec"]));
+        errors.into_vec()
+    },
     validate_update: CLAIM.validate_update,
     ..RESOURCE
 };
+
+/// Each request for devices has a name and one way of saying what is wanted.
+fn requests(errors: &mut Errors, spec: &At<'_>) {
+    let mut seen = std::collections::BTreeSet::new();
+    for request in spec.keys(&["devices", "requests"]).items() {
+        let name = request.key("name");
+        errors.messages(&name, names::dns1123_label(name.text()));
+        if !seen.insert(name.text()) {
+            errors.push(FieldError::duplicate(name.path.to_string(), name.text()));
+        }
+        let (exactly, any) = (request.key("exactly"), request.key("firstAvailable"));
+        match (exactly.present(), !any.is_empty()) {
+            (false, false) => errors.required(&request, "exactly one of `exactly` or `firstAvailable` is required"),
+            (true, true) => errors.invalid_value(
+                &request,
+                Value::Null,
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
+            ),
+            _ => {}
+        }
+        if exactly.present() {
+            wanted(errors, &exactly);
+        }
+        any.items().for_each(|alternative| wanted(errors, &alternative));
+    }
+}
+
+fn wanted(errors: &mut Errors, at: &At<'_>) {
+    let class = at.key("deviceClassName");
+    if class.text().is_empty() {
+        errors.required(&class, "");
+    } else {
+        errors.messages(&class, names::dns1123_subdomain(class.text()));
+    }
+    let count = at.key("count");
+    if at.key("allocationMode").text() == "ExactCount" && count.int().is_some_and(|count| count <= 0) {
+        errors.invalid(&count, "must be greater than zero");
+    }
+}
 
 fn claim_spec(spec: &mut Object) {
     let Some(devices) = ensure(spec, "devices") else { return };

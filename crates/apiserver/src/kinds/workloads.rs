@@ -48,6 +48,7 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
 
 /// How ReplicationControllers are written.
 pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
+    names: NameRule::SubdomainInBytes,
     default: default_replication_controller,
     validate_create: replication_controller,
     validate_update: |new, _| replication_controller(new),
@@ -95,6 +96,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
         let changed = get(new, &["spec", "template"]) != get(old, &["spec", "template"]);
         count_template(new, template_count(old) + i64::from(changed));
     },
+    prepare_status: |new, old, _| count_template(new, template_count(old)),
     validate_create: daemon_set,
     validate_update: |new, old| update(new, old, daemon_set, &["selector"]),
     validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
@@ -253,6 +255,19 @@ fn template_count(object: &Value) -> i64 {
 fn count_template(object: &mut Value, count: i64) {
     if let Some(annotations) = ensure(crate::object::metadata_mut(object), "annotations") {
         annotations.insert(TEMPLATE_COUNT.to_owned(), count.to_string().into());
+    }
+}
+
+/// Takes the count out of the metadata of a DaemonSet.
+pub(crate) fn forget_template_count(metadata: &mut Value) {
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    if let Some(annotations) = child(metadata, "annotations") {
+        annotations.remove(TEMPLATE_COUNT);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
     }
 }
 

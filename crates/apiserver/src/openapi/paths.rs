@@ -428,7 +428,7 @@ fn watch_types(row: &Resource) -> &'static [&'static str] {
 }
 
 fn list_words(row: &Resource) -> &'static str {
-    if row.verbs == Verbs::ReadOnly {
+    if row.verbs == Verbs::ReadOnly || row.custom.is_some() {
         "list"
     } else {
         "list or watch"

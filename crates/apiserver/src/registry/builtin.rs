@@ -310,6 +310,7 @@ const KINDS: &[Kind] = &[
         short_names: &["rc"],
         categories: &["all"],
         subresources: &[LABELS_SCALE, Subresource::Status],
+        fields: &[("status.replicas", &["/status/replicas"])],
         cells: cells::REPLICATION_CONTROLLER,
         strategy: workloads::REPLICATION_CONTROLLER,
         ..KIND
@@ -391,7 +392,6 @@ const KINDS: &[Kind] = &[
         plural: "replicasets",
         short_names: &["rs"],
         subresources: &[SCALE, Subresource::Status],
-        fields: &[("status.replicas", &["/status/replicas"])],
         cells: cells::REPLICA_SET,
         strategy: workloads::REPLICA_SET,
         ..APPS
@@ -712,7 +712,7 @@ const KINDS: &[Kind] = &[
         kind: "DeviceClass",
         plural: "deviceclasses",
         namespaced: false,
-        strategy: system::DEVICES,
+        strategy: system::DEVICE_CLASS,
         ..RESOURCE
     },
     Kind {

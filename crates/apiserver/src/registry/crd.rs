@@ -20,7 +20,7 @@ use super::{
 use crate::env::rfc3339;
 use crate::kinds::check::{At, ensure, get};
 use crate::outbound::client::Client;
-use crate::table::NAME_DESCRIPTION;
+use crate::table::{AGE_DESCRIPTION, NAME_DESCRIPTION};
 
 /// Name of the finalizer that keeps a deleted definition until its objects are gone.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -120,7 +120,9 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
                 if given.is_empty() {
-                    format!("{group}/{name} {kind} is deprecated")
+                    let instead = newer_version(&spec, name)
+                        .map_or_else(String::new, |newer| format!("; use {group}/{newer} {kind}"));
+                    format!("{group}/{name} {kind} is deprecated{instead}")
                 } else {
                     given.to_owned()
                 }
@@ -195,6 +197,17 @@ fn selectable(path: &str) -> SelectableField {
     }
 }
 
+/// The newest served version after this one that is not deprecated.
+fn newer_version<'a>(spec: &At<'a>, name: &str) -> Option<&'a str> {
+    let order = |name: &str| super::version_priority(name);
+    spec.key("versions")
+        .items()
+        .filter(|version| version.key("served").is_true() && !version.key("deprecated").is_true())
+        .map(|version| version.key("name").text())
+        .filter(|other| order(other) > order(name))
+        .max_by_key(|other| order(other))
+}
+
 fn columns(at: &At<'_>) -> Vec<Column> {
     let mut columns = vec![Column {
         name: Text::Borrowed("Name"),
@@ -205,7 +218,14 @@ fn columns(at: &At<'_>) -> Vec<Column> {
         cell: Cell::Name,
     }];
     if at.is_empty() {
-        columns.push(column("Age", "date", "", "", 0, ".metadata.creationTimestamp"));
+        columns.push(column(
+            "Age",
+            "date",
+            "",
+            AGE_DESCRIPTION,
+            0,
+            ".metadata.creationTimestamp",
+        ));
     }
     for given in at.items() {
         columns.push(column(
@@ -524,7 +544,7 @@ mod tests {
                 .as_ref()
                 .and_then(|custom| custom.deprecation_warning.clone())
                 .as_deref(),
-            Some("ex.io/v1beta1 Foo is deprecated")
+            Some("ex.io/v1beta1 Foo is deprecated; use ex.io/v1 Foo")
         );
         assert_eq!(rows[0].store, "foos.ex.io");
     }

@@ -146,6 +146,12 @@ impl Snapshot {
         Arc::clone(&self.rows)
     }
 
+    /// Whether only definitions serve the group, and none of them this version.
+    pub(crate) fn lacks_custom_version(&self, group: &str, version: &str) -> bool {
+        let mut rows = self.rows.iter().filter(|row| row.group == group).peekable();
+        rows.peek().is_some() && rows.all(|row| row.custom.is_some() && row.version != version)
+    }
+
     /// The rows of one version of a group, ordered by plural.
     pub fn version_rows(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Resource>> {
         self.index

@@ -245,6 +245,8 @@ pub enum GenerationRule {
 pub enum NameRule {
     /// RFC 1123 subdomain (most kinds).
     Subdomain,
+    /// The same, where what is too long is told in bytes (kinds whose rules are declared with their types).
+    SubdomainInBytes,
     /// RFC 1123 label (Namespace).
     Label,
     /// RFC 1035 label (Service).
@@ -297,6 +299,8 @@ pub struct Strategy {
     pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
     /// `PrepareForUpdate` (new, old).
     pub prepare_update: fn(&mut Value, &Value, &StrategyContext<'_>),
+    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back what such a write may not change.
+    pub prepare_status: fn(&mut Value, &Value, &StrategyContext<'_>),
     /// Errors in a new object. Metadata is validated by the pipeline.
     pub validate_create: fn(&Value) -> Vec<FieldError>,
     /// Errors in a changed object (new, old): immutability, and whatever `validate_create` finds.
@@ -341,6 +345,7 @@ pub const PLAIN: Strategy = Strategy {
     default: |_| {},
     prepare_create: |_, _| {},
     prepare_update: |_, _, _| {},
+    prepare_status: |_, _, _| {},
     validate_create: |_| Vec::new(),
     validate_update: |_, _| Vec::new(),
     validate_status: |_, _| Vec::new(),
@@ -373,6 +378,24 @@ impl Resource {
             self.plural.to_string()
         } else {
             format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// Where etcd would keep the objects, below the prefix of the cluster: messages about preconditions show it.
+    pub fn storage_prefix(&self) -> String {
+        let plural = match (self.stored_group(), self.plural.as_ref()) {
+            ("", "services") => "services/specs",
+            ("", "endpoints") => "services/endpoints",
+            ("", "nodes") => "minions",
+            ("", "replicationcontrollers") => "controllers",
+            ("networking.k8s.io", "ingresses") => "ingress",
+            (_, plural) => plural,
+        };
+        let has_own_server = matches!(self.group.as_ref(), "apiextensions.k8s.io" | "apiregistration.k8s.io");
+        if has_own_server || self.custom.is_some() {
+            format!("{}/{plural}", self.group)
+        } else {
+            plural.to_owned()
         }
     }
 

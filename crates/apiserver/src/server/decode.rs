@@ -134,6 +134,12 @@ fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource
         if let Err(why) = readable {
             return Status::bad_request(why);
         }
+        if resource.custom.is_some() && other.custom.is_some() && group == resource.group && kind == resource.kind {
+            return Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                resource.api_version()
+            ));
+        }
         let internal = match resource.group.split('.').next() {
             None | Some("") => "core",
             Some(first) => first,
@@ -204,10 +210,26 @@ pub(crate) fn fit(
         structural::go_normalize_read(object, &resource.schema);
         unknown
     };
+    if resource.custom.is_none() && !unknown.is_empty() {
+        // What is unknown is skipped: that it stands twice is not seen.
+        let skipped = |text: &String| {
+            let path = text
+                .strip_prefix("duplicate field \"")
+                .and_then(|text| text.strip_suffix('"'));
+            path.is_some_and(|path| unknown.iter().any(|unknown| lies_in(path, unknown)))
+        };
+        findings.texts.retain(|text| !skipped(text));
+    }
     findings
         .texts
         .extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
     Ok(findings)
+}
+
+/// Whether a path is another or leads into it.
+fn lies_in(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
 }
 
 /// Types of the metadata of a custom resource.

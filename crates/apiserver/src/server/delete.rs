@@ -360,7 +360,7 @@ impl Writer<'_> {
         if object::is_terminating(old) {
             let present = object::grace_period(old).unwrap_or(0);
             let Some(shorter) = asked.filter(|seconds| *seconds < present) else {
-                return if present == 0 && object::finalizers(old).is_empty() {
+                return if present == 0 {
                     Grace::Seconds(0)
                 } else {
                     Grace::Pending
@@ -388,6 +388,10 @@ impl Writer<'_> {
 
     /// Puts or takes the finalizers of garbage collection; whether the dependents are orphaned.
     fn dependents(&self, marked: &mut Value, options: &DeleteOptions) {
+        // Nothing depends on an Event.
+        if self.resource.kind == "Event" {
+            return;
+        }
         let present = object::finalizers(marked);
         let has = |finalizer: &str| present.contains(&finalizer);
         let orphan = match (options.orphan_dependents, options.propagation) {
@@ -483,15 +487,16 @@ fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &D
 /// A conflict that names the kind where others name the resource.
 fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Status {
     let kind = &resource.kind;
-    let qualified = if resource.group.is_empty() {
+    let group = resource.stored_group();
+    let qualified = if group.is_empty() {
         kind.to_string()
     } else {
-        format!("{kind}.{}", resource.group)
+        format!("{kind}.{group}")
     };
     let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
     Status::failure(409, "Conflict", message).with_details(Details {
         name: name.to_owned(),
-        group: resource.group.to_string(),
+        group: group.to_owned(),
         kind: kind.to_string(),
         ..Details::default()
     })

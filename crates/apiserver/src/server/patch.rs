@@ -61,7 +61,14 @@ impl Call<'_> {
                 let mut new = patch.finished(old, &resource, &kinds, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
-                check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
+                let unconditional = resource.custom.is_some() || resource.strategy.unconditional_update;
+                check_version(
+                    &resource,
+                    &name,
+                    object::text(&new, "resourceVersion"),
+                    old,
+                    unconditional,
+                )?;
                 Ok(new)
             })
             .await;
@@ -192,6 +199,10 @@ impl Patch {
         match self.fit_kind(&mut new, resource, kinds, how, warnings) {
             Ok(()) => Ok(new),
             // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
+            Err(why) if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") => {
+                // What is found in the document is told of the patch.
+                Err(refused_patch(go::text(&self.document), &why))
+            }
             Err(why) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
         }
     }

@@ -86,6 +86,9 @@ impl Inner {
                 let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
                 self.respond(query, Reply::new(200, Content::Text(type_, document)))
             }
+            ["apis", group, version] if self.registry.snapshot().lacks_custom_version(group, version) => {
+                self.not_found_text(query)
+            }
             ["api" | "apis", ..] => self.discovery(trimmed, uri, headers, query),
             _ => self.not_found_text(query),
         }

@@ -9,7 +9,7 @@ use super::managed::{ScaleOwners, Tracking};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply, full};
 use super::route::Verb;
-use super::update::check_version;
+use super::update::{check_uid, check_version};
 use super::write::{Part, Written};
 use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
@@ -125,10 +125,12 @@ impl Call<'_> {
         let manager = writer.tracking.manager().to_owned();
         writer.tracking = Tracking::Given;
         let now = crate::env::rfc3339(self.server.env.now());
+        let key = self.key();
         let written = writer
             .update(&namespace, &name, Part::Whole, |old, warnings| {
                 let mut owners = ScaleOwners::new(old, paths, &manager, &now);
                 let scale = wanted(&scale_or_none(old, paths)?, &mut owners, warnings)?;
+                check_uid(&resource, &key, &name, &scale, object::uid(old), options.dry_run)?;
                 check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
                 let replicas = match scale.pointer("/spec/replicas") {
                     None | Some(Value::Null) => 0,

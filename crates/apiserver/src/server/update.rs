@@ -28,6 +28,7 @@ impl Call<'_> {
             && part == Part::Main
             && self.server.storage.get(&resource.store, &self.key()).is_none()
         {
+            check_nothing(&resource, &self.key(), &name, &object, options.dry_run)?;
             writer.may_only_update = true;
             let written = writer.create(object).await;
             self.warnings.append(&mut writer.warnings);
@@ -36,7 +37,7 @@ impl Call<'_> {
         let key = self.key();
         let written = writer
             .update(self.namespace(), &name, part, |old, _| {
-                check_identity(&resource, &key, &name, &object, old)?;
+                check_identity(&resource, &key, &name, &object, old, options.dry_run)?;
                 Ok(object.clone())
             })
             .await;
@@ -59,20 +60,44 @@ impl Call<'_> {
     }
 }
 
-/// uid and resourceVersion of a PUT against the present object.
-fn check_identity(resource: &Resource, key: &str, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
-    let (wanted, present) = (object::uid(new), object::uid(old));
-    if !wanted.is_empty() && wanted != present {
-        return Err(Status::conflict(
-            resource,
-            name,
-            &format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-                 failed: UID in precondition: {wanted}, UID in object meta: {present}",
-                resource.plural
-            ),
-        ));
+/// A PUT that would create must not expect an object.
+fn check_nothing(resource: &Resource, key: &str, name: &str, new: &Value, dry_run: bool) -> Result<(), Status> {
+    check_uid(resource, key, name, new, "", dry_run)
+}
+
+/// The uid that a client expects against the present one, which is empty when there is no object.
+pub(crate) fn check_uid(
+    resource: &Resource,
+    key: &str,
+    name: &str,
+    new: &Value,
+    present: &str,
+    dry_run: bool,
+) -> Result<(), Status> {
+    let wanted = object::uid(new);
+    if wanted.is_empty() || wanted == present {
+        return Ok(());
     }
+    // A dry run looks before the key gets its prefix.
+    let prefix = if dry_run { "" } else { "/registry" };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {prefix}/{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         UID in precondition: {wanted}, UID in object meta: {present}",
+        resource.storage_prefix()
+    );
+    Err(Status::conflict(resource, name, &why))
+}
+
+/// uid and resourceVersion of a PUT against the present object.
+fn check_identity(
+    resource: &Resource,
+    key: &str,
+    name: &str,
+    new: &Value,
+    old: &Value,
+    dry_run: bool,
+) -> Result<(), Status> {
+    check_uid(resource, key, name, new, object::uid(old), dry_run)?;
     check_version(
         resource,
         name,

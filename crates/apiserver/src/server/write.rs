@@ -113,8 +113,15 @@ impl<'a> Call<'a> {
 
     /// A writer whose writes belong to the client.
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
+        // Requests for certificates do not tell who set what.
+        let is_tracked = self.resource.kind != "CertificateSigningRequest" || self.resource.custom.is_some();
+        let manager = managed::manager_name(&options.field_manager, self.headers);
         Writer {
-            tracking: Tracking::Update(managed::manager_name(&options.field_manager, self.headers)),
+            tracking: if is_tracked {
+                Tracking::Update(manager)
+            } else {
+                Tracking::Untouched
+            },
             options: options.to_value(),
             ..self.writer(options.dry_run)
         }
@@ -414,9 +421,7 @@ impl<'a> Writer<'a> {
         if !counts_all {
             restrict(&resource, &mut new, old, part);
         }
-        if part != Part::Finalize {
-            self.default(&mut new);
-        }
+        self.default(&mut new);
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match &self.tracking {
             Tracking::Update(_) => self.server.views(&resource, old, &new).await?,
@@ -456,10 +461,13 @@ impl<'a> Writer<'a> {
         let mut errors = Vec::new();
         let metadata = object::validate_update(&new, old);
         // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
-        errors.extend(metadata.iter().cloned());
+        if !object::checks_once(&resource) {
+            errors.extend(metadata.iter().cloned());
+        }
         errors.extend(metadata);
         errors.extend(object::unqualified_finalizers(&new, &resource));
         if part == Part::Status {
+            (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
             count_generation(&resource, &mut new, old);
@@ -467,6 +475,9 @@ impl<'a> Writer<'a> {
         } else if part == Part::Resize {
             count_generation(&resource, &mut new, old);
             errors.extend(pods::validate::resize(&new, old));
+        } else if part == Part::Approval {
+            (resource.strategy.prepare_status)(&mut new, old, &self.context());
+            errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
@@ -479,7 +490,9 @@ impl<'a> Writer<'a> {
         errors.extend(self.check_custom(&new, Some(old), part));
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
-        self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
+        if part != Part::Status {
+            self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
+        }
         let admitted = self.admit_updated(&session, &attributes, &new, old, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
@@ -600,16 +613,11 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
             }
         }
         Part::Finalize => {
-            let finalizers = new
-                .pointer("/spec/finalizers")
-                .cloned()
-                .filter(|list| list.as_array().is_some_and(|list| !list.is_empty()));
-            *new = old.clone();
-            if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-                match finalizers {
-                    Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers),
-                    None => spec.remove("finalizers"),
-                };
+            // All but the status is taken from the request.
+            put_back(new, "status");
+            let finalizers = new.pointer("/spec/finalizers").and_then(Value::as_array);
+            if finalizers.is_none_or(Vec::is_empty) {
+                new["spec"] = json!({});
             }
         }
         Part::EphemeralContainers | Part::Resize => {

@@ -23,6 +23,12 @@ pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespac
     idempotence and configuration definition. Cannot be updated. More info: \
     https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
+/// What the column `Age` of custom kinds without columns of their own says of itself.
+pub(crate) const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
+    not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in \
+    RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 /// `includeObject`: what stands in the rows besides the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
@@ -172,11 +178,12 @@ fn found(path: &JsonPath, type_: &str, object: &Value, now: jiff::Timestamp) -> 
 
 /// The PartialObjectMetadata of an object: kind, apiVersion and metadata only.
 pub fn partial(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
-    })
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if object.get("kind").is_some_and(|kind| kind == "DaemonSet") {
+        // Made out of a field when a DaemonSet is written, which its metadata alone does not have.
+        crate::kinds::workloads::forget_template_count(&mut metadata);
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 #[cfg(test)]

@@ -285,7 +285,15 @@ fn hosts(object: &Value, _: Timestamp) -> Value {
 }
 
 pub(crate) const INGRESS_CLASS: &[Cell] = &[
-    Cell::Name,
+    Cell::With(|object, _| {
+        let name = text(object, &["metadata", "name"]);
+        let key = "ingressclass.kubernetes.io/is-default-class";
+        if text(object, &["metadata", "annotations", key]) == "true" {
+            format!("{name} (default)").into()
+        } else {
+            name.into()
+        }
+    }),
     Cell::With(|object, _| text(object, &["spec", "controller"]).into()),
     Cell::With(|object, _| {
         let parameters = At::root(object).keys(&["spec", "parameters"]);

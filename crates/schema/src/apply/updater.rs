@@ -473,11 +473,20 @@ pub fn scale_managers(parent: &ManagedFields, path: &FieldSet) -> ManagedFields 
             api_version: "autoscaling/v1".to_owned(),
             time: owned.time.clone(),
         };
-        (manager.clone(), owned)
+        (in_scale(manager), owned)
     });
     ManagedFields {
         entries: entries.collect(),
     }
+}
+
+/// A manager as a Scale names it: whoever updated the object did so in the version of the Scale.
+fn in_scale(manager: &Manager) -> Manager {
+    let mut manager = manager.clone();
+    if manager.operation == Operation::Update {
+        "autoscaling/v1".clone_into(&mut manager.api_version);
+    }
+    manager
 }
 
 /// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the object.
@@ -486,7 +495,7 @@ pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &Fiel
     let mut entries = BTreeMap::new();
     for (manager, owned) in &parent.entries {
         let mut owned = owned.clone();
-        if owned.fields.contains_all(path) && scale.remove(manager).is_none() {
+        if owned.fields.contains_all(path) && scale.remove(&in_scale(manager)).is_none() {
             owned.fields.subtract(path);
         }
         if !owned.fields.is_empty() {

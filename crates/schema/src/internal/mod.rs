@@ -33,8 +33,18 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
     }
     let mut type_ = type_at(group, kind, path)?;
     if type_.shape == Shape::List && value.is_object() {
-        // A rule about a list may show the struct that holds it.
-        type_ = type_at(group, kind, path.rsplit_once('.')?.0)?;
+        // A rule about a list may show one of its items, or the struct that holds it.
+        let item = type_.item();
+        let is_item = item.known().is_some_and(|known| {
+            let fields: Vec<&str> = known.fields().iter().map(|field| field.name).collect();
+            let mut keys = value.as_object().into_iter().flat_map(Map::keys);
+            keys.all(|key| fields.iter().any(|field| table::same_name(key, field)))
+        });
+        type_ = if is_item {
+            item
+        } else {
+            type_at(group, kind, path.rsplit_once('.')?.0)?
+        };
     }
     match value {
         // Bytes that are not there are no text.
@@ -76,7 +86,14 @@ pub fn difference(group: &str, kind: &str, path: &str, old: &Value, new: &Value)
 /// The struct of a field, such as `spec.template.spec.containers[0]`.
 fn type_at(group: &str, kind: &str, path: &str) -> Option<Type> {
     let root = table::kind(group, kind);
-    let mut steps = steps(path).into_iter().peekable();
+    // Upstream tells of the taints of a node as if they were metadata.
+    let moved = (group.is_empty() && kind == "Node")
+        .then(|| {
+            path.strip_prefix("metadata.taints")
+                .map(|rest| format!("spec.taints{rest}"))
+        })
+        .flatten();
+    let mut steps = steps(moved.as_deref().unwrap_or(path)).into_iter().peekable();
     let mut at = match root {
         Some(found) => Type::one(found),
         None if steps.peek() == Some(&"metadata") => {

@@ -43,7 +43,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Whether the format means anything.
-pub(super) fn is_known(format: &str) -> bool {
+pub fn is_known(format: &str) -> bool {
     KNOWN.binary_search(&format).is_ok()
 }
 

@@ -26,6 +26,7 @@ mod validate;
 pub use convert::convert_check;
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
+pub use formats::is_known as is_known_format;
 pub(crate) use formats::is_valid as has_format;
 pub(crate) use go::absent_form;
 pub use go::{go_normalize, go_normalize_read};

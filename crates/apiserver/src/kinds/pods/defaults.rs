@@ -15,7 +15,9 @@ pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "
 /// Defaults of a `Pod`.
 pub(crate) fn pod(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
-    ensure(object, "status");
+    if let Some(status) = ensure(object, "status") {
+        addresses(status);
+    }
     let Some(pod) = ensure(object, "spec") else { return };
     spec(pod);
     fill(pod, "enableServiceLinks", true);
@@ -26,6 +28,22 @@ pub(crate) fn pod(object: &mut Value) {
             if host_network {
                 host_ports(container);
             }
+        }
+    }
+}
+
+/// `podIP` is the first of `podIPs`, and the one that counts where they differ.
+fn addresses(status: &mut Object) {
+    let first = status.get("podIPs").and_then(|list| list.pointer("/0/ip")).cloned();
+    let single = text(status, "podIP").to_owned();
+    match first {
+        Some(first) if single.is_empty() => {
+            status.insert("podIP".to_owned(), first);
+        }
+        Some(first) if first == single.as_str() => {}
+        _ if single.is_empty() => {}
+        _ => {
+            status.insert("podIPs".to_owned(), json!([{"ip": single}]));
         }
     }
 }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::check::{At, Object, ensure, fill, get, keep};
+use super::check::{At, Object, ensure, fill, get, keep, text};
 use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
 
 /// How pods are written.
@@ -29,6 +29,7 @@ pub(crate) const POD: Strategy = Strategy {
     default: defaults::pod,
     prepare_create,
     prepare_update,
+    prepare_status,
     validate_create: validate::create,
     validate_update: validate::update,
     validate_status: validate::status,
@@ -49,6 +50,16 @@ fn grace_period(pod: &Value) -> Option<i64> {
         Some(seconds) if seconds < 0 => Some(1),
         Some(seconds) => Some(seconds),
         None => Some(30),
+    }
+}
+
+fn prepare_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+    let class = get(old, &["status", "qosClass"]).clone();
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if text(status, "qosClass").is_empty() && !class.is_null() {
+        status.insert("qosClass".to_owned(), class);
     }
 }
 
@@ -88,7 +99,7 @@ fn admit(spec: &mut Object) {
 }
 
 /// What the admission plugin DefaultTolerationSeconds adds to every pod that is created or changed.
-fn tolerate(spec: &mut Object) {
+pub(crate) fn tolerate(spec: &mut Object) {
     for (condition, key) in [
         ("not-ready", "node.kubernetes.io/not-ready"),
         ("unreachable", "node.kubernetes.io/unreachable"),

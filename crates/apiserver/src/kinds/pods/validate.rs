@@ -124,7 +124,11 @@ fn gates(errors: &mut Errors, at: &At<'_>) {
             errors.push(FieldError::duplicate(gate.path.to_string(), name.text()));
         }
     }
-    if !gates.is_empty() && !at.key("nodeName").text().is_empty() {
+}
+
+/// A pod that is held back has no node yet: asked of new pods only.
+fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
+    if !at.key("schedulingGates").is_empty() && !at.key("nodeName").text().is_empty() {
         errors.forbidden(
             &at.key("nodeName"),
             "cannot be set until all schedulingGates have been cleared",
@@ -134,7 +138,11 @@ fn gates(errors: &mut Errors, at: &At<'_>) {
 
 fn host_aliases(errors: &mut Errors, at: &At<'_>) {
     for alias in at.items() {
-        check_ip(errors, &alias.key("ip"));
+        if let Some(std::net::IpAddr::V6(address)) = check_ip(errors, &alias.key("ip"))
+            && address.to_ipv4_mapped().is_some()
+        {
+            errors.invalid(&alias.key("ip"), "must not be an IPv4-mapped IPv6 address");
+        }
         for name in alias.key("hostnames").items() {
             errors.messages(&name, names::dns1123_subdomain(name.text()));
         }
@@ -151,6 +159,7 @@ pub(crate) fn create(new: &Value) -> Vec<FieldError> {
     }
     annotations::annotations(&mut errors, &At::root(new).keys(&["metadata", "annotations"]), &at);
     spec(&mut errors, &at);
+    gated_has_no_node(&mut errors, &at);
     tokens_without_account(&mut errors, &at);
     annotations::profiles(&mut errors, &At::root(new));
     errors.into_vec()
@@ -310,16 +319,16 @@ fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
             .map(|gate| gate.key("name").text().to_owned())
             .collect()
     };
-    let (new, old) = (names(at), names(was));
-    let added: Vec<&str> = new.difference(&old).map(String::as_str).collect();
-    if !added.is_empty() {
-        errors.forbidden(
-            &at.key("schedulingGates"),
-            format!(
-                "only deletion is allowed, but found new scheduling gates '{}'",
-                added.join(",")
-            ),
-        );
+    let old = names(was);
+    for gate in at.key("schedulingGates").items() {
+        let name = gate.key("name");
+        if !old.contains(name.text()) {
+            let why = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
+            );
+            errors.forbidden(&name, why);
+        }
     }
 }
 
@@ -457,6 +466,28 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
             check_ip(&mut errors, &entry.key("ip").moved(entry.path.clone()));
         }
     }
+    let ips = at.key("podIPs");
+    let families: Vec<bool> = ips
+        .items()
+        .filter_map(|entry| entry.key("ip").text().parse::<std::net::IpAddr>().ok())
+        .map(|address| address.is_ipv4())
+        .collect();
+    if families.len() > 2 || (families.len() == 2 && families[0] == families[1]) {
+        errors.invalid(&ips, "may specify no more than one IP for each IP family");
+    }
+    if let Some(first) = at.key("hostIPs").items().next()
+        && first.key("ip").text() != at.key("hostIP").text()
+    {
+        errors.invalid(&first.key("ip"), "must be equal to `hostIP`");
+    }
+    let spec = At::root(new).key("spec");
+    for claim in at.key("resourceClaimStatuses").items() {
+        let name = claim.key("name");
+        let mut claims = spec.key("resourceClaims").items();
+        if !claims.any(|claim| claim.key("name").text() == name.text()) {
+            errors.invalid(&name, "must match the name of an entry in `spec.resourceClaims`");
+        }
+    }
     let class = at.key("qosClass");
     if !was.key("qosClass").text().is_empty() && class.text() != was.key("qosClass").text() {
         errors.invalid(&class, "field is immutable");
@@ -466,6 +497,11 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
             &at.key("nominatedNodeName"),
             names::dns1123_subdomain(at.key("nominatedNodeName").text()),
         );
+    }
+    let nominated = at.key("nominatedNodeName");
+    let is_new = !nominated.text().is_empty() && nominated.text() != was.key("nominatedNodeName").text();
+    if is_new && !spec.key("nodeName").text().is_empty() {
+        errors.forbidden(&nominated, "may not be set on pods that are already bound to a node");
     }
     let before = get(old, &["spec", "nodeName"]);
     let node = At::root(new).key("spec").key("nodeName");

@@ -29,10 +29,7 @@ static FORMATS: [Format; 13] = [
     format!("dns1123Label", 30, names::dns1123_label),
     format!("dns1123Subdomain", 60, names::dns1123_subdomain),
     format!("dns1035Label", 30, names::dns1035_label),
-    format!("qualifiedName", 60, |text| names::qualified_name(text)
-        .into_iter()
-        .map(|message| message.replace("a qualified name must", "a valid label key must"))
-        .collect()),
+    format!("qualifiedName", 60, names::qualified_name),
     format!("dns1123LabelPrefix", 30, |text| names::dns1123_label(&masked(text))),
     format!("dns1123SubdomainPrefix", 60, |text| names::dns1123_subdomain(&masked(
         text

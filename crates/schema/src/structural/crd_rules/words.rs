@@ -144,7 +144,7 @@ impl Words {
         let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) else {
             return;
         };
-        if object(schema, "properties").is_none_or(Map::is_empty) {
+        if object(schema, "properties").is_none_or(Map::is_empty) || additional == &Value::Bool(true) {
             return;
         }
         let detail = if additional == &Value::Bool(false) {
@@ -243,7 +243,7 @@ impl Words {
     fn map(&mut self, schema: &Schema, keys: &[Value], at: &FieldPath) {
         let here = at.key("x-kubernetes-list-map-keys");
         if keys.is_empty() {
-            return self.required(here, "must not be empty if x-kubernetes-list-type is map");
+            self.required(here.clone(), "must not be empty if x-kubernetes-list-type is map");
         }
         // Without items there is an error about them already.
         let Some(items) = object(schema, "items") else { return };
@@ -267,7 +267,7 @@ impl Words {
         for name in keys.iter().filter_map(Value::as_str) {
             let Some(property) = object(items, "properties").and_then(|properties| object(properties, name)) else {
                 let detail = "entries must all be names of item properties";
-                self.invalid(here.clone(), name.into(), detail);
+                self.invalid(here.clone(), keys.to_vec().into(), detail);
                 continue;
             };
             let at = at.key("properties").map_key(name);
