@@ -55,7 +55,7 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     kind_names(&mut errors, &spec.key("names"));
     versions(&mut errors, &spec, old);
     conversion(&mut errors, &spec.key("conversion"));
-    stored(&mut errors, &at);
+    stored(&mut errors, &at, old.is_some());
     errors.into_vec()
 }
 
@@ -200,6 +200,29 @@ fn hoisted(spec: &At<'_>, version: &At<'_>, field: &str, top: &str) -> FieldPath
     }
 }
 
+/// The versions as the internal type has them: without what stands at the top.
+fn shown(spec: &At<'_>) -> Value {
+    let moved = [
+        ("schema", "validation"),
+        ("subresources", "subresources"),
+        ("additionalPrinterColumns", "additionalPrinterColumns"),
+        ("selectableFields", "selectableFields"),
+    ];
+    let versions = spec.key("versions");
+    let kept = versions.items().map(|version| {
+        let mut kept = version.value.clone();
+        for (field, top) in moved {
+            if hoisted(spec, &version, field, top) == spec.path.key(top)
+                && let Some(map) = kept.as_object_mut()
+            {
+                map.remove(field);
+            }
+        }
+        kept
+    });
+    kept.collect()
+}
+
 fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
     let list = spec.key("versions");
     let mut seen = BTreeSet::new();
@@ -218,11 +241,11 @@ fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
         self::version(errors, spec, &version, index, old);
     }
     if !unique {
-        errors.invalid(&list, "must contain unique version names");
+        errors.invalid_value(&list, shown(spec), "must contain unique version names");
     }
     if storage != 1 {
         // No versions are an empty list, whether it was written or not.
-        let shown = if list.is_empty() { json!([]) } else { list.value.clone() };
+        let shown = if list.is_empty() { json!([]) } else { shown(spec) };
         errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
     }
 }
@@ -450,7 +473,7 @@ fn webhook_client(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn stored(errors: &mut Errors, at: &At<'_>) {
+fn stored(errors: &mut Errors, at: &At<'_>, is_update: bool) {
     let stored = at.keys(&["status", "storedVersions"]);
     if stored.is_empty() {
         errors.invalid(&stored, "must have at least one stored version");
@@ -460,7 +483,30 @@ fn stored(errors: &mut Errors, at: &At<'_>) {
         .items()
         .map(|version| version.key("name").text())
         .collect();
+    // Of several the last is meant.
+    let storage = at
+        .keys(&["spec", "versions"])
+        .items()
+        .filter(|version| version.key("storage").is_true())
+        .last();
+    if let Some(storage) = storage.map(|version| version.key("name").text())
+        && !stored.is_empty()
+        && !stored.items().any(|version| version.text() == storage)
+    {
+        errors.invalid(&stored, format!("must have the storage version {storage}"));
+    }
     for version in stored.items().filter(|version| !known.contains(version.text())) {
-        errors.invalid(&version, "must appear in spec.versions");
+        let name = version.text();
+        errors.invalid(
+            &version,
+            if is_update {
+                format!(
+                    "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage \
+                     migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+                )
+            } else {
+                "must appear in spec.versions".to_owned()
+            },
+        );
     }
 }

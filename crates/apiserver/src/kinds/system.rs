@@ -499,7 +499,7 @@ fn slice(new: &Value) -> Vec<FieldError> {
             parts.for_each(|part| errors.messages(name, names::dns1123_subdomain(part)));
         }
     }
-    if !pool.key("resourceSliceCount").int().is_some_and(|count| count > 0) {
+    if pool.key("resourceSliceCount").int().is_none_or(|count| count <= 0) {
         let count = pool.key("resourceSliceCount");
         errors.invalid_value(&count, count.int().unwrap_or(0), "must be greater than zero");
     }

@@ -7,6 +7,7 @@ use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::Reason;
 use kubewright_schema::go;
 use kubewright_schema::path::FieldPath;
+use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ use super::update::check_version;
 use super::write::{Part, Writer};
 use super::{Call, decode, negotiate};
 use crate::object;
-use crate::registry::{Resource, ScalePaths};
+use crate::registry::{Custom, Resource, ScalePaths};
 use crate::status::{Cause, Details, Status};
 
 /// Whether a patch is an apply.
@@ -65,6 +66,30 @@ struct Apply<'a> {
     options: &'a WriteOptions,
     part: Part,
     now: String,
+}
+
+/// Takes out the nulls of fields that have a default and do not allow null.
+fn drop_defaulted(value: &mut Value, schema: &SchemaRef) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|field, value| {
+                let known = schema.properties.get(field);
+                !(value.is_null() && known.is_some_and(|known| known.default.is_some() && !known.nullable))
+            });
+            for (field, value) in map.iter_mut() {
+                let below = schema.properties.get(field).or(schema.additional_properties.as_ref());
+                if let Some(below) = below {
+                    drop_defaulted(value, below);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &schema.items {
+                list.iter_mut().for_each(|item| drop_defaulted(item, items));
+            }
+        }
+        _ => {}
+    }
 }
 
 impl Configuration {
@@ -202,10 +227,17 @@ impl Apply<'_> {
         if self.resource.custom.is_none() || !has_null(new) {
             return Ok(());
         }
-        let mut errors = structural::validate(new, &self.resource.schema, &FieldPath::root());
+        // A null where there is a default is the default.
+        let mut filled = new.clone();
+        drop_defaulted(&mut filled, &self.resource.schema);
+        let mut errors = structural::validate(&filled, &self.resource.schema, &FieldPath::root());
         errors.retain(|error| error.reason == Reason::TypeInvalid && error.bad_value == Some(json!("null")));
         if errors.is_empty() {
             return Ok(());
+        }
+        let has_rules = |custom: &Custom| custom.rules(&self.resource.schema).is_some();
+        if self.resource.custom.as_ref().is_some_and(has_rules) {
+            errors.push(super::custom::unchecked());
         }
         let (group, kind) = (&self.resource.group, &self.resource.kind);
         Err(Status::invalid(group, kind, object::name(new), &errors))

@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use super::write::Part;
 use crate::registry::{Custom, Resource, ScalePaths, Subresource};
 
-/// The errors, and the words about parts that did not change.
+/// The errors, and the words about parts that did not change. `others` are the errors found before.
 pub(super) fn validate(
     resource: &Resource,
     object: &Value,
     old: Option<&Value>,
     part: Part,
+    others: &[FieldError],
 ) -> (Vec<FieldError>, Vec<String>) {
     let Some(custom) = &resource.custom else {
         return (Vec::new(), Vec::new());
@@ -30,7 +31,14 @@ pub(super) fn validate(
     if let Some(paths) = scale {
         self::scale(object, paths, part, &mut errors);
     }
-    rules(custom, resource, object, old, errors)
+    rules(custom, resource, object, old, errors, others)
+}
+
+/// Said beside errors that keep the rules of a definition from being asked.
+pub(super) fn unchecked() -> FieldError {
+    let why = "some validation rules were not checked because the object was invalid; \
+               correct the existing errors to complete validation";
+    FieldError::invalid("<nil>", Value::Null, why)
 }
 
 fn schema(resource: &Resource, object: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
@@ -56,6 +64,7 @@ fn rules(
     object: &Value,
     old: Option<&Value>,
     mut errors: Vec<FieldError>,
+    others: &[FieldError],
 ) -> (Vec<FieldError>, Vec<String>) {
     let Some(validator) = custom.rules(&resource.schema) else {
         return (errors, Vec::new());
@@ -66,10 +75,8 @@ fn rules(
             Reason::NotSupported | Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid
         )
     };
-    if errors.iter().any(blocks) {
-        let why = "some validation rules were not checked because the object was invalid; \
-                   correct the existing errors to complete validation";
-        errors.push(FieldError::invalid("<nil>", Value::Null, why));
+    if errors.iter().chain(others).any(blocks) {
+        errors.push(unchecked());
         return (errors, Vec::new());
     }
     let outcome = validator.validate(object, old);

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use kubewright_schema::error::FieldError;
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{catalog, decode, go, structural};
 use serde_json::{Value, json};
@@ -112,6 +113,9 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
     if kind.is_empty() {
         kind = resource.kind.to_string();
     }
+    if resource.custom.is_some() {
+        check_custom_kind(object, &api_version, &kind, resource)?;
+    }
     if api_version != expected || kind != resource.kind {
         return Err(wrong_kind(object, &api_version, &kind, resource, kinds));
     }
@@ -120,6 +124,26 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
         map.insert("kind".to_owned(), json!(kind));
     }
     Ok(())
+}
+
+/// A custom kind is one of its own version first, and then named by its kind.
+fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource) -> Result<(), Status> {
+    let expected = resource.api_version();
+    if api_version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if kind == resource.kind {
+        return Ok(());
+    }
+    let error = FieldError::invalid("kind", json!(kind), format!("must be {}", resource.kind));
+    Err(Status::invalid(
+        &resource.group,
+        kind,
+        crate::object::name(object),
+        &[error],
+    ))
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
@@ -133,12 +157,6 @@ fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource
         };
         if let Err(why) = readable {
             return Status::bad_request(why);
-        }
-        if resource.custom.is_some() && other.custom.is_some() && group == resource.group && kind == resource.kind {
-            return Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({})",
-                resource.api_version()
-            ));
         }
         let internal = match resource.group.split('.').next() {
             None | Some("") => "core",
@@ -199,7 +217,7 @@ pub(crate) fn fit(
         yaml_duplicates: 0,
     };
     let unknown = if resource.custom.is_some() {
-        check_metadata(object, resource)?;
+        check_metadata(object)?;
         structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE)
     } else {
         structural::type_check(object, &resource.schema, &resource.kind)?;
@@ -233,12 +251,10 @@ fn lies_in(path: &str, outer: &str) -> bool {
 }
 
 /// Types of the metadata of a custom resource.
-pub(crate) fn check_metadata(object: &Value, resource: &Resource) -> Result<(), String> {
+pub(crate) fn check_metadata(object: &Value) -> Result<(), String> {
     match object.get("metadata") {
         None | Some(Value::Null) => Ok(()),
-        Some(metadata) => {
-            structural::type_check(metadata, catalog::object_meta(), &format!("{}.metadata", resource.kind))
-        }
+        Some(metadata) => structural::type_check(metadata, catalog::object_meta(), "ObjectMeta"),
     }
 }
 

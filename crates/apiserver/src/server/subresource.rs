@@ -143,7 +143,8 @@ impl Call<'_> {
                     let message = format!("the spec replicas field {:?} cannot be empty", paths.spec_replicas);
                     return Err(Status::bad_request(message));
                 }
-                if replicas < 0 {
+                // The numbers of custom kinds are their definition's to judge.
+                if replicas < 0 && resource.custom.is_none() {
                     let error = FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
                 }

@@ -188,10 +188,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Holds a custom resource against its definition.
-    fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
-        let (errors, warnings) = custom::validate(&self.resource, object, old, part);
+    fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part, errors: &mut Vec<FieldError>) {
+        let (found, warnings) = custom::validate(&self.resource, object, old, part, errors);
         self.warnings.extend(warnings);
-        errors
+        errors.extend(found);
     }
 
     /// The group of the kind in messages: that of the stored form, where one kind is served in two groups.
@@ -244,7 +244,7 @@ impl<'a> Writer<'a> {
                 .server
                 .allocate(&resource, &mut object, None, &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_create)(&object));
-            errors.extend(self.check_custom(&object, None, Part::Main));
+            self.check_custom(&object, None, Part::Main, &mut errors);
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
             if attempt == 0 {
@@ -487,7 +487,7 @@ impl<'a> Writer<'a> {
                 .allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
-        errors.extend(self.check_custom(&new, Some(old), part));
+        self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(name, &errors)?;
         self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
         if part != Part::Status {

@@ -159,6 +159,11 @@ fn found(path: &JsonPath, type_: &str, object: &Value, now: jiff::Timestamp) -> 
         return Value::Null;
     };
     match type_ {
+        // Of several values the first is shown.
+        "string" if results.len() > 1 => match first {
+            Value::String(text) => text.as_str().into(),
+            other => other.to_string().into(),
+        },
         "string" => path.render(object).into(),
         "date" => match first.as_str() {
             Some(time) => age::since(Some(time), now).into(),
