@@ -3,7 +3,7 @@
 //! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its messages say
 //! `spec.validation` where the user wrote `spec.versions[0].schema`. `hoisted` gives those paths.
 //!
-//! Not here: the rules for a structural schema ([`structural`](crate::structural)), and what may change in a definition that exists.
+//! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
 
 use std::collections::BTreeSet;
 
