@@ -31,6 +31,7 @@ pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode:
         Value::Null => decoded.value = json!({}),
         other => return Err(unrecognized(must_be, &not_an_object(&other), body)),
     }
+    type_meta(&decoded.value).map_err(|why| unrecognized(must_be, &why, body))?;
     Ok(decoded)
 }
 
@@ -102,31 +103,55 @@ fn summary(body: &[u8]) -> String {
     text
 }
 
-/// Makes sure that an object is of the kind of the path; absent `apiVersion` and `kind` are filled in.
+/// What an object says it is: `apiVersion` and `kind`, empty where it says nothing.
+fn type_meta(object: &Value) -> Result<(String, String), String> {
+    let text = |field: &str| match object.get(field) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+            go::json_type(other)
+        )),
+    };
+    Ok((text("apiVersion")?, text("kind")?))
+}
+
+fn missing_kind(document: &str) -> String {
+    format!("Object 'Kind' is missing in '{document}'")
+}
+
+/// Makes sure that an object is of the kind of the path. A built-in kind need not be named; a custom object must say what it is, since
+/// nothing else tells how to read it.
 pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Status> {
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let expected = resource.api_version();
-    let (mut api_version, mut kind) = (text("apiVersion"), text("kind"));
+    let (mut api_version, mut kind) = type_meta(object).map_err(Status::bad_request)?;
+    if resource.custom.is_some() {
+        if kind.is_empty() {
+            return Err(Status::bad_request(missing_kind(&object.to_string())));
+        }
+        return check_custom_kind(object, &api_version, &kind, resource);
+    }
     if api_version.is_empty() {
         api_version.clone_from(&expected);
     }
     if kind.is_empty() {
         kind = resource.kind.to_string();
     }
-    if resource.custom.is_some() {
-        check_custom_kind(object, &api_version, &kind, resource)?;
-    }
     if api_version != expected || kind != resource.kind {
         return Err(wrong_kind(object, &api_version, &kind, resource, kinds));
     }
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), json!(api_version));
-        map.insert("kind".to_owned(), json!(kind));
-    }
+    say_what_it_is(object, resource);
     Ok(())
 }
 
-/// A custom kind is one of its own version first, and then named by its kind.
+fn say_what_it_is(object: &mut Value, resource: &Resource) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
+        map.insert("kind".to_owned(), json!(resource.kind));
+    }
+}
+
+/// A custom object is one of its own version first, and then named by its kind.
 fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource) -> Result<(), Status> {
     let expected = resource.api_version();
     if api_version != expected {
@@ -144,6 +169,63 @@ fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &R
         crate::object::name(object),
         &[error],
     ))
+}
+
+/// Why a patched object is not one of its kind.
+pub(crate) enum Unfit {
+    /// It cannot be read; what the decoder says.
+    Unreadable(String),
+    /// It can, and is refused.
+    Refused(Status),
+}
+
+impl From<String> for Unfit {
+    fn from(why: String) -> Unfit {
+        Unfit::Unreadable(why)
+    }
+}
+
+/// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is false for a
+/// subresource, which cannot change what the object is.
+pub(crate) fn check_patched_kind(
+    object: &mut Value,
+    resource: &Resource,
+    kinds: &Snapshot,
+    whole: bool,
+) -> Result<(), Unfit> {
+    if !object.is_object() {
+        return Err(Unfit::Unreadable(not_an_object(object)));
+    }
+    if resource.custom.is_none() {
+        return check_kind(object, resource, kinds).map_err(|status| Unfit::Unreadable(status.message));
+    }
+    let (api_version, kind) = type_meta(object)?;
+    if kind.is_empty() {
+        return Err(Unfit::Unreadable(missing_kind(&object.to_string())));
+    }
+    if api_version.is_empty() {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(Unfit::Refused(Status::internal(why)));
+    }
+    if !whole {
+        say_what_it_is(object, resource);
+        return Ok(());
+    }
+    let wrong = [
+        ("kind", &kind, resource.kind.to_string()),
+        ("apiVersion", &api_version, resource.api_version()),
+    ];
+    let errors: Vec<FieldError> = wrong
+        .into_iter()
+        .filter(|(_, said, expected)| *said != expected)
+        .map(|(field, said, expected)| FieldError::invalid(field, json!(said), format!("must be {expected}")))
+        .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let name = crate::object::name(object);
+    Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
@@ -272,6 +354,10 @@ pub(crate) fn object(
     }
     let decoded = parse(body, format, &resource.kind)?;
     let mut object = decoded.value;
+    if resource.custom.is_some() && object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
+        let why = missing_kind(&String::from_utf8_lossy(body));
+        return Err(unrecognized(&resource.kind, &why, body));
+    }
     check_kind(&mut object, resource, kinds)?;
     let refuse = |why: String| {
         let kind = &resource.kind;

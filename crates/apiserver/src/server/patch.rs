@@ -13,6 +13,7 @@ use kubewright_schema::patch::strategic::StrategicError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value};
 
+use super::decode::Unfit;
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
 use super::update::check_version;
@@ -58,7 +59,7 @@ impl Call<'_> {
         let written = writer
             .update(&namespace, &name, part, |old, warnings| {
                 let how = options.field_validation;
-                let mut new = patch.finished(old, &resource, &kinds, how, warnings)?;
+                let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
                 let unconditional = resource.custom.is_some() || resource.strategy.unconditional_update;
@@ -182,12 +183,13 @@ impl Patch {
         }
     }
 
-    /// The patched object, fit into its kind.
+    /// The patched object, fit into its kind; `whole` unless a subresource is patched.
     fn finished(
         &self,
         old: &Value,
         resource: &Resource,
         kinds: &Arc<Snapshot>,
+        whole: bool,
         how: FieldValidation,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
@@ -196,29 +198,20 @@ impl Patch {
             structural::convert_check(&new, &resource.schema)
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
-        match self.fit_kind(&mut new, resource, kinds, how, warnings) {
+        let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
+            .and_then(|()| Ok(self.fit_fields(&mut new, resource, how, warnings)?));
+        match unfit {
             Ok(()) => Ok(new),
+            Err(Unfit::Refused(status)) => Err(status),
             // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-            Err(why) if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") => {
+            Err(Unfit::Unreadable(why))
+                if self.kind == PatchType::Strategic && why.starts_with("strict decoding error") =>
+            {
                 // What is found in the document is told of the patch.
                 Err(refused_patch(go::text(&self.document), &why))
             }
-            Err(why) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
+            Err(Unfit::Unreadable(why)) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
         }
-    }
-
-    fn fit_kind(
-        &self,
-        new: &mut Value,
-        resource: &Resource,
-        kinds: &Arc<Snapshot>,
-        how: FieldValidation,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), String> {
-        if new.is_object() {
-            decode::check_kind(new, resource, kinds).map_err(|status| status.message)?;
-        }
-        self.fit_fields(new, resource, how, warnings)
     }
 
     fn fit_fields(
@@ -229,7 +222,7 @@ impl Patch {
         warnings: &mut Vec<String>,
     ) -> Result<(), String> {
         if !new.is_object() {
-            return Err("the patched document is no object".to_owned());
+            return Err(decode::not_an_object(new));
         }
         decode::fit(new, resource, self.findings.clone(), None)?.apply(how, warnings)
     }

@@ -980,6 +980,71 @@ fn definition(name: &str) -> Value {
     })
 }
 
+/// Nothing but the object says how a custom object is to be read; a built-in kind is known from the path.
+#[test]
+fn a_custom_object_says_what_it_is() {
+    let world = World::new();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let foos = "/apis/example.org/v1/namespaces/default/foos";
+    world.must(201, &format!("POST {definitions}"), &definition("foos"));
+    let foo = |more: Value| {
+        let mut foo = json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "a"}});
+        for (field, value) in more.as_object().expect("fields") {
+            foo[field] = value.clone();
+        }
+        foo
+    };
+    world.must(201, &format!("POST {foos}"), &foo(json!({})));
+    let check = |line: &str, body: Value, code: u16, says: &str| {
+        let answer = world.call(line, &body);
+        let message = answer.body["message"].as_str().unwrap_or("").to_owned();
+        assert_eq!(
+            (answer.code, message.contains(says)),
+            (code, true),
+            "{line} {body}: {message}"
+        );
+    };
+    let (post, patch) = (format!("POST {foos}"), format!("PATCH {foos}/a"));
+    let unrecognized = "the object provided is unrecognized (must be of type Foo): ";
+    let missing = |body: &str| format!("{unrecognized}Object 'Kind' is missing in '{body}' (");
+    check(&post, json!({}), 400, &missing("{}"));
+    check(&post, json!({"kind": null}), 400, &missing(r#"{"kind":null}"#));
+    check(&post, json!({"kind": ""}), 400, &missing(r#"{"kind":""}"#));
+    check(&format!("PUT {foos}/a"), json!({}), 400, &missing("{}"));
+    check(&format!("PUT {foos}/a/status"), json!({}), 400, &missing("{}"));
+    let number = "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string";
+    check(&post, foo(json!({"kind": 3})), 400, number);
+    check(
+        "POST /api/v1/namespaces/default/configmaps",
+        json!({"kind": 3}),
+        400,
+        number,
+    );
+    let version = "the API version in the data () does not match the expected API version (example.org/v1)";
+    check(&post, json!({"kind": "Foo"}), 400, version);
+    check(
+        &post,
+        foo(json!({"kind": "Bar"})),
+        422,
+        "kind: Invalid value: \"Bar\": must be Foo",
+    );
+    check(
+        &patch,
+        json!({"kind": null}),
+        422,
+        "}\": Object 'Kind' is missing in '{\"apiVersion\":",
+    );
+    check(&patch, json!({"kind": 3}), 422, number);
+    let version = "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'";
+    check(&patch, json!({"apiVersion": null}), 500, version);
+    let kind = "Bar.example.org \"a\" is invalid: kind: Invalid value: \"Bar\": must be Foo";
+    check(&patch, json!({"kind": "Bar"}), 422, kind);
+    let both = "Bar.x.io \"a\" is invalid: [kind: Invalid value: \"Bar\": must be Foo, apiVersion: Invalid value: \"x.io/v9\": must be example.org/v1]";
+    check(&patch, json!({"kind": "Bar", "apiVersion": "x.io/v9"}), 422, both);
+    check(&format!("{patch}/status"), json!({"kind": "Bar"}), 200, "");
+    check(&patch, json!({"metadata": {"labels": {"a": "b"}}}), 200, "");
+}
+
 #[test]
 fn a_definition_serves_its_kind_and_takes_it_away() {
     let world = World::new();
@@ -1035,7 +1100,11 @@ fn a_definition_serves_its_kind_and_takes_it_away() {
     );
     let held = world.get(&format!("{foos}/a")).body;
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
-    world.must(403, &format!("POST {foos}"), &json!({"metadata": {"name": "late"}}));
+    world.must(
+        403,
+        &format!("POST {foos}"),
+        &json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "late"}}),
+    );
     world.must(
         200,
         &format!("PATCH {foos}/a"),

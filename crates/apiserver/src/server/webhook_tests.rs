@@ -475,6 +475,10 @@ fn a_patched_scale_is_still_one() {
     assert_eq!(body["message"], json!(format!("Internal error occurred: {why}")));
 }
 
+fn host(version: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("ex.io/{version}"), "kind": "Host", "metadata": {"name": name}, "spec": spec})
+}
+
 /// A kind whose versions name a field differently.
 fn hosts(strategy: Value, storage: &str) -> Value {
     let version = |name: &str, field: &str| {
@@ -501,7 +505,6 @@ fn webhook(at: &str) -> Value {
 fn versions_are_converted() {
     let world = World::new();
     world.must(201, &format!("POST {DEFINITIONS}"), &hosts(webhook("convert"), "v1"));
-    let host = |version: &str, name: &str, spec: Value| json!({"apiVersion": format!("ex.io/{version}"), "kind": "Host", "metadata": {"name": name}, "spec": spec});
     world.must(
         201,
         &format!("POST {}", path("v1", "")),
@@ -604,7 +607,7 @@ fn watches_convert() {
     let (code, _, _, watch) = world.send(&format!("GET {}?watch=1", path("v2", "")), &Value::Null);
     assert_eq!(code, 200);
     let mut watch = watch.expect("a watch");
-    let create = json!({"metadata": {"name": "a"}, "spec": {"host": "x"}});
+    let create = host("v1", "a", json!({"host": "x"}));
     world.must(201, &format!("POST {}", path("v1", "")), &create);
     world.must(
         200,
@@ -635,15 +638,22 @@ fn watches_convert() {
 fn conversions_that_fail() {
     let world = World::new();
     world.must(201, &format!("POST {DEFINITIONS}"), &hosts(webhook("down"), "v1"));
-    let create = |field: &str| json!({"metadata": {"name": "a"}, "spec": {field: "x"}});
     let check = |line: String, body: Value, from: &str| {
         let answer = world.must(500, &line, &body);
         let why = "Post \"https://hooks/down?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused";
         let expected = format!("conversion webhook for ex.io/{from}, Kind=Host failed: {why}");
         assert_eq!(answer["message"], json!(expected), "{line}");
     };
-    check(format!("POST {}", path("v2", "")), create("name"), "v2");
-    world.must(201, &format!("POST {}", path("v1", "")), &create("host"));
+    check(
+        format!("POST {}", path("v2", "")),
+        host("v2", "a", json!({"name": "x"})),
+        "v2",
+    );
+    world.must(
+        201,
+        &format!("POST {}", path("v1", "")),
+        &host("v1", "a", json!({"host": "x"})),
+    );
     check(format!("GET {}", path("v2", "/a")), Value::Null, "v1");
     check(format!("GET {}", path("v2", "")), Value::Null, "v1");
     check(format!("PATCH {}", path("v2", "/a")), json!({}), "v1");
@@ -659,7 +669,7 @@ fn without_a_strategy_only_the_version_changes() {
         &format!("POST {DEFINITIONS}"),
         &hosts(json!({"strategy": "None"}), "v1"),
     );
-    let create = json!({"metadata": {"name": "a"}, "spec": {"host": "x", "same": "s"}});
+    let create = host("v1", "a", json!({"host": "x", "same": "s"}));
     world.must(201, &format!("POST {}", path("v1", "")), &create);
     let shown = world.must(200, &format!("GET {}", path("v2", "/a")), &Value::Null);
     assert_eq!(
