@@ -141,7 +141,8 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
 /// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KUBEWRIGHT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+        // What the API answered is said by the command that asked, once.
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,kube_client=off"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| commands::dev::screen::Log)
