@@ -17,6 +17,12 @@ use serde_json::{Map, Value};
 #[derive(Debug)]
 pub struct StoredObject {
     revision: u64,
+    /// Apart, because an entry that remembers an object which nobody holds any more keeps the memory of this struct, but not of that.
+    forms: Box<Forms>,
+}
+
+#[derive(Debug)]
+struct Forms {
     /// At least one of the text and the value is there from the beginning.
     encoded: OnceLock<Bytes>,
     value: OnceLock<Value>,
@@ -52,11 +58,14 @@ impl StoredObject {
     }
 
     fn of(revision: u64, encoded: OnceLock<Bytes>, value: OnceLock<Value>) -> StoredObject {
-        StoredObject {
-            revision,
+        let forms = Forms {
             encoded,
             value,
             head: OnceLock::new(),
+        };
+        StoredObject {
+            revision,
+            forms: Box::new(forms),
         }
     }
 
@@ -67,7 +76,7 @@ impl StoredObject {
 
     /// The object, without `apiVersion` and `kind`. Read out of the text when first asked for, and then kept.
     pub fn value(&self) -> &Value {
-        self.value.get_or_init(|| {
+        self.forms.value.get_or_init(|| {
             serde_json::from_slice(self.encoded()).expect("the text was written here, or checked when it was restored")
         })
     }
@@ -75,10 +84,10 @@ impl StoredObject {
     /// An object that has at least the `metadata` of this one: enough for labels and names, and much cheaper than
     /// [`StoredObject::value`] when nobody has asked for that.
     pub fn head(&self) -> &Value {
-        if let Some(value) = self.value.get() {
+        if let Some(value) = self.forms.value.get() {
             return value;
         }
-        self.head.get_or_init(|| {
+        self.forms.head.get_or_init(|| {
             let head: Head = serde_json::from_slice(self.encoded())
                 .expect("the text was written here, or checked when it was restored");
             Value::Object(Map::from_iter([("metadata".to_owned(), head.metadata)]))
@@ -87,8 +96,8 @@ impl StoredObject {
 
     /// The JSON of [`StoredObject::value`], encoded once.
     pub fn encoded(&self) -> &Bytes {
-        self.encoded.get_or_init(|| {
-            let value = self.value.get().expect("an object without a text has a value");
+        self.forms.encoded.get_or_init(|| {
+            let value = self.forms.value.get().expect("an object without a text has a value");
             Bytes::from(value.to_string())
         })
     }
@@ -96,7 +105,7 @@ impl StoredObject {
     /// Whether the tree of values is held beside the text.
     #[cfg(test)]
     pub(super) fn is_read(&self) -> bool {
-        self.value.get().is_some()
+        self.forms.value.get().is_some()
     }
 }
 
@@ -264,6 +273,8 @@ mod tests {
         assert!(!new && other.is_read());
         drop((one, other));
         assert!(!entry.open().0.is_read());
+        // As much stays of an object that an entry remembers.
+        assert_eq!(size_of::<StoredObject>(), 16);
     }
 
     #[test]
