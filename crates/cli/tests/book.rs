@@ -85,8 +85,10 @@ fn project() -> Project {
 }
 
 fn check_long(project: &Project, arguments: &[&str], expected: &[String]) {
+    // The live screen is for terminals.
+    let plain: &[&str] = if arguments == ["dev"] { &["--plain"] } else { &[] };
     let mut process = project
-        .command(&[arguments, &["--plain"]].concat())
+        .command(&[arguments, plain].concat())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -119,8 +121,19 @@ fn check_long(project: &Project, arguments: &[&str], expected: &[String]) {
 #[test]
 fn pages_say_what_the_command_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands");
-    let mine = ["dev", "run", "doctor", "explain", "completion"];
-    let pages: Vec<PathBuf> = mine.iter().map(|name| folder.join(format!("{name}.md"))).collect();
+    let mine = [
+        "dev",
+        "run",
+        "doctor",
+        "explain",
+        "completion",
+        "cluster",
+        "demo",
+        "version",
+    ];
+    let pages = mine.iter().map(|name| folder.join(format!("{name}.md")));
+    // A chapter of its own, because it is also about markers.
+    let pages: Vec<PathBuf> = pages.chain([folder.join("../manifests.md")]).collect();
     let cluster = support::RunningCluster::start(&[]);
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
@@ -130,7 +143,7 @@ fn pages_say_what_the_command_says() {
         fs::copy(cluster.kubeconfig(), project.path().join("cluster.yaml")).unwrap();
         for (arguments, expected) in blocks {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            if arguments == ["dev"] {
+            if arguments == ["dev"] || arguments.first() == Some(&"cluster") {
                 check_long(&project, &arguments, &expected);
                 continue;
             }
@@ -218,6 +231,28 @@ fn generated(project: &Path) {
         let target = project.join(file);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::copy(generated.path().join(file), target).unwrap();
+    }
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let summary = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/SUMMARY.md")).unwrap();
+    let pages = summary.split_once("# Commands").expect("a part about the commands").1;
+    let titles: Vec<&str> = pages
+        .lines()
+        .filter_map(|line| line.strip_prefix("- [")?.split_once(']'))
+        .flat_map(|(titles, _)| titles.split(", "))
+        .collect();
+    let help = Command::new(support::KUBEWRIGHT).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, commands) = help.split_once("Commands:\n").expect("the help lists the commands");
+    let commands: Vec<&str> = commands
+        .lines()
+        .map_while(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.contains(&"init"), "{help}");
+    for command in commands {
+        assert!(titles.contains(&command), "there is no page about {command}");
     }
 }
 
