@@ -134,19 +134,14 @@ pub(crate) const SERVICE_CIDR: Strategy = Strategy {
         // The first may get a second beside it, and no more.
         match before {
             [] => errors.extend(service_cidr(new)),
-            [_] if now.len() == 2 => {
+            _ if now.len() == before.len() || (before.len() == 1 && now.len() == 2) => {
                 for (entry, before) in now.items().zip(before) {
                     if entry.value != before {
                         errors.invalid(&entry, "field is immutable");
                     }
                 }
-                errors.extend(service_cidr(new));
-            }
-            _ if now.len() == before.len() => {
-                for (entry, before) in now.items().zip(before) {
-                    if entry.value != before {
-                        errors.invalid(&entry, "field is immutable");
-                    }
+                if now.len() > before.len() {
+                    errors.extend(service_cidr(new));
                 }
             }
             _ => errors.invalid(&now, "field is immutable"),

@@ -244,13 +244,54 @@ fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource
             None | Some("") => "core",
             Some(first) => first,
         };
-        format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
+        unknown_conversion(version, kind, internal, expected)
     } else {
-        format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
+        unregistered(kind, api_version)
     };
     Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
     ))
+}
+
+/// A body for a subresource that says it is of another kind than that takes.
+pub(crate) struct OtherKind {
+    /// Whether this server knows the kind.
+    pub(crate) served: bool,
+    pub(crate) refusal: Status,
+}
+
+/// Makes sure that a body for a subresource, if it says what it is, is `expected` (group and kind) in one of `versions`.
+pub(crate) fn check_taken_kind(
+    body: &Value,
+    expected: (&str, &str),
+    versions: &[&str],
+    kinds: &Snapshot,
+) -> Result<(), OtherKind> {
+    let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    let (internal, expected) = expected;
+    if (kind.is_empty() || kind == expected) && (api_version.is_empty() || versions.contains(&api_version)) {
+        return Ok(());
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let served = kinds.by_kind(group, version, kind).is_some();
+    let why = if served {
+        unknown_conversion(version, kind, internal, expected)
+    } else {
+        unregistered(kind, api_version)
+    };
+    let refusal = Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
+    ));
+    Err(OtherKind { served, refusal })
+}
+
+fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &str) -> String {
+    format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
+}
+
+fn unregistered(kind: &str, api_version: &str) -> String {
+    format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
 }
 
 /// What decoding found that is not an error by itself.

@@ -12,30 +12,23 @@ use super::write::{Part, Writer};
 use super::{Call, admit, decode, negotiate};
 use crate::kinds::check::ensure;
 use crate::object;
-use crate::registry::{Resource, Snapshot};
+use crate::registry::Resource;
 use crate::status::{Cause, Details, Status};
 use crate::storage::{ListRequest, StoredObject};
 
-/// A body that says what it is must say that it is an Eviction.
-fn check_eviction_kind(body: &Value, kinds: &Snapshot) -> Result<(), Status> {
-    let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
-    let (kind, version) = (text("kind"), text("apiVersion"));
-    let is_eviction = matches!(kind, "" | "Eviction") && matches!(version, "" | "policy/v1" | "policy/v1beta1");
-    let (group, short) = version.split_once('/').unwrap_or(("", version));
-    if is_eviction || kinds.by_kind(group, short, kind).is_none() {
-        return Ok(());
-    }
-    Err(Status::bad_request(format!(
-        "{kind} in version {short:?} cannot be handled as a Eviction: converting ({short}.{kind}) to (policy.Eviction): unknown conversion"
-    )))
-}
+/// The versions of Eviction.
+const VERSIONS: &[&str] = &["policy/v1", "policy/v1beta1"];
 
 impl Call<'_> {
     pub(crate) async fn evict(&mut self) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;
         let eviction = decode::parse(self.body, format, "Eviction")?.value;
-        check_eviction_kind(&eviction, &self.kinds)?;
+        // What nobody knows is taken for what it must be.
+        match decode::check_taken_kind(&eviction, ("policy", "Eviction"), VERSIONS, &self.kinds) {
+            Err(other) if other.served => return Err(other.refusal),
+            _ => {}
+        }
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let wanted = object::name(&eviction);
         if wanted != name {

@@ -14,7 +14,7 @@ use super::write::{Part, Written};
 use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{ScalePaths, Snapshot, Subresource};
+use crate::registry::{ScalePaths, Subresource};
 use crate::status::{Details, Status};
 
 impl Call<'_> {
@@ -80,7 +80,8 @@ impl Call<'_> {
         let format = negotiate::input(self.headers)?;
         let decoded = decode::parse(self.body, format, "Scale")?;
         let mut scale = decoded.value;
-        check_scale_kind(&scale, &self.kinds)?;
+        decode::check_taken_kind(&scale, ("autoscaling", "Scale"), &["autoscaling/v1"], &self.kinds)
+            .map_err(|other| other.refusal)?;
         let mut warnings = Vec::new();
         decode::fit(&mut scale, &scales::row(), decoded.duplicates, None)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
@@ -251,23 +252,6 @@ pub(crate) fn name_of(subresource: &Subresource) -> &str {
         Subresource::Token => "token",
         Subresource::Refused { name, .. } => name,
     }
-}
-
-fn check_scale_kind(scale: &Value, kinds: &Snapshot) -> Result<(), Status> {
-    let text = |key: &str| scale.get(key).and_then(Value::as_str).unwrap_or("");
-    if matches!(text("kind"), "" | "Scale") && matches!(text("apiVersion"), "" | "autoscaling/v1") {
-        return Ok(());
-    }
-    let (kind, version) = (text("kind"), text("apiVersion"));
-    let (group, short) = version.split_once('/').unwrap_or(("", version));
-    let why = if kinds.by_kind(group, short, kind).is_some() {
-        format!("converting ({short}.{kind}) to (autoscaling.Scale): unknown conversion")
-    } else {
-        format!("no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\"")
-    };
-    Err(Status::bad_request(format!(
-        "{kind} in version {short:?} cannot be handled as a Scale: {why}"
-    )))
 }
 
 /// A dotted path with a leading dot, as a JSON pointer.

@@ -28,7 +28,7 @@ impl Call<'_> {
             && part == Part::Main
             && self.server.storage.get(&resource.store, &self.key()).is_none()
         {
-            check_nothing(&resource, &self.key(), &name, &object, options.dry_run)?;
+            check_uid(&resource, &self.key(), &name, &object, "", options.dry_run)?;
             writer.may_only_update = true;
             let written = writer.create(object).await;
             self.warnings.append(&mut writer.warnings);
@@ -58,11 +58,6 @@ impl Call<'_> {
             ))),
         }
     }
-}
-
-/// A PUT that would create must not expect an object.
-fn check_nothing(resource: &Resource, key: &str, name: &str, new: &Value, dry_run: bool) -> Result<(), Status> {
-    check_uid(resource, key, name, new, "", dry_run)
 }
 
 /// The uid that a client expects against the present one, which is empty when there is no object.

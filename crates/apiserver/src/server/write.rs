@@ -466,7 +466,7 @@ impl<'a> Writer<'a> {
         }
         errors.extend(metadata);
         errors.extend(object::unqualified_finalizers(&new, &resource));
-        if part == Part::Status {
+        if part == Part::Status || part == Part::Approval {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
@@ -475,9 +475,6 @@ impl<'a> Writer<'a> {
         } else if part == Part::Resize {
             count_generation(&resource, &mut new, old);
             errors.extend(pods::validate::resize(&new, old));
-        } else if part == Part::Approval {
-            (resource.strategy.prepare_status)(&mut new, old, &self.context());
-            errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
