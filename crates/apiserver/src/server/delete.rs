@@ -388,8 +388,8 @@ impl Writer<'_> {
 
     /// Puts or takes the finalizers of garbage collection; whether the dependents are orphaned.
     fn dependents(&self, marked: &mut Value, options: &DeleteOptions) {
-        // Nothing depends on an Event.
-        if self.resource.kind == "Event" {
+        // Nothing depends on an Event; a custom kind may be called so too.
+        if self.resource.kind == "Event" && self.resource.custom.is_none() {
             return;
         }
         let present = object::finalizers(marked);

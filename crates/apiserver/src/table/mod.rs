@@ -184,7 +184,8 @@ fn found(path: &JsonPath, type_: &str, object: &Value, now: jiff::Timestamp) -> 
 /// The PartialObjectMetadata of an object: kind, apiVersion and metadata only.
 pub fn partial(object: &Value) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    if object.get("kind").is_some_and(|kind| kind == "DaemonSet") {
+    let is = |field: &str, wanted: &str| object.get(field).is_some_and(|said| said == wanted);
+    if is("kind", "DaemonSet") && is("apiVersion", "apps/v1") {
         // Made out of a field when a DaemonSet is written, which its metadata alone does not have.
         crate::kinds::workloads::forget_template_count(&mut metadata);
     }
@@ -212,6 +213,19 @@ mod tests {
         };
         let table = render(&row, [&object], json!({}), options);
         assert_eq!(table["rows"][0]["cells"], wanted, "{plural}");
+    }
+
+    #[test]
+    fn only_the_daemon_sets_of_apps_forget_their_count() {
+        let check = |api_version: &str, kept: bool| {
+            let annotations = json!({"deprecated.daemonset.template.generation": "1"});
+            let object =
+                json!({"apiVersion": api_version, "kind": "DaemonSet", "metadata": {"annotations": annotations}});
+            let shown = partial(&object);
+            assert_eq!(shown["metadata"].get("annotations").is_some(), kept, "{api_version}");
+        };
+        check("apps/v1", false);
+        check("example.org/v1", true);
     }
 
     #[test]
