@@ -32,33 +32,6 @@ fn complete(mut object: Value) -> Value {
     object
 }
 
-/// Which fields of an object are the server's in `managedFields`. The same as for any create, but that the shape of these few kinds is
-/// known: a start must not wait for what is general.
-pub(crate) fn owned_fields(object: &Value) -> Value {
-    let owned = |fields: Vec<String>| -> Value {
-        let entries = fields.into_iter().map(|field| (field, json!({})));
-        Value::Object(entries.collect())
-    };
-    let entries = |field: &str| {
-        let map = object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
-        let keys = map.into_iter().flatten().map(|(key, _)| format!("f:{key}"));
-        owned(keys.chain([".".to_owned()]).collect())
-    };
-    let mut fields = Map::new();
-    let metadata = json!({ "f:annotations": entries("annotations"), "f:labels": entries("labels") });
-    fields.insert("f:metadata".to_owned(), metadata);
-    for field in ["rules", "roleRef", "subjects"] {
-        if object.get(field).is_some_and(|value| !value.is_null()) {
-            fields.insert(format!("f:{field}"), json!({}));
-        }
-    }
-    if object.get("aggregationRule").is_some() {
-        let selectors = owned(vec![".".to_owned(), "f:clusterRoleSelectors".to_owned()]);
-        fields.insert("f:aggregationRule".to_owned(), selectors);
-    }
-    Value::Object(fields)
-}
-
 /// What is to be done with a stored object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {

@@ -1,5 +1,10 @@
 //! What every cluster has from its first moment on: the system's namespaces and priority classes, the Service of the API
 //! server itself, and the roles and bindings of RBAC.
+//!
+//! Each is created as anybody would create it, or brought up to date. They are many, and the same in every new cluster but for a few
+//! words: so [`fresh`] has the texts that come of it, and an empty storage is filled with those.
+
+mod fresh;
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -7,11 +12,10 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::managed::Tracking;
 use super::respond::full;
-use super::write::{Part, Writer, key, to_stored};
+use super::write::{Part, Writer, key};
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::kinds::{policy, services};
 use crate::object;
-use crate::registry::Resource;
 use crate::user::UserInfo;
 
 /// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
@@ -24,6 +28,19 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
 pub(super) fn fill(server: &Inner) {
+    if server.storage.revision() == fresh::EMPTY {
+        fresh::fill(
+            server.storage.as_ref(),
+            server.env.as_ref(),
+            server.config.service_range,
+        );
+    } else {
+        complete(server);
+    }
+}
+
+/// Looks at each object, and creates what is missing by the ordinary way.
+fn complete(server: &Inner) {
     for namespace in NAMESPACES {
         create(
             server,
@@ -61,21 +78,6 @@ pub(super) fn fill(server: &Inner) {
     }
 }
 
-/// Stores a role or binding of every cluster. They are many and known to be right (a test creates them as anybody would), so that a
-/// start does not go through all that a create is.
-fn store(server: &Inner, resource: &Resource, mut object: Value) {
-    let now = crate::env::rfc3339(server.env.now());
-    let entry = json!([{"manager": MANAGER, "operation": "Update", "apiVersion": resource.api_version(), "time": now,
-        "fieldsType": "FieldsV1", "fieldsV1": rbac::owned_fields(&object)}]);
-    object::fill_system_fields(&mut object, server.env.as_ref());
-    object::metadata_mut(&mut object).insert("managedFields".to_owned(), entry);
-    (resource.strategy.default)(&mut object);
-    let at = key(object::namespace(&object), object::name(&object));
-    if let Err(error) = server.storage.create(&resource.store, &at, to_stored(resource, object)) {
-        tracing::error!(store = %resource.store, key = at, %error, "an object that every cluster has could not be created");
-    }
-}
-
 /// Creates a role or binding, or adds to the stored one what it misses.
 fn reconcile(server: &Inner, expected: Value) {
     let plural = rbac::plural(expected.get("kind").and_then(Value::as_str).unwrap_or(""));
@@ -87,7 +89,7 @@ fn reconcile(server: &Inner, expected: Value) {
         object::name(&expected).to_owned(),
     );
     let Some(present) = server.storage.get(&resource.store, &key(&namespace, &name)) else {
-        return store(server, &resource, expected);
+        return create(server, crate::authorization::GROUP, &plural, expected);
     };
     let user = UserInfo::admin();
     let mut writer = Writer {
@@ -104,7 +106,7 @@ fn reconcile(server: &Inner, expected: Value) {
         Step::Keep => {}
         Step::Recreate => {
             writer.delete_now(&namespace, &name);
-            store(server, &resource, expected);
+            create(server, crate::authorization::GROUP, &plural, expected);
         }
         Step::Update(_) => {
             let next = |old: &Value, _: &mut Vec<String>| {

@@ -45,6 +45,7 @@ const CHECKS: &[Check] = &[
     ("store-S2", WIDE, a_write_of_the_same_content_changes_nothing),
     ("store-S3", WIDE, a_stale_write_has_no_effect),
     ("store-S3", WIDE, a_create_of_what_exists_has_no_effect),
+    ("store-S2", WIDE, a_text_is_created_as_its_value_is),
     ("store-R1", WIDE, reads_show_the_latest_write),
     ("store-R3", WIDE, an_older_revision_can_be_listed),
     ("store-R3", NARROW, a_compacted_revision_is_refused),
@@ -109,6 +110,33 @@ fn changes(stream: &mut dyn ChangeStream) -> Vec<std::sync::Arc<Change>> {
 
 fn revisions(stream: &mut dyn ChangeStream) -> Vec<u64> {
     changes(stream).iter().map(|change| change.revision).collect()
+}
+
+fn a_text_is_created_as_its_value_is(storage: &dyn Storage) -> Outcome {
+    let mut stream = must(storage.watch("one", "", storage.revision()), "watch")?;
+    let mut written = object("a", 1);
+    written["metadata"]["resourceVersion"] = json!("");
+    let text = written.to_string();
+    let start = storage.revision();
+    let created = must(storage.create_text("one", "a", text.clone()), "create of a text")?;
+    written["metadata"]["resourceVersion"] = json!((start + 1).to_string());
+    ensure(
+        created.revision() == start + 1
+            && *created.value() == written
+            && created.encoded() == written.to_string().as_bytes(),
+        || format!("{text} after revision {start} became {created:?}"),
+    )?;
+    let seen = storage.get("one", "a").map(|object| object.value().clone());
+    ensure(seen.as_ref() == Some(&written), || {
+        format!("{text} is read as {seen:?}")
+    })?;
+    ensure(revisions(stream.as_mut()) == [start + 1], || {
+        "its event is missing".to_owned()
+    })?;
+    let again = storage.create_text("one", "a", text);
+    ensure(matches!(again, Err(StorageError::AlreadyExists(_))), || {
+        format!("a create of what exists answered {again:?}")
+    })
 }
 
 fn every_write_is_one_revision(storage: &dyn Storage) -> Outcome {

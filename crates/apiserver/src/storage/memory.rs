@@ -461,6 +461,14 @@ impl MemoryStorage {
         Ok(present)
     }
 
+    fn add(&self, store: &str, key: &str, prepared: Prepared) -> Result<Arc<StoredObject>, StorageError> {
+        let mut state = self.shared.write();
+        if state.store(store).objects.contains_key(key) {
+            return Err(StorageError::AlreadyExists(key.to_owned()));
+        }
+        self.shared.commit(state, store, key.into(), prepared, false)
+    }
+
     /// Replaces or removes what is at `key`, if it is still at `expected`.
     fn swap(
         &self,
@@ -495,12 +503,11 @@ impl Storage for MemoryStorage {
     }
 
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        let prepared = Prepared::new(value);
-        let mut state = self.shared.write();
-        if state.store(store).objects.contains_key(key) {
-            return Err(StorageError::AlreadyExists(key.to_owned()));
-        }
-        self.shared.commit(state, store, key.into(), prepared, false)
+        self.add(store, key, Prepared::new(value))
+    }
+
+    fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
+        self.add(store, key, Prepared::of_text(text))
     }
 
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {

@@ -191,6 +191,17 @@ pub trait Storage: Send + Sync + 'static {
     /// [`StorageError::AlreadyExists`].
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError>;
 
+    /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose `metadata.resourceVersion` is `""`. A
+    /// storage may keep the text without reading it, so the caller answers for what it holds.
+    ///
+    /// # Errors
+    /// [`StorageError::AlreadyExists`]; [`StorageError::Unavailable`] for a text that is read and is no JSON.
+    fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
+        let value = serde_json::from_str(&text)
+            .map_err(|error| StorageError::Unavailable(format!("the text of {key} is no JSON: {error}")))?;
+        self.create(store, key, value)
+    }
+
     /// Replaces the object if its revision is still `expected`. A value with the same content answers with the present object.
     ///
     /// # Errors

@@ -121,7 +121,8 @@ fn set_resource_version(value: &mut Value, version: String) {
 
 /// A value that is encoded but for its revision, which is only known under the storage's lock: what is left to do there is a copy.
 pub(super) struct Prepared {
-    value: Value,
+    /// `None` when nobody has read it out of the text.
+    value: Option<Value>,
     encoded: Vec<u8>,
     /// Where the digits of the revision belong; `None` for what is no object.
     at: Option<usize>,
@@ -146,7 +147,22 @@ impl Prepared {
             }),
             other => write_json(&mut encoded, other),
         }
-        Prepared { value, encoded, at }
+        Prepared {
+            value: Some(value),
+            encoded,
+            at,
+        }
+    }
+
+    /// A text that was written like this before, with an empty resourceVersion.
+    pub(super) fn of_text(text: String) -> Prepared {
+        const EMPTY: &str = "\"resourceVersion\":\"\"";
+        let at = text.find(EMPTY).map(|start| start + EMPTY.len() - 1);
+        Prepared {
+            value: None,
+            encoded: text.into_bytes(),
+            at,
+        }
     }
 
     /// The object as it is after `revision`.
@@ -158,11 +174,14 @@ impl Prepared {
         encoded.extend_from_slice(head);
         encoded.extend_from_slice(digits.as_bytes());
         encoded.extend_from_slice(tail);
-        set_resource_version(&mut self.value, digits);
+        let value = self.value.take().map(|mut value| {
+            set_resource_version(&mut value, digits);
+            value
+        });
         StoredObject::of(
             revision,
             OnceLock::from(Bytes::from(encoded)),
-            OnceLock::from(self.value),
+            value.map_or_else(OnceLock::new, OnceLock::from),
         )
     }
 }
@@ -261,6 +280,15 @@ mod tests {
         );
         check(json!({"b": 1}), r#"{"b":1,"metadata":{"resourceVersion":"7"}}"#);
         check(json!({"metadata": null}), r#"{"metadata":{"resourceVersion":"7"}}"#);
+    }
+
+    #[test]
+    fn a_text_gets_its_version() {
+        let text = r#"{"metadata":{"annotations":{"x":"\"resourceVersion\":\"\""},"resourceVersion":"","z":1}}"#;
+        let stored = Prepared::of_text(text.to_owned()).finish(12);
+        assert!(!stored.is_read());
+        assert_eq!(stored.value()["metadata"]["resourceVersion"], "12");
+        assert_eq!(stored.encoded().len(), text.len() + 2);
     }
 
     #[test]
