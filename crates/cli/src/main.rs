@@ -17,6 +17,7 @@ mod narrator;
 mod output;
 mod program;
 mod project;
+mod resident;
 mod rollout;
 mod scaffolding;
 mod signals;
