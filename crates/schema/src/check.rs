@@ -199,6 +199,13 @@ impl Errors {
         }
     }
 
+    /// The text, where there is one, must be one of these; an empty one is no exception.
+    pub fn one_of_all(&mut self, at: &At<'_>, supported: &[&str]) {
+        if at.present() && !supported.contains(&at.text()) {
+            self.unsupported(at, supported);
+        }
+    }
+
     /// The number must not be below 0.
     pub fn non_negative(&mut self, at: &At<'_>) {
         if at.int().is_some_and(|value| value < 0) {

@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, g
 use super::pods::scheduling::{label_selector, node_selector};
 use super::pods::warnings::fractions;
 use super::pods::{defaults, volumes};
-use crate::registry::{GenerationRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -26,7 +26,7 @@ const STORED: Strategy = Strategy {
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_volume,
     prepare_create: |object, context| {
         protect(object, "kubernetes.io/pv-protection");
@@ -61,7 +61,7 @@ pub(crate) const VOLUME: Strategy = Strategy {
 
 /// How PersistentVolumeClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_claim,
     prepare_create: |object, _| {
         protect(object, "kubernetes.io/pvc-protection");
@@ -175,6 +175,7 @@ pub(crate) const NODE: Strategy = Strategy {
 
 /// How VolumeAttachments are written.
 pub(crate) const ATTACHMENT: Strategy = Strategy {
+    status_metadata: StatusMetadata::RESET,
     unconditional_update: false,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {

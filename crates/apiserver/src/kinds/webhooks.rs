@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::names;
+use kubewright_schema::{go, names};
 use serde_json::Value;
 
 use super::admission_policies::conditions;
@@ -98,8 +98,8 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     for rule in at.key("rules").items() {
         self::rule(errors, &rule);
     }
-    errors.one_of(&at.key("failurePolicy"), &["Fail", "Ignore"], false);
-    errors.one_of(&at.key("matchPolicy"), &["Equivalent", "Exact"], false);
+    errors.one_of_all(&at.key("failurePolicy"), &["Fail", "Ignore"]);
+    errors.one_of_all(&at.key("matchPolicy"), &["Equivalent", "Exact"]);
     let effects = at.key("sideEffects");
     if effects.present() {
         errors.one_of(&effects, &["None", "NoneOnDryRun"], true);
@@ -142,7 +142,7 @@ pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
     let operations = at.key("operations");
     stars(errors, &operations, "other operations");
     for operation in operations.items() {
-        errors.one_of(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], true);
+        errors.one_of_all(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     }
     stars(errors, &at.key("apiGroups"), "other API groups");
     let versions = at.key("apiVersions");
@@ -153,7 +153,7 @@ pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
         }
     }
     resources(errors, &at.key("resources"));
-    errors.one_of(&at.key("scope"), &["*", "Cluster", "Namespaced"], false);
+    errors.one_of_all(&at.key("scope"), &["*", "Cluster", "Namespaced"]);
 }
 
 /// A list that is not empty, and has nothing beside a star.
@@ -219,41 +219,33 @@ fn client_config(errors: &mut Errors, at: &At<'_>) {
 
 fn url(errors: &mut Errors, at: &At<'_>) {
     const FORM: &str = "; desired format: https://host[/path]";
-    let Some((scheme, rest)) = at.text().split_once(':').filter(|(scheme, _)| !scheme.is_empty()) else {
-        errors.required(
-            at,
-            &format!(
-                "url must be a valid URL: parse {:?}: missing protocol scheme{FORM}",
-                at.text()
-            ),
-        );
-        return;
+    let url = match go::Url::parse(at.text()) {
+        Ok(url) => url,
+        Err(why) => return errors.required(at, &format!("url must be a valid URL: {why}{FORM}")),
     };
-    if !scheme.eq_ignore_ascii_case("https") {
-        errors.invalid_value(at, scheme, format!("'https' is the only allowed URL scheme{FORM}"));
+    if url.scheme() != "https" {
+        let why = format!("'https' is the only allowed URL scheme{FORM}");
+        errors.invalid_value(at, url.scheme(), why);
     }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.strip_prefix("//").unwrap_or("").split('/').next().unwrap_or("");
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if host.is_empty() {
-        errors.invalid_value(at, host, format!("host must be specified{FORM}"));
+    if url.host().is_empty() {
+        errors.invalid_value(at, url.host(), format!("host must be specified{FORM}"));
     }
-    if !user.is_empty() {
+    if let Some(user) = url.user() {
         errors.invalid_value(at, user, "user information is not permitted in the URL");
     }
-    if !fragment.is_empty() {
-        errors.invalid_value(at, fragment, "fragments are not permitted in the URL");
+    if !url.fragment().is_empty() {
+        errors.invalid_value(at, url.fragment(), "fragments are not permitted in the URL");
     }
-    if !query.is_empty() {
-        errors.invalid_value(at, query, "query parameters are not permitted in the URL");
+    if !url.query().is_empty() {
+        errors.invalid_value(at, url.query(), "query parameters are not permitted in the URL");
     }
 }
 
 fn service(errors: &mut Errors, at: &At<'_>) {
-    for field in ["name", "namespace"] {
+    // Upstream looks at the one and names the other.
+    for (field, named) in [("name", "namespace"), ("namespace", "name")] {
         if at.key(field).text().is_empty() {
-            errors.required(&at.key(field), &format!("service {field} is required"));
+            errors.required(&at.key(named), "");
         }
     }
     let port = at.key("port");

@@ -71,7 +71,7 @@ fn cannot_be(what: &str) -> String {
 }
 
 /// What Go says of JSON that is read for its kind and is no object.
-pub(super) fn not_an_object(value: &Value) -> String {
+pub(crate) fn not_an_object(value: &Value) -> String {
     cannot_be(go::json_type(value))
 }
 
@@ -144,6 +144,22 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
     Ok(())
 }
 
+/// As [`check_kind`], for what an admission plugin left: it is read as what it says it is, and only then found to be something else.
+pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {
+    let (api_version, kind) = type_meta(object)?;
+    let expected = resource.api_version();
+    let is_expected = (api_version.is_empty() || api_version == expected) && (kind.is_empty() || kind == resource.kind);
+    if is_expected || resource.custom.is_some() {
+        return check_kind(object, resource, kinds).map_err(|status| Unfit::Unreadable(status.message));
+    }
+    let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+    let (api_version, kind) = (or(api_version, &expected), or(kind, &resource.kind));
+    Err(match why_wrong(object, &api_version, &kind, resource, kinds) {
+        WrongKind::Unregistered(why) | WrongKind::Unreadable(why) => Unfit::Unreadable(why),
+        WrongKind::Another(why) => Unfit::Refused(Status::untyped(why)),
+    })
+}
+
 fn say_what_it_is(object: &mut Value, resource: &Resource) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), json!(resource.api_version()));
@@ -177,6 +193,24 @@ pub(crate) enum Unfit {
     Unreadable(String),
     /// It can, and is refused.
     Refused(Status),
+}
+
+impl Unfit {
+    /// The answer to a request whose plugins left such an object.
+    pub(crate) fn into_status(self) -> Status {
+        match self {
+            Unfit::Unreadable(why) => Status::internal(&why),
+            Unfit::Refused(status) => status,
+        }
+    }
+
+    /// What is wrong.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Unfit::Unreadable(why) => why,
+            Unfit::Refused(status) => status.message,
+        }
+    }
 }
 
 impl From<String> for Unfit {
@@ -229,28 +263,46 @@ pub(crate) fn check_patched_kind(
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
+    let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let expected = &resource.kind;
+    match why_wrong(object, api_version, kind, resource, kinds) {
+        WrongKind::Unreadable(why) => Status::bad_request(why),
+        WrongKind::Unregistered(why) | WrongKind::Another(why) => Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
+        )),
+    }
+}
+
+/// Why an object that says to be of another kind is not one of the expected one.
+enum WrongKind {
+    /// Nobody knows that kind.
+    Unregistered(String),
+    /// It is not even what it says it is.
+    Unreadable(String),
+    /// It is something else.
+    Another(String),
+}
+
+fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> WrongKind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let expected = &resource.kind;
-    let why = if let Some(other) = kinds.by_kind(group, version, kind) {
+    if let Some(other) = kinds.by_kind(group, version, kind) {
         // It is read as what it says it is before it is found to be something else.
         let readable = match other.custom {
             None => structural::type_check(object, &other.schema, &other.kind),
             Some(_) => Ok(()),
         };
         if let Err(why) = readable {
-            return Status::bad_request(why);
+            return WrongKind::Unreadable(why);
         }
         let internal = match resource.group.split('.').next() {
             None | Some("") => "core",
             Some(first) => first,
         };
-        unknown_conversion(version, kind, internal, expected)
+        WrongKind::Another(unknown_conversion(version, kind, internal, expected))
     } else {
-        unregistered(kind, api_version)
-    };
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-    ))
+        WrongKind::Unregistered(unregistered(kind, api_version))
+    }
 }
 
 /// A body for a subresource that says it is of another kind than that takes.

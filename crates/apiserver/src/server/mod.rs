@@ -63,6 +63,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
+pub(crate) use decode::{Unfit, not_an_object};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;

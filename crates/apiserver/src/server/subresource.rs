@@ -187,6 +187,9 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut binding = self.object_in_body(&options)?;
         self.fit_namespace(&mut binding)?;
+        let binding = self
+            .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
+            .await?;
         let pods = self.kinds.lookup("", "v1", "pods").ok_or_else(Status::no_such_path)?;
         self.resource = pods;
         let name = object::name(&binding).to_owned();
