@@ -3,6 +3,8 @@
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
 //! does not expect, and every error has its path for free.
 
+pub mod webhook;
+
 use serde_json::Value;
 
 use crate::error::{FieldError, Reason, quote};

@@ -42,10 +42,11 @@ fn default(object: &mut Value) {
             fill_text(names, "listKind", &format!("{kind}List"));
         }
     }
+    // A conversion that is there must say how.
+    fill(spec, "conversion", json!({"strategy": "None"}));
     let Some(conversion) = ensure(spec, "conversion") else {
         return;
     };
-    fill_text(conversion, "strategy", "None");
     if let Some(service) = child(conversion, "webhook")
         .and_then(|webhook| child(webhook, "clientConfig"))
         .and_then(|client| child(client, "service"))

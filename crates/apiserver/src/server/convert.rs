@@ -370,7 +370,7 @@ pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Sn
     decode::check_admitted_kind(object, resource, kinds)?;
     if resource.custom.is_some() {
         // Custom resources have no type to be decoded into: later plugins see all of it, and validation judges.
-        return Ok(decode::check_metadata(object)?);
+        return Ok(decode::settle_metadata(object)?);
     }
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;

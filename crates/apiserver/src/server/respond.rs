@@ -165,10 +165,11 @@ impl Responder<'_> {
             Ok((content_type, body)) => plain(code, &content_type, body),
             Err(status) => {
                 let value = status.to_value();
+                let output = self.plain_output();
                 plain(
                     status.http_code(),
-                    self.output.format.content_type(),
-                    Body::Full(self.encode_value(&value)),
+                    output.format.content_type(),
+                    Body::Full(Responder { output, ..*self }.encode_value(&value)),
                 )
             }
         };
@@ -181,8 +182,23 @@ impl Responder<'_> {
         response
     }
 
+    /// The form of a failure: who wants something else of an object gets it in JSON.
+    fn plain_output(&self) -> Output {
+        match self.output.transform {
+            Transform::None => self.output,
+            _ => Output {
+                pretty: self.output.pretty,
+                ..Output::JSON
+            },
+        }
+    }
+
     /// The response of a failure, always a Status.
     pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
+        if self.output.transform != Transform::None {
+            let output = self.plain_output();
+            return Responder { output, ..*self }.fail(status);
+        }
         let mut reply = Reply::status(status);
         reply.warnings.clone_from(&status.warnings);
         if let Some(seconds) = status
@@ -442,7 +458,8 @@ fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    if let (true, Ok(value)) = (code != 304, HeaderValue::from_str(content_type)) {
+    let says_what = !matches!(code, 204 | 304);
+    if let (true, Ok(value)) = (says_what, HeaderValue::from_str(content_type)) {
         headers.insert(CONTENT_TYPE, value);
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -66,11 +66,12 @@ impl Call<'_> {
             (Some(Subresource::Refused { verbs, .. }), _) if !verbs.contains(&verb.as_str()) => {
                 Err(Status::method_not_allowed())
             }
-            (Some(Subresource::Refused { name, instead, .. }), _) => {
-                self.get_stored().await?;
-                let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
-                Err(Status::not_implemented(message))
-            }
+            (
+                Some(Subresource::Refused {
+                    name, kind, instead, ..
+                }),
+                _,
+            ) => self.connect(name, kind, instead).await,
             _ => Err(Status::method_not_allowed()),
         }
     }

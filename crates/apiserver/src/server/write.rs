@@ -258,6 +258,8 @@ impl<'a> Writer<'a> {
             self.warnings.extend(session.take_warnings());
             admitted?;
             self.prune_changed(&session, &mut object);
+            // What preparing took away has defaults, too; upstream they are there when the stored object is read.
+            self.default(&mut object);
             if !self.dry_run && !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
@@ -323,8 +325,6 @@ impl<'a> Writer<'a> {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
         (resource.strategy.prepare_create)(object, &self.context());
-        // What preparing took away has defaults, too.
-        self.default(object);
     }
 
     async fn insert(&self, object: Value) -> Result<Written, Status> {
