@@ -179,8 +179,11 @@ pub(crate) fn dedup_owners(object: &mut Value) -> Option<String> {
     })
 }
 
-/// Warnings about finalizers without a domain.
-pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+/// Warnings about finalizers without a domain, which only custom resources may have unsaid.
+pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: &Resource) -> Vec<String> {
+    if resource.custom.is_none() {
+        return Vec::new();
+    }
     let known = old.map(finalizers).unwrap_or_default();
     finalizers(object)
         .into_iter()

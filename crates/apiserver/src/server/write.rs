@@ -249,7 +249,8 @@ impl<'a> Writer<'a> {
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
             if attempt == 0 {
-                self.warnings.extend(object::finalizer_warnings(&object, None));
+                self.warnings
+                    .extend(object::finalizer_warnings(&object, None, &resource));
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
             // By now a generated name is known.
@@ -492,7 +493,8 @@ impl<'a> Writer<'a> {
         }
         self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(object::name(&new), &errors)?;
-        self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
+        self.warnings
+            .extend(object::finalizer_warnings(&new, Some(old), &resource));
         if part != Part::Status {
             self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
         }
