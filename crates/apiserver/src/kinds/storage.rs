@@ -371,7 +371,10 @@ fn volume(new: &Value) -> Vec<FieldError> {
     }
     let mut sources = SOURCES.iter().map(|name| spec.key(name)).filter(At::present);
     match sources.next() {
-        Some(first) => source(&mut errors, &spec, &first),
+        Some(first) => {
+            source(&mut errors, &spec, &first);
+            other_source(&mut errors, &spec);
+        }
         None => errors.required(&spec, "must specify a volume type"),
     }
     for more in sources {
@@ -419,6 +422,38 @@ fn source(errors: &mut Errors, spec: &At<'_>, source: &At<'_>) {
         if source.key("volumeHandle").text().is_empty() {
             errors.required(&source.key("volumeHandle"), "");
         }
+    }
+}
+
+/// The sources of networks and clouds: those of pods, and what a volume beyond any namespace must say besides.
+fn other_source(errors: &mut Errors, spec: &At<'_>) {
+    let Some(kind) = SOURCES
+        .iter()
+        .find(|name| spec.key(name).present())
+        .filter(|name| !["hostPath", "local", "nfs", "csi"].contains(name))
+    else {
+        return;
+    };
+    let at = match *kind {
+        "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),
+        _ => spec.key(kind),
+    };
+    volumes::one_source(errors, kind, &at);
+    let namespace = match *kind {
+        "glusterfs" => at.key("endpointsNamespace"),
+        "azureFile" => at.key("secretNamespace"),
+        "cinder" if at.key("secretRef").present() => at.keys(&["secretRef", "namespace"]),
+        _ => return,
+    };
+    if *kind == "glusterfs" {
+        if namespace.present() && namespace.text().is_empty() {
+            errors.invalid(
+                &namespace,
+                "if the endpointnamespace is set, it must be a valid namespace name",
+            );
+        }
+    } else if namespace.text().is_empty() && (*kind == "cinder" || namespace.present()) {
+        errors.required(&namespace, "");
     }
 }
 
