@@ -11,6 +11,10 @@ use serde_json::{Map, Value, json};
 use crate::env::{self, Env};
 use crate::registry::{NameRule, Resource};
 
+mod update;
+
+pub(crate) use update::{keep_system_fields, validate_update};
+
 /// The finalizer of `propagationPolicy: Foreground`.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// The finalizer of `propagationPolicy: Orphan`.
@@ -175,8 +179,11 @@ pub(crate) fn dedup_owners(object: &mut Value) -> Option<String> {
     })
 }
 
-/// Warnings about finalizers without a domain.
-pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+/// Warnings about finalizers without a domain, which only custom resources may have unsaid.
+pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: &Resource) -> Vec<String> {
+    if resource.custom.is_none() {
+        return Vec::new();
+    }
     let known = old.map(finalizers).unwrap_or_default();
     finalizers(object)
         .into_iter()
@@ -193,9 +200,16 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
 
 /// What is wrong with the metadata of a new object.
 pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
+    let mut errors = validate_as(object, resource.strategy.names, resource.namespaced);
+    errors.extend(unqualified_finalizers(object, resource));
+    errors
+}
+
+/// What is wrong with metadata, where names follow this rule.
+fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
     let at = FieldPath::root().key("metadata");
     let mut errors = Vec::new();
-    let name_of = |name: &str| check_name(resource.strategy.names, name);
+    let name_of = |name: &str| check_name(names, name);
     let generate = text(object, "generateName");
     if !generate.is_empty() {
         // A prefix may end with a dash: the suffix follows.
@@ -210,7 +224,7 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
             ));
         }
     }
-    if resource.strategy.names == NameRule::Any {
+    if names == NameRule::Any {
         // Not even that there is one.
     } else if name(object).is_empty() {
         errors.push(FieldError::required(
@@ -226,11 +240,11 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
             ));
         }
     }
-    if resource.namespaced {
+    if namespaced {
         if namespace(object).is_empty() {
             errors.push(FieldError::required(at.key("namespace").to_string(), ""));
         } else {
-            for message in names::dns1123_label(namespace(object)) {
+            for message in kubewright_schema::names::dns1123_label(namespace(object)) {
                 errors.push(FieldError::invalid(
                     at.key("namespace").to_string(),
                     json!(namespace(object)),
@@ -248,7 +262,6 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
         ));
     }
     errors.extend(validate_common(object));
-    errors.extend(unqualified_finalizers(object, resource));
     errors
 }
 
@@ -263,7 +276,7 @@ const ANY_FINALIZER: [&str; 6] = [
 ];
 
 /// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
-pub(crate) fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
+fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
     if resource.custom.is_some()
         || (resource.group.is_empty() && resource.kind == "Event")
         || ANY_FINALIZER.contains(&resource.group.as_ref())
@@ -362,23 +375,6 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-/// Kinds whose updates do not check the metadata again, after what every update checks: their errors are told once.
-pub(crate) fn checks_once(resource: &Resource) -> bool {
-    matches!(
-        (resource.group.as_ref(), resource.kind.as_ref()),
-        ("", "Event")
-            | ("", "LimitRange" | "PersistentVolume")
-            | ("policy", "PodDisruptionBudget")
-            | ("discovery.k8s.io", "EndpointSlice")
-            | ("storage.k8s.io", "CSINode" | "VolumeAttachment")
-            | ("flowcontrol.apiserver.k8s.io", _)
-            | (
-                "admissionregistration.k8s.io",
-                "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" | "ValidatingAdmissionPolicy"
-            )
-    )
-}
-
 fn check_name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => names::dns1123_subdomain(name),
@@ -388,91 +384,6 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
         NameRule::PathSegment => names::path_segment_name(name),
         NameRule::Any | NameRule::Given => Vec::new(),
     }
-}
-
-/// Carries over what an update may not change or may leave out.
-pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
-    let old_metadata = old.get("metadata").unwrap_or(&Value::Null);
-    let metadata = metadata_mut(new);
-    metadata.remove("selfLink");
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        if metadata.get(field).is_none_or(|value| value.is_null() || value == "") {
-            match old_metadata.get(field) {
-                Some(value) => metadata.insert(field.to_owned(), value.clone()),
-                None => metadata.remove(field),
-            };
-        }
-    }
-    for field in ["generation", "generateName"] {
-        match old_metadata.get(field) {
-            Some(value) if field == "generation" || !metadata.contains_key(field) => {
-                metadata.insert(field.to_owned(), value.clone());
-            }
-            None if field == "generation" => {
-                metadata.remove(field);
-            }
-            _ => {}
-        }
-    }
-    if namespaced {
-        if let Some(namespace) = old_metadata.get("namespace") {
-            metadata.insert("namespace".to_owned(), namespace.clone());
-        }
-    } else {
-        metadata.remove("namespace");
-    }
-}
-
-/// A field of the metadata; null when it is absent.
-fn metadata_field<'a>(object: &'a Value, field: &str) -> &'a Value {
-    let metadata = object.get("metadata");
-    metadata
-        .and_then(|metadata| metadata.get(field))
-        .unwrap_or(&Value::Null)
-}
-
-/// What is wrong with the metadata of a changed object.
-pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
-    let mut errors = validate_common(new);
-    if is_terminating(old) {
-        let known = finalizers(old);
-        let added: Vec<&str> = finalizers(new)
-            .into_iter()
-            .filter(|finalizer| !known.contains(finalizer))
-            .collect();
-        if !added.is_empty() {
-            let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
-            let message = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                listed.join(", ")
-            );
-            errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
-        }
-    }
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        let (now, before) = (metadata_field(new, field), metadata_field(old, field));
-        if now != before {
-            errors.push(FieldError::invalid(
-                at.key(field).to_string(),
-                now.clone(),
-                "field is immutable",
-            ));
-        }
-    }
-    errors
 }
 
 #[cfg(test)]
@@ -496,24 +407,5 @@ mod tests {
         let warning = dedup_owners(&mut object).expect("a warning");
         assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
         assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
-    }
-
-    #[test]
-    fn an_update_keeps_what_the_server_sets() {
-        let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 3, "deletionTimestamp": "d"}});
-        let mut new = json!({"metadata": {"name": "a", "generation": 9, "deletionTimestamp": null}});
-        keep_system_fields(&mut new, &old, true);
-        assert_eq!(new["metadata"], old["metadata"]);
-        assert_eq!(validate_update(&new, &old), []);
-        new["metadata"]["uid"] = json!("other");
-        new["metadata"]["finalizers"] = json!(["example.org/x"]);
-        let texts: Vec<String> = validate_update(&new, &old).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts,
-            [
-                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"example.org/x\"}",
-                "metadata.uid: Invalid value: \"other\": field is immutable",
-            ]
-        );
     }
 }

@@ -3,6 +3,8 @@
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
 //! does not expect, and every error has its path for free.
 
+pub mod webhook;
+
 use serde_json::Value;
 
 use crate::error::{FieldError, Reason, quote};
@@ -195,6 +197,13 @@ impl Errors {
                 self.required(at, "");
             }
         } else if !supported.contains(&at.text()) {
+            self.unsupported(at, supported);
+        }
+    }
+
+    /// The text, where there is one, must be one of these; an empty one is no exception.
+    pub fn one_of_all(&mut self, at: &At<'_>, supported: &[&str]) {
+        if at.present() && !supported.contains(&at.text()) {
             self.unsupported(at, supported);
         }
     }

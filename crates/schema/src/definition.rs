@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::check::{At, Errors};
+use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;
 use crate::names;
 use crate::path::FieldPath;
@@ -411,9 +411,9 @@ fn schema_at(schema: SchemaRef, path: &str) -> Option<SchemaRef> {
 }
 
 fn conversion(errors: &mut Errors, at: &At<'_>) {
-    let webhook = at.key("webhook");
-    let client = webhook.key("clientConfig").moved(at.path.key("webhookClientConfig"));
-    let versions = webhook
+    let config = at.key("webhook");
+    let client = config.key("clientConfig").moved(at.path.key("webhookClientConfig"));
+    let versions = config
         .key("conversionReviewVersions")
         .moved(at.path.key("conversionReviewVersions"));
     match at.key("strategy").text() {
@@ -428,48 +428,18 @@ fn conversion(errors: &mut Errors, at: &At<'_>) {
         }
         "Webhook" => {
             if client.present() {
-                webhook_client(errors, &client);
+                webhook::client_config(errors, &client);
             } else {
                 errors.required(&client, "required when strategy is set to Webhook");
             }
             if versions.is_empty() {
                 errors.required(&versions, "");
-            } else if !versions
-                .items()
-                .any(|version| matches!(version.text(), "v1" | "v1beta1"))
-            {
-                errors.invalid(&versions, "must include at least one of v1, v1beta1");
+            } else {
+                webhook::review_versions(errors, &versions);
             }
         }
         "" => errors.required(&at.key("strategy"), ""),
         _ => errors.unsupported(&at.key("strategy"), &["None", "Webhook"]),
-    }
-}
-
-fn webhook_client(errors: &mut Errors, at: &At<'_>) {
-    let (url, service) = (at.key("url"), at.key("service"));
-    match (url.present(), service.present()) {
-        (false, false) | (true, true) => errors.required(&url, "exactly one of url or service is required"),
-        (true, false) => {
-            if let Some(scheme) = url.text().split_once("://").map(|(scheme, _)| scheme)
-                && scheme != "https"
-            {
-                errors.invalid_value(
-                    &url,
-                    scheme,
-                    "'https' is the only allowed URL scheme; desired format: https://host[/path]",
-                );
-            } else if !url.text().starts_with("https://") {
-                errors.invalid(&url, "'https' is the only allowed URL scheme");
-            }
-        }
-        (false, true) => {
-            for field in ["name", "namespace"] {
-                if service.key(field).text().is_empty() {
-                    errors.required(&service.key(field), &format!("service {field} is required"));
-                }
-            }
-        }
     }
 }
 

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+pub use crate::cel::library::url::Url;
+
 /// A value as `%v` prints it out of a tree of plain values: `map[a:1 b:[x y]]`.
 ///
 /// ```

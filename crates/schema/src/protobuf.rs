@@ -81,7 +81,7 @@ pub enum ProtobufError {
     WrongWireType {
         /// The wire type that was found.
         wire_type: u8,
-        /// The JSON name of the field, first letter in upper case.
+        /// The name of the field in Go: the JSON name with a capital, but `ObjectMeta` for the metadata.
         field: String,
     },
     /// Neither the envelope nor the caller says what kind of object this is.

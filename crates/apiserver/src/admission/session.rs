@@ -15,7 +15,7 @@ use crate::authorization::Authorizer;
 use crate::env::Env;
 use crate::outbound::Outbound;
 use crate::registry::{Resource, Snapshot};
-use crate::server::Inner;
+use crate::server::{Inner, Unfit};
 use crate::status::Status;
 use crate::storage::{Storage, StoredObject};
 
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's decoder says about an object that does not fit.
     pub fn complete(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
-        self.decode(object, resource)?;
+        crate::server::decode_patched(object, resource, &self.kinds).map_err(Unfit::into_text)?;
         self.default(object, resource);
         Ok(())
     }
@@ -140,9 +140,9 @@ impl<'a> Session<'a> {
     /// The first half of [`Session::complete`]: types and unknown fields.
     ///
     /// # Errors
-    /// What Go's decoder says about an object that does not fit.
-    pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
-        crate::server::decode_patched(object, resource, &self.kinds)
+    /// What Go's decoder says about an object that does not fit, as an answer to the request.
+    pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), Status> {
+        crate::server::decode_patched(object, resource, &self.kinds).map_err(Unfit::into_status)
     }
 
     /// Types and unknown fields of a document that a subresource takes, such as a Scale.

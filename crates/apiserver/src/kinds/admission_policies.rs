@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, child, each, ensure, fill, get};
 use super::pods::scheduling::label_selector;
 use super::webhooks::{rule, selectors};
 use crate::admission::policy::{Compiler, Returns};
-use crate::registry::{GenerationRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
 
 /// Longest `valueExpression` of an audit annotation, in bytes.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
@@ -35,6 +35,7 @@ const POLICY: Strategy = Strategy {
 
 /// How ValidatingAdmissionPolicies are written.
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
+    status_metadata: StatusMetadata::RESET,
     default: |object| {
         default_policy(object);
         if let Some(object) = object.as_object_mut() {

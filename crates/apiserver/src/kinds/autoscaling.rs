@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
 use super::check::{At, Errors, Object, absent, child, ensure, fill, get, keep};
-use crate::registry::{Conversion, PLAIN, Strategy};
+use crate::registry::{Conversion, PLAIN, StatusMetadata, Strategy};
 
 const AUTOSCALER: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     prepare_update: |new, old, _| keep(new, old, "status"),
     ..PLAIN
 };

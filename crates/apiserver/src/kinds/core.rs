@@ -9,7 +9,7 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
-use crate::registry::{NameRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1_048_576;
@@ -18,7 +18,7 @@ const MAX_DATA: usize = 1_048_576;
 pub(crate) const NAMESPACE: Strategy = Strategy {
     names: NameRule::Label,
     delete_returns_object: true,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_namespace,
     prepare_create: prepare_namespace,
     prepare_update: |new, old, _| {

@@ -7,13 +7,13 @@ use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, fill_number, fill_text, get, keep, text};
-use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
 pub(crate) const DEFINITION: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default,
     prepare_create,
     prepare_update,
@@ -42,10 +42,11 @@ fn default(object: &mut Value) {
             fill_text(names, "listKind", &format!("{kind}List"));
         }
     }
+    // A conversion that is there must say how.
+    fill(spec, "conversion", json!({"strategy": "None"}));
     let Some(conversion) = ensure(spec, "conversion") else {
         return;
     };
-    fill_text(conversion, "strategy", "None");
     if let Some(service) = child(conversion, "webhook")
         .and_then(|webhook| child(webhook, "clientConfig"))
         .and_then(|client| child(client, "service"))

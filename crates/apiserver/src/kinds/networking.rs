@@ -13,14 +13,14 @@ use super::check::{
     At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
-use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// How Ingresses are written.
 pub(crate) const INGRESS: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");
@@ -120,6 +120,7 @@ pub(crate) const IP_ADDRESS: Strategy = Strategy {
 
 /// How ServiceCIDRs are written.
 pub(crate) const SERVICE_CIDR: Strategy = Strategy {
+    status_metadata: StatusMetadata::RESET,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, keep, text};
 use super::pods::defaults;
-use crate::registry::{PLAIN, Strategy};
+use crate::registry::{PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default,
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: node,

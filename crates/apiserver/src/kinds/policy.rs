@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
-use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
     names: NameRule::Given,
     unconditional_update: false,
     generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_budget,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
@@ -81,7 +81,7 @@ fn budget(new: &Value) -> Vec<FieldError> {
 /// How ResourceQuotas are written.
 pub(crate) const QUOTA: Strategy = Strategy {
     delete_returns_object: true,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");

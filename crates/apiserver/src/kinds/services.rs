@@ -22,7 +22,7 @@ use super::check::{
     At, Errors, Object, absent, check_ip, check_port, check_port_or_name, each, ensure, fill, fill_number, fill_text,
     get, keep, text,
 };
-use crate::registry::{NameRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How Services are written.
 pub(crate) const SERVICE: Strategy = Strategy {
@@ -30,7 +30,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
     // Kubernetes 1.36 takes any RFC 1123 label.
     names: NameRule::Label,
     delete_returns_object: true,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default,
     prepare_create,
     prepare_update,

@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, g
 use super::pods::scheduling::{label_selector, node_selector};
 use super::pods::warnings::fractions;
 use super::pods::{defaults, volumes};
-use crate::registry::{GenerationRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -26,7 +26,7 @@ const STORED: Strategy = Strategy {
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_volume,
     prepare_create: |object, context| {
         protect(object, "kubernetes.io/pv-protection");
@@ -61,7 +61,7 @@ pub(crate) const VOLUME: Strategy = Strategy {
 
 /// How PersistentVolumeClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: default_claim,
     prepare_create: |object, _| {
         protect(object, "kubernetes.io/pvc-protection");
@@ -175,6 +175,7 @@ pub(crate) const NODE: Strategy = Strategy {
 
 /// How VolumeAttachments are written.
 pub(crate) const ATTACHMENT: Strategy = Strategy {
+    status_metadata: StatusMetadata::RESET,
     unconditional_update: false,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
@@ -370,7 +371,10 @@ fn volume(new: &Value) -> Vec<FieldError> {
     }
     let mut sources = SOURCES.iter().map(|name| spec.key(name)).filter(At::present);
     match sources.next() {
-        Some(first) => source(&mut errors, &spec, &first),
+        Some(first) => {
+            source(&mut errors, &spec, &first);
+            other_source(&mut errors, &spec);
+        }
         None => errors.required(&spec, "must specify a volume type"),
     }
     for more in sources {
@@ -418,6 +422,38 @@ fn source(errors: &mut Errors, spec: &At<'_>, source: &At<'_>) {
         if source.key("volumeHandle").text().is_empty() {
             errors.required(&source.key("volumeHandle"), "");
         }
+    }
+}
+
+/// The sources of networks and clouds: those of pods, and what a volume beyond any namespace must say besides.
+fn other_source(errors: &mut Errors, spec: &At<'_>) {
+    let Some(kind) = SOURCES
+        .iter()
+        .find(|name| spec.key(name).present())
+        .filter(|name| !["hostPath", "local", "nfs", "csi"].contains(name))
+    else {
+        return;
+    };
+    let at = match *kind {
+        "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),
+        _ => spec.key(kind),
+    };
+    volumes::one_source(errors, kind, &at);
+    let namespace = match *kind {
+        "glusterfs" => at.key("endpointsNamespace"),
+        "azureFile" => at.key("secretNamespace"),
+        "cinder" if at.key("secretRef").present() => at.keys(&["secretRef", "namespace"]),
+        _ => return,
+    };
+    if *kind == "glusterfs" {
+        if namespace.present() && namespace.text().is_empty() {
+            errors.invalid(
+                &namespace,
+                "if the endpointnamespace is set, it must be a valid namespace name",
+            );
+        }
+    } else if namespace.text().is_empty() && (*kind == "cinder" || namespace.present()) {
+        errors.required(&namespace, "");
     }
 }
 

@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_number, fill_text, get, keep};
-use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy};
+use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
 
 fn ensure_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
@@ -27,6 +27,7 @@ fn empty_status(object: &mut Value) {
 
 /// How APIServices are written.
 pub(crate) const API_SERVICE: Strategy = Strategy {
+    status_metadata: StatusMetadata::WrittenBut(&["labels", "annotations", "finalizers", "ownerReferences"]),
     names: NameRule::PathSegment,
     unconditional_update: false,
     default: |object| {
@@ -107,7 +108,7 @@ fn api_service(new: &Value) -> Vec<FieldError> {
 /// How CertificateSigningRequests are written.
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
     names: NameRule::Given,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     default: ensure_status,
     prepare_create: |object, context| {
         empty_status(object);
@@ -534,6 +535,7 @@ fn slice(new: &Value) -> Vec<FieldError> {
 
 /// How ResourceClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
+    status_metadata: StatusMetadata::RESET,
     default: |object| {
         ensure_status(object);
         if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use kubewright_schema::check::webhook as rules;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::Value;
@@ -98,8 +99,8 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     for rule in at.key("rules").items() {
         self::rule(errors, &rule);
     }
-    errors.one_of(&at.key("failurePolicy"), &["Fail", "Ignore"], false);
-    errors.one_of(&at.key("matchPolicy"), &["Equivalent", "Exact"], false);
+    errors.one_of_all(&at.key("failurePolicy"), &["Fail", "Ignore"]);
+    errors.one_of_all(&at.key("matchPolicy"), &["Equivalent", "Exact"]);
     let effects = at.key("sideEffects");
     if effects.present() {
         errors.one_of(&effects, &["None", "NoneOnDryRun"], true);
@@ -115,26 +116,13 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     }
     label_selector(errors, &at.key("namespaceSelector"));
     label_selector(errors, &at.key("objectSelector"));
-    client_config(errors, &at.key("clientConfig"));
+    rules::client_config(errors, &at.key("clientConfig"));
     conditions(errors, &at.key("matchConditions"), &Compiler::stateless(false));
-    review_versions(errors, &at.key("admissionReviewVersions"));
-}
-
-fn review_versions(errors: &mut Errors, at: &At<'_>) {
-    if at.is_empty() {
-        errors.required(at, "must specify one of v1, v1beta1");
-        return;
-    }
-    let mut seen = BTreeSet::new();
-    for version in at.items() {
-        if seen.insert(version.text()) {
-            errors.messages(&version, names::dns1035_label(version.text()));
-        } else {
-            errors.invalid(&version, "duplicate version");
-        }
-    }
-    if !seen.contains("v1") && !seen.contains("v1beta1") {
-        errors.invalid(at, "must include at least one of v1, v1beta1");
+    let versions = at.key("admissionReviewVersions");
+    if versions.is_empty() {
+        errors.required(&versions, "must specify one of v1, v1beta1");
+    } else {
+        rules::review_versions(errors, &versions);
     }
 }
 
@@ -142,7 +130,7 @@ pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
     let operations = at.key("operations");
     stars(errors, &operations, "other operations");
     for operation in operations.items() {
-        errors.one_of(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], true);
+        errors.one_of_all(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     }
     stars(errors, &at.key("apiGroups"), "other API groups");
     let versions = at.key("apiVersions");
@@ -153,7 +141,7 @@ pub(super) fn rule(errors: &mut Errors, at: &At<'_>) {
         }
     }
     resources(errors, &at.key("resources"));
-    errors.one_of(&at.key("scope"), &["*", "Cluster", "Namespaced"], false);
+    errors.one_of_all(&at.key("scope"), &["*", "Cluster", "Namespaced"]);
 }
 
 /// A list that is not empty, and has nothing beside a star.
@@ -205,76 +193,5 @@ fn resources(errors: &mut Errors, at: &At<'_>) {
             at,
             "if '*' is present, must not specify other resources without subresources",
         );
-    }
-}
-
-fn client_config(errors: &mut Errors, at: &At<'_>) {
-    let (url, service) = (at.key("url"), at.key("service"));
-    match (url.present(), service.present()) {
-        (true, false) => self::url(errors, &url),
-        (false, true) => self::service(errors, &service),
-        _ => errors.required(at, "exactly one of url or service is required"),
-    }
-}
-
-fn url(errors: &mut Errors, at: &At<'_>) {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let Some((scheme, rest)) = at.text().split_once(':').filter(|(scheme, _)| !scheme.is_empty()) else {
-        errors.required(
-            at,
-            &format!(
-                "url must be a valid URL: parse {:?}: missing protocol scheme{FORM}",
-                at.text()
-            ),
-        );
-        return;
-    };
-    if !scheme.eq_ignore_ascii_case("https") {
-        errors.invalid_value(at, scheme, format!("'https' is the only allowed URL scheme{FORM}"));
-    }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.strip_prefix("//").unwrap_or("").split('/').next().unwrap_or("");
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if host.is_empty() {
-        errors.invalid_value(at, host, format!("host must be specified{FORM}"));
-    }
-    if !user.is_empty() {
-        errors.invalid_value(at, user, "user information is not permitted in the URL");
-    }
-    if !fragment.is_empty() {
-        errors.invalid_value(at, fragment, "fragments are not permitted in the URL");
-    }
-    if !query.is_empty() {
-        errors.invalid_value(at, query, "query parameters are not permitted in the URL");
-    }
-}
-
-fn service(errors: &mut Errors, at: &At<'_>) {
-    for field in ["name", "namespace"] {
-        if at.key(field).text().is_empty() {
-            errors.required(&at.key(field), &format!("service {field} is required"));
-        }
-    }
-    let port = at.key("port");
-    if port.int().is_some_and(|port| !(1..=65535).contains(&port)) {
-        errors.invalid(&port, "port is not valid: must be between 1 and 65535, inclusive");
-    }
-    let path = at.key("path");
-    if path.text().is_empty() || path.text() == "/" {
-        return;
-    }
-    if !path.text().starts_with('/') {
-        errors.invalid(&path, "must start with a '/'");
-    }
-    let inner = path.text().strip_prefix('/').unwrap_or("");
-    for (index, segment) in inner.trim_end_matches('/').split('/').enumerate() {
-        if segment.is_empty() {
-            errors.invalid(&path, format!("segment[{index}] may not be empty"));
-            continue;
-        }
-        for message in names::dns1123_subdomain(segment) {
-            errors.invalid(&path, format!("segment[{index}]: {message}"));
-        }
     }
 }

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
 use super::pods;
 use super::pods::scheduling::label_selector;
-use crate::registry::{GenerationRule, NameRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WRITTEN,
     prepare_create: start_empty,
     prepare_update: keep_status,
     warnings,
@@ -23,6 +23,8 @@ pub(super) const WORKLOAD: Strategy = Strategy {
 
 /// How Deployments are written.
 pub(crate) const DEPLOYMENT: Strategy = Strategy {
+    // Deployments are alone in keeping their labels.
+    status_metadata: StatusMetadata::WrittenBut(&["labels"]),
     generation: GenerationRule::SpecOrAnnotations,
     default: default_deployment,
     validate_create: deployment,

@@ -2,15 +2,18 @@
 //!
 //! Errors are texts in the words of Go's client, for they end up in answers to users.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde_json::Value;
+use kubewright_schema::decode;
+use serde_json::{Value, json};
 
 use super::{Destination, Outbound, OutboundAnswer, OutboundCall};
 use crate::kinds::check::get;
+use crate::server::not_an_object;
 
 /// How much of an answer that is no document is shown, in bytes.
 const SHOWN: usize = 2048;
@@ -147,22 +150,30 @@ fn read(answer: &OutboundAnswer) -> Result<Value, String> {
             answer.code, answer.content_type
         ));
     }
-    let read = kubewright_schema::decode::json(&answer.body)
-        .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
-    if read.value.is_object() {
-        Ok(read.value)
+    document(&answer.body)
+}
+
+/// What does not begin as a JSON object is read as YAML.
+fn document(body: &[u8]) -> Result<Value, String> {
+    let unfit = |error: &dyn Display| format!("couldn't get version/kind; json parse error: {error}");
+    let is_json = body.trim_ascii_start().starts_with(b"{");
+    let value = if is_json {
+        decode::json(body).map_err(|error| unfit(&error))?.value
     } else {
-        Err(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string; Kind string }"
-                .to_owned(),
-        )
+        decode::yaml(body).map_err(|error| error.to_string())?.value
+    };
+    match value {
+        Value::Object(_) => Ok(value),
+        // Go leaves a struct as it is.
+        Value::Null => Ok(json!({})),
+        other => Err(not_an_object(&other)),
     }
 }
 
 /// What Go's client says about an HTTP status (`NewGenericServerResponse`).
 fn refusal(answer: &OutboundAnswer) -> String {
     // A Status in the body says it better.
-    if let Ok(read) = kubewright_schema::decode::json(&answer.body)
+    if let Ok(read) = decode::json(&answer.body)
         && read.value.get("kind").and_then(Value::as_str) == Some("Status")
         && let Some(message) = read.value.get("message").and_then(Value::as_str)
     {
@@ -203,8 +214,6 @@ fn refusal(answer: &OutboundAnswer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -230,6 +239,14 @@ mod tests {
             "0-length response with status code: 200 and content type: application/json",
         );
         check(200, "", "{}", "{}");
+        check(200, "", "null", "{}");
+        check(200, "application/yaml", "a: {b: 1}", r#"{"a":{"b":1}}"#);
+        check(
+            200,
+            "text/plain",
+            "hello",
+            r#"couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#,
+        );
         check(
             404,
             "text/plain",

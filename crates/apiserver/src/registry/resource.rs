@@ -139,10 +139,34 @@ pub enum Verbs {
     ReadOnly,
 }
 
+/// What a write to `/status` takes of the metadata that a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMetadata {
+    /// Nothing: all of it stays (custom resources).
+    Kept,
+    /// Everything but these fields, as any write (what may not change is refused, not put back).
+    WrittenBut(&'static [&'static str]),
+}
+
+impl StatusMetadata {
+    /// Everything.
+    pub const WRITTEN: StatusMetadata = StatusMetadata::WrittenBut(&[]);
+    /// All but the identity (`ResetObjectMetaForStatus`).
+    pub const RESET: StatusMetadata = StatusMetadata::WrittenBut(&[
+        "deletionTimestamp",
+        "generation",
+        "selfLink",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+    ]);
+}
+
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// `/status`: only `status` is written (and what [`Strategy::status_keeps_metadata`] says).
+    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`] says).
     Status,
     /// `/scale`, an `autoscaling/v1` Scale made from these paths.
     Scale(ScalePaths),
@@ -285,8 +309,8 @@ pub struct Strategy {
     pub generation: GenerationRule,
     /// Which names are valid.
     pub names: NameRule,
-    /// A write to `/status` also takes annotations and finalizers (Deployment and its like), not only `status`.
-    pub status_keeps_metadata: bool,
+    /// What a write to `/status` does to the metadata.
+    pub status_metadata: StatusMetadata,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job).
@@ -338,7 +362,7 @@ pub const PLAIN: Strategy = Strategy {
     unconditional_update: true,
     generation: GenerationRule::Never,
     names: NameRule::Subdomain,
-    status_keeps_metadata: false,
+    status_metadata: StatusMetadata::Kept,
     delete_returns_object: false,
     orphan_by_default: false,
     grace_period: |_| None,

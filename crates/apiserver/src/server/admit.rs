@@ -194,7 +194,12 @@ impl Call<'_> {
         let subresource = self.path.subresource.clone().unwrap_or_default();
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_posted(&kind, &subresource, writer.tracking.manager(), &mut document, &now);
-        let mut attributes = writer.attributes(Operation::Create, &subresource, self.namespace(), self.name());
+        // A document that is posted to a collection brings its name.
+        let name = match self.name() {
+            "" => object::name(&document),
+            name => name,
+        };
+        let mut attributes = writer.attributes(Operation::Create, &subresource, self.namespace(), name);
         attributes.kind = kind;
         let session = writer.session();
         let mut admitted = writer.mutate(&session, &attributes, &mut document, None).await;

@@ -20,7 +20,7 @@ use super::update::check_version;
 use super::write::{Part, Writer};
 use super::{Call, decode, negotiate};
 use crate::object;
-use crate::registry::{Custom, Resource, ScalePaths};
+use crate::registry::{Custom, Resource, ScalePaths, StatusMetadata};
 use crate::status::{Cause, Details, Status};
 
 /// Whether a patch is an apply.
@@ -207,10 +207,11 @@ impl Apply<'_> {
         match self.part {
             Part::Status => {
                 map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
-                let keeps = self.resource.strategy.status_keeps_metadata;
-                object::metadata_mut(&mut config).retain(|key, _| match key.as_str() {
-                    "annotations" | "finalizers" => keeps,
-                    other => ["name", "namespace", "uid", "resourceVersion"].contains(&other),
+                let metadata = self.resource.strategy.status_metadata;
+                object::metadata_mut(&mut config).retain(|key, _| match metadata {
+                    _ if ["name", "namespace", "uid", "resourceVersion"].contains(&key.as_str()) => true,
+                    StatusMetadata::Kept => false,
+                    StatusMetadata::WrittenBut(kept) => !kept.contains(&key.as_str()),
                 });
             }
             _ if self.resource.has_status() => {

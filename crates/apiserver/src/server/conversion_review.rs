@@ -88,6 +88,7 @@ fn verify(kind: Document, uid: &str, answer: &Value) -> Result<Vec<Value>, Strin
     let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
         return Err("no response provided".to_owned());
     };
+    check_types(response)?;
     let got = text(response, "uid");
     if is_v1 && got != uid {
         return Err(format!("expected response.uid={uid:?}, got {got:?}"));
@@ -104,10 +105,38 @@ fn verify(kind: Document, uid: &str, answer: &Value) -> Result<Vec<Value>, Strin
     Ok(objects.cloned().unwrap_or_default())
 }
 
+/// Types in a `response`, in Go's words.
+fn check_types(response: &Value) -> Result<(), String> {
+    let fits = |field: &str, wanted: &str, is: fn(&Value) -> bool| match response.get(field) {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) if is(value) => Ok(()),
+        Some(other) => Err(format!(
+            "json: cannot unmarshal {} into Go struct field ConversionResponse.response.{field} of type {wanted}",
+            go::json_type(other)
+        )),
+    };
+    fits("uid", "types.UID", Value::is_string)?;
+    fits("convertedObjects", "[]runtime.RawExtension", Value::is_array)?;
+    fits("result", "v1.Status", Value::is_object)
+}
+
 /// Takes what a webhook may change, and refuses what it must not.
 fn check(conversion: &Conversion<'_>, original: &Value, mut converted: Value, from: &str) -> Result<Value, String> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let invalid = |why: String| format!("conversion webhook for {from} returned invalid object{why}");
+    match &converted {
+        Value::Null => return Err("unexpected end of JSON input".to_owned()),
+        Value::Object(map) if map.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) => {
+            return Err(format!("Object 'Kind' is missing in '{converted}'"));
+        }
+        Value::Object(_) => {}
+        other => {
+            let found = go::json_type(other);
+            return Err(format!(
+                "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            ));
+        }
+    }
     let (expected, got) = (conversion.to, text(&converted, "apiVersion"));
     if got != expected {
         return Err(invalid(format!(
@@ -217,6 +246,12 @@ mod tests {
             json!({"apiVersion": "ex.io/v2", "kind": "Bar"}),
             &format!("{ex} object at index 0: invalid kind (expected Foo, received Bar)"),
         );
+        check(Value::Null, "unexpected end of JSON input");
+        check(json!({}), "Object 'Kind' is missing in '{}'");
+        check(
+            json!("x"),
+            "json: cannot unmarshal string into Go value of type map[string]interface {}",
+        );
         check(
             with(json!({"name": "b"})),
             &format!("{ex} object: must have the same name: a != b"),
@@ -257,6 +292,10 @@ mod tests {
         );
         check(with(Value::Null), "no response provided");
         check(with(json!({"uid": "x"})), "expected response.uid=\"u\", got \"x\"");
+        check(
+            with(json!({"uid": "u", "result": "x"})),
+            "json: cannot unmarshal string into Go struct field ConversionResponse.response.result of type v1.Status",
+        );
         check(
             with(json!({"uid": "u"})),
             "response.result.status was '', not 'Success'",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kubewright_schema::apply::{View, Views};
 use kubewright_schema::schema::GroupVersionKind;
-use kubewright_schema::{catalog, go, structural};
+use kubewright_schema::{catalog, structural};
 use serde_json::{Value, json};
 
 use super::conversion_review::{self, Conversion};
@@ -341,15 +341,11 @@ impl Inner {
 }
 
 fn check_object(object: &Value) -> Result<(), String> {
-    let what = match object {
-        Value::Object(_) => return Ok(()),
-        Value::Null => return Err("Object 'Kind' is missing in 'null'".to_owned()),
-        other => go::json_type(other),
-    };
-    Err(format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string; Kind \
-         string }}"
-    ))
+    match object {
+        Value::Object(_) => Ok(()),
+        Value::Null => Err("Object 'Kind' is missing in 'null'".to_owned()),
+        other => Err(decode::not_an_object(other)),
+    }
 }
 
 /// The same for a document that a subresource takes.
@@ -369,12 +365,12 @@ pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Re
 ///
 /// # Errors
 /// What Go's decoder says about an object that does not fit.
-pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {
+pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), decode::Unfit> {
     check_object(object)?;
-    decode::check_kind(object, resource, kinds).map_err(|status| status.message)?;
+    decode::check_admitted_kind(object, resource, kinds)?;
     if resource.custom.is_some() {
         // Custom resources have no type to be decoded into: later plugins see all of it, and validation judges.
-        return decode::check_metadata(object);
+        return Ok(decode::settle_metadata(object)?);
     }
     // Unknown fields are dropped without a word, as Go's decoder does.
     decode::fit(object, resource, Vec::new(), None)?;

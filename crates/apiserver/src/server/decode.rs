@@ -17,8 +17,13 @@ use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
 pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode::Decoded, Status> {
+    parse_as(body, format, "", must_be)
+}
+
+/// The same, with the `apiVersion` of a protobuf body that does not say it.
+fn parse_as(body: &[u8], format: Input, api_version: &str, must_be: &str) -> Result<decode::Decoded, Status> {
     let parsed = match format {
-        Input::Protobuf => return protobuf(body, must_be),
+        Input::Protobuf => return protobuf(body, api_version, must_be),
         Input::Json => {
             decode::json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
         }
@@ -36,18 +41,26 @@ pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode:
 }
 
 /// Reads a body as protobuf, which can have no field twice.
-fn protobuf(body: &[u8], must_be: &str) -> Result<decode::Decoded, Status> {
+fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Decoded, Status> {
     let mut envelope = Envelope::read(body).map_err(|error| unrecognized(must_be, &error.to_string(), body))?;
     if envelope.kind.is_empty() {
         must_be.clone_into(&mut envelope.kind);
     }
+    if envelope.api_version.is_empty() {
+        api_version.clone_into(&mut envelope.api_version);
+    }
     let value = envelope.decode().map_err(|error| {
-        let unknown = matches!(error, ProtobufError::UnknownKind { .. });
-        let scheme = if unknown { " in scheme \"kubewright\"" } else { "" };
-        let version = envelope.api_version.rsplit('/').next().unwrap_or("");
+        let (group, version) = split_version(&envelope.api_version);
         let kind = &envelope.kind;
+        let why = match error {
+            ProtobufError::UnknownKind { .. } if catalog::name_for_kind(group, version, kind).is_some() => {
+                unknown_conversion(version, kind, internal_group(split_version(api_version).0), must_be)
+            }
+            ProtobufError::UnknownKind { .. } => unregistered(kind, &envelope.api_version),
+            other => other.to_string(),
+        };
         Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {must_be}: {error}{scheme}"
+            "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
         ))
     })?;
     Ok(decode::Decoded {
@@ -71,7 +84,7 @@ fn cannot_be(what: &str) -> String {
 }
 
 /// What Go says of JSON that is read for its kind and is no object.
-pub(super) fn not_an_object(value: &Value) -> String {
+pub(crate) fn not_an_object(value: &Value) -> String {
     cannot_be(go::json_type(value))
 }
 
@@ -144,6 +157,22 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
     Ok(())
 }
 
+/// As [`check_kind`], for what an admission plugin left: it is read as what it says it is, and only then found to be something else.
+pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {
+    let (api_version, kind) = type_meta(object)?;
+    let expected = resource.api_version();
+    let is_expected = (api_version.is_empty() || api_version == expected) && (kind.is_empty() || kind == resource.kind);
+    if is_expected || resource.custom.is_some() {
+        return check_kind(object, resource, kinds).map_err(|status| Unfit::Unreadable(status.message));
+    }
+    let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+    let (api_version, kind) = (or(api_version, &expected), or(kind, &resource.kind));
+    Err(match why_wrong(object, &api_version, &kind, resource, kinds) {
+        WrongKind::Unregistered(why) | WrongKind::Unreadable(why) => Unfit::Unreadable(why),
+        WrongKind::Another(why) => Unfit::Refused(Status::untyped(why)),
+    })
+}
+
 fn say_what_it_is(object: &mut Value, resource: &Resource) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), json!(resource.api_version()));
@@ -177,6 +206,24 @@ pub(crate) enum Unfit {
     Unreadable(String),
     /// It can, and is refused.
     Refused(Status),
+}
+
+impl Unfit {
+    /// The answer to a request whose plugins left such an object.
+    pub(crate) fn into_status(self) -> Status {
+        match self {
+            Unfit::Unreadable(why) => Status::internal(&why),
+            Unfit::Refused(status) => status,
+        }
+    }
+
+    /// What is wrong.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Unfit::Unreadable(why) => why,
+            Unfit::Refused(status) => status.message,
+        }
+    }
 }
 
 impl From<String> for Unfit {
@@ -229,28 +276,55 @@ pub(crate) fn check_patched_kind(
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
+    let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let expected = &resource.kind;
+    match why_wrong(object, api_version, kind, resource, kinds) {
+        WrongKind::Unreadable(why) => Status::bad_request(why),
+        WrongKind::Unregistered(why) | WrongKind::Another(why) => Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
+        )),
+    }
+}
+
+/// Why an object that says to be of another kind is not one of the expected one.
+enum WrongKind {
+    /// Nobody knows that kind.
+    Unregistered(String),
+    /// It is not even what it says it is.
+    Unreadable(String),
+    /// It is something else.
+    Another(String),
+}
+
+fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> WrongKind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let expected = &resource.kind;
-    let why = if let Some(other) = kinds.by_kind(group, version, kind) {
+    if let Some(other) = kinds.by_kind(group, version, kind) {
         // It is read as what it says it is before it is found to be something else.
         let readable = match other.custom {
             None => structural::type_check(object, &other.schema, &other.kind),
             Some(_) => Ok(()),
         };
         if let Err(why) = readable {
-            return Status::bad_request(why);
+            return WrongKind::Unreadable(why);
         }
-        let internal = match resource.group.split('.').next() {
-            None | Some("") => "core",
-            Some(first) => first,
-        };
-        unknown_conversion(version, kind, internal, expected)
+        WrongKind::Another(unknown_conversion(
+            version,
+            kind,
+            internal_group(&resource.group),
+            expected,
+        ))
+    } else if catalog::name_for_kind(group, version, kind).is_some() {
+        // A kind that no path leads to, such as Status.
+        WrongKind::Another(unknown_conversion(
+            version,
+            kind,
+            internal_group(&resource.group),
+            expected,
+        ))
     } else {
-        unregistered(kind, api_version)
-    };
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-    ))
+        WrongKind::Unregistered(unregistered(kind, api_version))
+    }
 }
 
 /// A body for a subresource that says it is of another kind than that takes.
@@ -274,7 +348,8 @@ pub(crate) fn check_taken_kind(
         return Ok(());
     }
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let served = kinds.by_kind(group, version, kind).is_some();
+    let served =
+        kinds.by_kind(group, version, kind).is_some() || catalog::name_for_kind(group, version, kind).is_some();
     let why = if served {
         unknown_conversion(version, kind, internal, expected)
     } else {
@@ -288,6 +363,19 @@ pub(crate) fn check_taken_kind(
 
 fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &str) -> String {
     format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
+}
+
+/// Group and version of an `apiVersion`.
+fn split_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// The package of a group's internal types.
+fn internal_group(group: &str) -> &str {
+    match group.split('.').next() {
+        None | Some("") => "core",
+        Some(first) => first,
+    }
 }
 
 fn unregistered(kind: &str, api_version: &str) -> String {
@@ -340,7 +428,7 @@ pub(crate) fn fit(
         yaml_duplicates: 0,
     };
     let unknown = if resource.custom.is_some() {
-        check_metadata(object)?;
+        settle_metadata(object)?;
         structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE)
     } else {
         structural::type_check(object, &resource.schema, &resource.kind)?;
@@ -373,11 +461,15 @@ fn lies_in(path: &str, outer: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
 }
 
-/// Types of the metadata of a custom resource.
-pub(crate) fn check_metadata(object: &Value) -> Result<(), String> {
-    match object.get("metadata") {
+/// Types of the metadata of a custom resource, which is Go's `ObjectMeta` for a moment and loses what is empty.
+pub(crate) fn settle_metadata(object: &mut Value) -> Result<(), String> {
+    match object.get_mut("metadata") {
         None | Some(Value::Null) => Ok(()),
-        Some(metadata) => structural::type_check(metadata, catalog::object_meta(), "ObjectMeta"),
+        Some(metadata) => {
+            structural::type_check(metadata, catalog::object_meta(), "ObjectMeta")?;
+            structural::go_normalize_read(metadata, catalog::object_meta());
+            Ok(())
+        }
     }
 }
 
@@ -393,7 +485,7 @@ pub(crate) fn object(
     if format == Input::Protobuf && resource.custom.is_some() {
         return Err(Status::unsupported_media_type("application/json, application/yaml"));
     }
-    let decoded = parse(body, format, &resource.kind)?;
+    let decoded = parse_as(body, format, &resource.api_version(), &resource.kind)?;
     let mut object = decoded.value;
     if resource.custom.is_some() && object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
         let why = missing_kind(&String::from_utf8_lossy(body));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use super::respond::{Content, List, Reply, full};
 use super::settle::unavailable;
 use super::write::{Writer, to_stored};
 use super::{Call, definitions};
-use crate::admission::Operation;
+use crate::admission::{Attributes, Operation, Session};
 use crate::env::rfc3339;
 use crate::kinds::check::ensure;
 use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
@@ -116,15 +117,22 @@ impl Call<'_> {
     }
 
     fn protobuf_delete_options(&self) -> Result<DeleteOptions, Status> {
-        let body = super::decode::parse(self.body, Input::Protobuf, "DeleteOptions")?.value;
-        if body["kind"] != "DeleteOptions" {
+        let unreadable = |error: ProtobufError| Status::bad_request(error.to_string());
+        let mut envelope = Envelope::read(self.body).map_err(unreadable)?;
+        if envelope.kind.is_empty() {
+            "DeleteOptions".clone_into(&mut envelope.kind);
+        }
+        if envelope.kind != "DeleteOptions" {
             let why = format!(
-                "no kind {} is registered for version {} in scheme \"kubewright\"",
-                body["kind"], body["apiVersion"]
+                "no kind {:?} is registered for version {:?} in scheme \"kubewright\"",
+                envelope.kind, envelope.api_version
             );
             return Err(Status::bad_request(why));
         }
-        DeleteOptions::from_value(&body)
+        if envelope.api_version.is_empty() {
+            self.resource.api_version().clone_into(&mut envelope.api_version);
+        }
+        DeleteOptions::from_value(&envelope.decode().map_err(unreadable)?)
     }
 
     /// The options out of the body, or out of the query when there is no body.
@@ -176,7 +184,7 @@ impl Writer<'_> {
             let shown = self.server.show_one(&resource, present.clone()).await?;
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
-            self.admit_delete(namespace, name, &old, admit).await?;
+            self.admit_delete(namespace, name, &old, options, admit).await?;
             match self.delete_once(&key, &present, as_stored(&resource, present.value()), options) {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(error @ StorageError::Unavailable(_)) => return Err(unavailable(&error)),
@@ -203,7 +211,14 @@ impl Writer<'_> {
         })
     }
 
-    async fn admit_delete(&mut self, namespace: &str, name: &str, old: &Value, admit: Admit) -> Result<(), Status> {
+    async fn admit_delete(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        old: &Value,
+        options: &DeleteOptions,
+        admit: Admit,
+    ) -> Result<(), Status> {
         let mut attributes = self.attributes(Operation::Delete, "", namespace, name);
         match admit {
             Admit::Named => {}
@@ -221,12 +236,41 @@ impl Writer<'_> {
         let session = self.session();
         let mut admitted = self.mutate(&session, &attributes, &mut Value::Null, Some(old)).await;
         if admitted.is_ok() {
-            admitted = self.validate(&session, &attributes, &Value::Null, Some(old)).await;
+            admitted = self.validate_delete(&session, attributes, old, options).await;
         }
         let mut warnings = session.take_warnings();
         drop(session);
         self.warnings.append(&mut warnings);
         admitted
+    }
+
+    /// Lets the plugins refuse a delete. They see the grace period that comes of it; nobody is asked when it changes nothing, and twice
+    /// when the object ends at once: before it is marked, and before it goes.
+    async fn validate_delete(
+        &self,
+        session: &Session<'_>,
+        mut attributes: Attributes,
+        old: &Value,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        if (self.resource.strategy.grace_period)(old).is_none() {
+            return self.validate(session, &attributes, &Value::Null, Some(old)).await;
+        }
+        let mut marked = old.clone();
+        let seconds = match self.grace(&mut marked, old, options) {
+            Grace::None => None,
+            Grace::Pending => return Ok(()),
+            Grace::Seconds(seconds) => Some(seconds),
+        };
+        if let Some(seconds) = seconds {
+            attributes.options["gracePeriodSeconds"] = json!(seconds);
+        }
+        self.validate(session, &attributes, &Value::Null, Some(old)).await?;
+        self.dependents(&mut marked, options);
+        if seconds == Some(0) && object::finalizers(&marked).is_empty() && !self.dry_run {
+            self.validate(session, &attributes, &Value::Null, Some(&marked)).await?;
+        }
+        Ok(())
     }
 
     /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.

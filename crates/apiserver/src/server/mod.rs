@@ -14,6 +14,7 @@ mod bootstrap;
 mod claims;
 mod components;
 mod compress;
+mod connect;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
@@ -63,6 +64,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 
 pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
+pub(crate) use decode::{Unfit, not_an_object};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub(crate) use respond::full as full_object;
@@ -292,9 +294,8 @@ impl ApiServer {
             .authenticate(identity, headers, authenticator.audiences())
             .map_err(|why| {
                 tracing::debug!(why, "credentials are refused");
-                let output = negotiate::output(headers, &Query::default(), false).unwrap_or(Output::JSON);
                 let responder = Responder {
-                    output,
+                    output: negotiate::of_failure(headers, &Query::default()),
                     query: &Query::default(),
                     now: self.inner.env.now(),
                 };
@@ -361,12 +362,8 @@ impl Inner {
 
     /// A failure in the form that the client asks for, as far as there is one.
     fn fail_as_asked(&self, headers: &HeaderMap, query: &Query, status: &Status) -> Response<Body> {
-        let asked = negotiate::output(headers, query, false).unwrap_or(Output::JSON);
         Responder {
-            output: Output {
-                transform: negotiate::Transform::None,
-                ..asked
-            },
+            output: negotiate::of_failure(headers, query),
             query,
             now: self.env.now(),
         }
@@ -477,7 +474,7 @@ impl Inner {
             }
             Err(mut status) => {
                 status.warnings.splice(0..0, call.warnings);
-                responder.fail(&status)
+                self.fail_as_asked(headers, query, &status)
             }
         }
     }

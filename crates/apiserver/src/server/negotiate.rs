@@ -101,6 +101,9 @@ impl<'a> Clause<'a> {
 
     /// The transformation that is asked for; `None` when it is not known.
     fn transform(&self) -> Option<Transform> {
+        if !["", "watch"].contains(&self.parameter("stream")) {
+            return None;
+        }
         let version = match (self.parameter("g"), self.parameter("v")) {
             ("meta.k8s.io", "v1") => "meta.k8s.io/v1",
             ("meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
@@ -168,6 +171,31 @@ pub(crate) fn output_of(headers: &HeaderMap, query: &Query, streams: bool, custo
         let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}{streams}");
         Status::failure(406, "NotAcceptable", message).with_empty_details()
     })
+}
+
+/// The form of a failure: no transformation, and protobuf even where objects have none. JSON where the client takes nothing of that.
+pub(crate) fn of_failure(headers: &HeaderMap, query: &Query) -> Output {
+    plain(headers, query).unwrap_or(Output::JSON)
+}
+
+/// Reads `Accept` for a document that is never transformed.
+pub(crate) fn plain(headers: &HeaderMap, query: &Query) -> Result<Output, Status> {
+    let text = accept(headers);
+    let plain: Vec<&str> = text.split(',').filter(|clause| !clause.contains("as=")).collect();
+    if plain.is_empty() {
+        return Err(not_transformed());
+    }
+    let mut headers = headers.clone();
+    let value = plain.join(",").parse().map_err(|_| not_transformed())?;
+    headers.insert(ACCEPT, value);
+    output(&headers, query, false)
+}
+
+/// Whether a document of this media type alone may be the answer; a family of types such as `application/*` is not understood.
+pub(crate) fn accepts_only(headers: &HeaderMap, media: &str) -> bool {
+    let text = accept(headers);
+    let mut clauses = text.split(',').map(|clause| Clause::parse(clause.trim()));
+    text.trim().is_empty() || clauses.any(|clause| clause.media == media || clause.media == "*/*")
 }
 
 /// Whether a document of this media type alone may be the answer.
@@ -269,6 +297,10 @@ mod tests {
         );
         check("application/yaml;q=0.5,application/json;q=0.9", json);
         check("application/yaml", Ok((Format::Yaml, Transform::None)));
+        check(
+            "application/json;stream=other,application/yaml",
+            Ok((Format::Yaml, Transform::None)),
+        );
         let table = Ok((Format::Json, Transform::Table("meta.k8s.io/v1")));
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
@@ -290,6 +322,20 @@ mod tests {
                 "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ),
         );
+    }
+
+    #[test]
+    fn failures_are_never_transformed() {
+        let check = |accept: &str, want: Format| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().expect("a header"));
+            assert_eq!(of_failure(&headers, &Query::default()).format, want, "{accept}");
+        };
+        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        check(partial, Format::Json);
+        check(&format!("{partial},application/yaml"), Format::Yaml);
+        check(PROTOBUF, Format::Protobuf);
+        check("text/html", Format::Json);
     }
 
     #[test]

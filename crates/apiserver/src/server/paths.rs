@@ -75,7 +75,7 @@ impl Inner {
             [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
             ["openid", "v1", "jwks"] => self.key_set(headers, query),
-            ["version"] if !negotiate::accepts(headers, "application/json") => {
+            ["version"] if !negotiate::accepts_only(headers, "application/json") => {
                 let message = "406: Not Acceptable\n\nAvailable representations: application/json";
                 let status = Status::failure(406, "NotAcceptable", message).with_empty_details();
                 self.fail_as_asked(headers, query, &status)
@@ -198,8 +198,14 @@ impl Inner {
                 .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
             return response;
         }
-        match negotiate::output(headers, query, false) {
-            // A document is no object: a transformation that the client would take is not made.
+        // The list of groups is negotiated by itself, everything else by the router in front of it.
+        let lists_groups = path == "/apis" || path == "/apis/";
+        let output = negotiate::plain(headers, query).or_else(|status| match lists_groups {
+            true if negotiate::accepts(headers, "application/json") => Ok(Output::JSON),
+            true => Err(negotiate::not_transformed()),
+            false => Err(status),
+        });
+        match output {
             Ok(output) => Responder {
                 output,
                 query,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
+use kubewright_schema::decode;
 use serde_json::{Value, json};
 
 use super::convert::is_converted;
@@ -47,7 +50,9 @@ impl Continue {
     fn decode(token: &str, prefix: &str) -> Result<Continue, Status> {
         let invalid =
             |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+        // Go does not mind bits that are left over.
+        const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+        let bytes = LENIENT.decode(token.trim_end_matches('=')).map_err(|error| {
             // Where Go's decoder stops.
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
@@ -56,7 +61,7 @@ impl Continue {
             };
             invalid(&format!("illegal base64 data at input byte {at}"))
         })?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let value = decode::json(&bytes).map_err(|error| invalid(&error.to_string()))?.value;
         if value.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
             return Err(invalid("server does not recognize this encoded version"));
         }

@@ -3,6 +3,7 @@
 //! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind` and `apiVersion`
 //! in front of it. Only other forms go through a [`Value`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use crate::status::Status;
 use crate::storage::StoredObject;
 use crate::table;
 
-/// The longest text of a `Warning` header, and how much all of them may hold together (apiserver's limits).
+/// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's limits).
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 4 * 1024;
 
@@ -164,10 +165,11 @@ impl Responder<'_> {
             Ok((content_type, body)) => plain(code, &content_type, body),
             Err(status) => {
                 let value = status.to_value();
+                let output = self.plain_output();
                 plain(
                     status.http_code(),
-                    self.output.format.content_type(),
-                    Body::Full(self.encode_value(&value)),
+                    output.format.content_type(),
+                    Body::Full(Responder { output, ..*self }.encode_value(&value)),
                 )
             }
         };
@@ -180,8 +182,23 @@ impl Responder<'_> {
         response
     }
 
+    /// The form of a failure: who wants something else of an object gets it in JSON.
+    fn plain_output(&self) -> Output {
+        match self.output.transform {
+            Transform::None => self.output,
+            _ => Output {
+                pretty: self.output.pretty,
+                ..Output::JSON
+            },
+        }
+    }
+
     /// The response of a failure, always a Status.
     pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
+        if self.output.transform != Transform::None {
+            let output = self.plain_output();
+            return Responder { output, ..*self }.fail(status);
+        }
         let mut reply = Reply::status(status);
         reply.warnings.clone_from(&status.warnings);
         if let Some(seconds) = status
@@ -441,7 +458,8 @@ fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    if let (true, Ok(value)) = (code != 304, HeaderValue::from_str(content_type)) {
+    let says_what = !matches!(code, 204 | 304);
+    if let (true, Ok(value)) = (says_what, HeaderValue::from_str(content_type)) {
         headers.insert(CONTENT_TYPE, value);
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
@@ -451,12 +469,22 @@ fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
 /// `Warning: 299 - "text"`, without repetitions, shortened when there is too much.
 fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let mut seen: Vec<&str> = Vec::new();
-    let total: usize = warnings.iter().map(String::len).sum();
+    let length = |text: &str| text.chars().count();
+    let total: usize = warnings
+        .iter()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|text| length(text))
+        .sum();
     let mut written = 0;
     for warning in warnings {
         // What cannot stand in a header is not said at all, as upstream.
         if seen.contains(&warning.as_str()) || warning.is_empty() || warning.contains(char::is_control) {
             continue;
+        }
+        // The one that goes beyond the limit is the last to be said.
+        if written >= MAX_WARNINGS {
+            return;
         }
         seen.push(warning);
         let text = if total > MAX_WARNINGS {
@@ -464,10 +492,7 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         } else {
             warning
         };
-        written += text.len();
-        if written > MAX_WARNINGS {
-            return;
-        }
+        written += length(text);
         let quoted: String = text
             .chars()
             .flat_map(|c| {
@@ -484,12 +509,9 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
+/// The first characters of a text.
 fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
 #[cfg(test)]

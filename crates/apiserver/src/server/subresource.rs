@@ -66,11 +66,12 @@ impl Call<'_> {
             (Some(Subresource::Refused { verbs, .. }), _) if !verbs.contains(&verb.as_str()) => {
                 Err(Status::method_not_allowed())
             }
-            (Some(Subresource::Refused { name, instead, .. }), _) => {
-                self.get_stored().await?;
-                let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
-                Err(Status::not_implemented(message))
-            }
+            (
+                Some(Subresource::Refused {
+                    name, kind, instead, ..
+                }),
+                _,
+            ) => self.connect(name, kind, instead).await,
             _ => Err(Status::method_not_allowed()),
         }
     }
@@ -187,6 +188,9 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut binding = self.object_in_body(&options)?;
         self.fit_namespace(&mut binding)?;
+        let binding = self
+            .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
+            .await?;
         let pods = self.kinds.lookup("", "v1", "pods").ok_or_else(Status::no_such_path)?;
         self.resource = pods;
         let name = object::name(&binding).to_owned();

@@ -40,7 +40,9 @@ impl Call<'_> {
         let manager = managed::manager_name(&options.field_manager, self.headers);
         managed::track_virtual(&row, &manager, "token", &mut request, &crate::env::rfc3339(now));
         let writer = self.writer(options.dry_run);
-        let attributes = writer.attributes(Operation::Create, "token", &namespace, &name);
+        let mut attributes = writer.attributes(Operation::Create, "token", &namespace, &name);
+        attributes.kind = row.group_version_kind();
+        request["status"] = json!({"token": "", "expirationTimestamp": null});
         let session = writer.session();
         let mutated = writer.mutate(&session, &attributes, &mut request, None).await;
         self.warnings.extend(session.take_warnings());

@@ -17,12 +17,13 @@ use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::respond::full;
 use super::settle::unavailable;
+use super::update::check_version;
 use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{GenerationRule, Resource, StrategyContext};
+use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext};
 use crate::status::Status;
 use crate::storage::{StorageError, StoredObject, same_content};
 use crate::user::UserInfo;
@@ -210,7 +211,6 @@ impl<'a> Writer<'a> {
     /// Creates an object that is decoded and fits its path.
     pub(crate) async fn create(&mut self, mut object: Value) -> Result<Written, Status> {
         let resource = self.resource.clone();
-        let asked_version = object::text(&object, "resourceVersion").to_owned();
         self.warnings.extend(object::dedup_owners(&mut object));
         object::wipe_system_fields(&mut object);
         let namespace = object::namespace(&object).to_owned();
@@ -224,6 +224,7 @@ impl<'a> Writer<'a> {
         self.warnings.extend(session.take_warnings());
         admitted?;
         Self::keep_namespace(&resource, &mut object, &namespace)?;
+        let asked_version = object::text(&object, "resourceVersion").to_owned();
         self.warnings.extend(object::dedup_owners(&mut object));
         let path_name = if self.may_only_update {
             object::name(&object)
@@ -248,7 +249,8 @@ impl<'a> Writer<'a> {
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
             if attempt == 0 {
-                self.warnings.extend(object::finalizer_warnings(&object, None));
+                self.warnings
+                    .extend(object::finalizer_warnings(&object, None, &resource));
                 self.warnings.extend((resource.strategy.warnings)(&object, None));
             }
             // By now a generated name is known.
@@ -257,6 +259,8 @@ impl<'a> Writer<'a> {
             self.warnings.extend(session.take_warnings());
             admitted?;
             self.prune_changed(&session, &mut object);
+            // What preparing took away has defaults, too; upstream they are there when the stored object is read.
+            self.default(&mut object);
             if !self.dry_run && !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
@@ -322,8 +326,6 @@ impl<'a> Writer<'a> {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
         (resource.strategy.prepare_create)(object, &self.context());
-        // What preparing took away has defaults, too.
-        self.default(object);
     }
 
     async fn insert(&self, object: Value) -> Result<Written, Status> {
@@ -413,7 +415,6 @@ impl<'a> Writer<'a> {
     ) -> Result<(Value, Claim), Status> {
         let resource = self.resource.clone();
         self.warnings.extend(object::dedup_owners(&mut new));
-        object::keep_system_fields(&mut new, old, resource.namespaced);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
         // What these two leave alone counts as written all the same.
@@ -450,6 +451,18 @@ impl<'a> Writer<'a> {
         self.warnings.extend(session.take_warnings());
         admitted?;
         self.warnings.extend(object::dedup_owners(&mut new));
+        let unconditional = resource.strategy.unconditional_update;
+        check_version(
+            &resource,
+            name,
+            object::text(&new, "resourceVersion"),
+            old,
+            unconditional,
+        )?;
+        let version = object::text(old, "resourceVersion");
+        object::metadata_mut(&mut new).insert("resourceVersion".to_owned(), version.into());
+        Self::keep_namespace(&resource, &mut new, object::namespace(old))?;
+        object::keep_system_fields(&mut new, old, resource.namespaced);
         // Plugins may not change more than the request itself may.
         let owners = object::metadata_mut(&mut new).remove("managedFields");
         restrict(&resource, &mut new, old, part);
@@ -459,13 +472,7 @@ impl<'a> Writer<'a> {
         }
         let mut claim = Claim::default();
         let mut errors = Vec::new();
-        let metadata = object::validate_update(&new, old);
-        // Upstream checks metadata once for all kinds and once in each kind, and names an error twice.
-        if !object::checks_once(&resource) {
-            errors.extend(metadata.iter().cloned());
-        }
-        errors.extend(metadata);
-        errors.extend(object::unqualified_finalizers(&new, &resource));
+        errors.extend(object::validate_update(&new, old, &resource, part == Part::Status));
         if part == Part::Status || part == Part::Approval {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
@@ -485,8 +492,9 @@ impl<'a> Writer<'a> {
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
         self.check_custom(&new, Some(old), part, &mut errors);
-        self.refuse(name, &errors)?;
-        self.warnings.extend(object::finalizer_warnings(&new, Some(old)));
+        self.refuse(object::name(&new), &errors)?;
+        self.warnings
+            .extend(object::finalizer_warnings(&new, Some(old), &resource));
         if part != Part::Status {
             self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
         }
@@ -597,14 +605,19 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
         }
         Part::Status => {
             let none = Map::new();
-            // Deployments are alone in keeping their labels.
-            let written: &[&str] = match (resource.strategy.status_keeps_metadata, resource.kind == "Deployment") {
-                (false, _) => &["managedFields"],
-                (true, true) => &["managedFields", "annotations", "finalizers"],
-                (true, false) => &["managedFields", "annotations", "finalizers", "labels"],
-            };
             let metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&none);
-            put_all_back(object::metadata_mut(new), metadata, written);
+            let written = object::metadata_mut(new);
+            match resource.strategy.status_metadata {
+                StatusMetadata::Kept => put_all_back(written, metadata, &["managedFields"]),
+                StatusMetadata::WrittenBut(kept) => {
+                    for field in kept {
+                        match metadata.get(*field) {
+                            Some(value) => written.insert((*field).to_owned(), value.clone()),
+                            None => written.remove(*field),
+                        };
+                    }
+                }
+            }
             if let Some(map) = new.as_object_mut() {
                 put_all_back(map, old.as_object().unwrap_or(&none), &["metadata", "status"]);
             }

@@ -440,10 +440,11 @@ pub(crate) const POLICY_BINDING: &[Cell] = &[
     Cell::With(|object, _| {
         let parameters = At::root(object).keys(&["spec", "paramRef"]);
         let (namespace, name) = (parameters.key("namespace").text(), parameters.key("name").text());
-        match (parameters.present(), namespace) {
-            (false, _) => UNSET.into(),
-            (true, "") => name.into(),
-            (true, namespace) => format!("{namespace}/{name}").into(),
+        match (parameters.present(), name, namespace) {
+            (false, ..) => UNSET.into(),
+            (true, "", _) => shown_selector(&parameters.key("selector")).into(),
+            (true, name, "") => format!("*/{name}").into(),
+            (true, name, namespace) => format!("{namespace}/{name}").into(),
         }
     }),
     Cell::Age,
@@ -462,6 +463,35 @@ pub(crate) const RUNTIME_CLASS: &[Cell] = &[
     Cell::With(|object, _| text(object, &["handler"]).into()),
     Cell::Age,
 ];
+
+/// A label selector as its Go struct prints itself.
+fn shown_selector(selector: &At<'_>) -> String {
+    if !selector.present() {
+        return "nil".to_owned();
+    }
+    let labels = selector.value.get("matchLabels").and_then(Value::as_object);
+    let labels: String = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or("")))
+        .collect();
+    let expressions: String = selector
+        .key("matchExpressions")
+        .items()
+        .map(|expression| {
+            let values: Vec<&str> = expression.key("values").items().map(|value| value.text()).collect();
+            format!(
+                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+                expression.key("key").text(),
+                expression.key("operator").text(),
+                values.join(" ")
+            )
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
 
 /// The condition of this type, if there is one.
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<At<'a>> {

@@ -21,6 +21,9 @@ const MAX_COPIED_BYTES: usize = 16 << 20;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::new("yaml: invalid leading UTF-8 octet"))?;
+    if text.chars().any(is_control) {
+        return Err(DecodeError::new("yaml: control characters are not allowed"));
+    }
     let mut builder = Builder::default();
     let mut options = Options::default();
     // Comments mean nothing here, and the parser would bound their number.
@@ -37,6 +40,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         value: builder.document,
         duplicates: builder.duplicates,
     })
+}
+
+/// Whether a character may not stand in YAML at all.
+fn is_control(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// A list or mapping that is not complete yet.

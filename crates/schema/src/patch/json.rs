@@ -5,6 +5,7 @@
 //! what the decoder would take.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -111,9 +112,23 @@ fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError>
     operations
         .iter()
         .map(|operation| {
-            operation
+            // Go leaves the struct as it is.
+            static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+            if operation.is_null() {
+                return Ok(&*NOTHING);
+            }
+            let fields = operation
                 .as_object()
-                .ok_or_else(|| not(operation, "handlers.jsonPatchOp"))
+                .ok_or_else(|| not(operation, "handlers.jsonPatchOp"))?;
+            for field in ["op", "path", "from"] {
+                if let Some(other) = fields.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+                    let found = go::json_type(other);
+                    return Err(JsonPatchError::NotAList(format!(
+                        "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{field} of type string"
+                    )));
+                }
+            }
+            Ok(fields)
         })
         .collect()
 }
@@ -183,7 +198,7 @@ struct Patching {
 
 impl Patching {
     fn operation(&mut self, operation: &Map<String, Value>) -> Result<(), JsonPatchError> {
-        let kind = operation.get("op").and_then(Value::as_str).unwrap_or_default();
+        let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown");
         let text = |field: &str| {
             let found = operation.get(field).and_then(Value::as_str);
             found.map(Pointer::parse).ok_or_else(|| {
@@ -333,7 +348,7 @@ impl Patching {
         if path.is_empty() {
             if !value.is_object() && !value.is_array() {
                 return Err(JsonPatchError::BadOp(
-                    "replace operation value must be object or array".to_owned(),
+                    "replace operation value must be object or array: %!w(<nil>)".to_owned(),
                 ));
             }
             self.depth = depth(&value);
@@ -609,14 +624,15 @@ mod tests {
         check(from("move", "/data/a", "/x/y"), &format!("move operation {wrong}"));
         check(from("copy", "/data/a", "/x/y"), &format!("copy operation {wrong}"));
         check(op("frob", "/data/a"), "Unexpected kind: frob");
-        check(json!({"path": "/data/a"}), "Unexpected kind: ");
+        check(json!({"path": "/data/a"}), "Unexpected kind: unknown");
+        check(Value::Null, "Unexpected kind: unknown");
         check(
             json!({"op": "add", "value": "1"}),
             "add operation failed to decode path: missing value",
         );
         let wrong = "failed to decode from: operation, missing from field: missing value";
         check(op("move", "/a"), &format!("move operation {wrong}"));
-        let wrong = "replace operation value must be object or array";
+        let wrong = "replace operation value must be object or array: %!w(<nil>)";
         check(json!({"op": "replace", "path": "", "value": 1}), wrong);
     }
 
@@ -635,6 +651,10 @@ mod tests {
         check(
             json!([1]),
             "json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+        );
+        check(
+            json!([{"op": 5}]),
+            "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
         );
         let test = json!({"op": "test", "path": "/n", "value": 1});
         assert_eq!(apply(&doc(), &Value::from(vec![test.clone(); 10_000])), Ok(doc()));

@@ -323,7 +323,7 @@ fn errors() {
     );
     check(
         &message().varint(1, 0).body("v1", "Pod"),
-        "proto: wrong wireType = 0 for field Metadata",
+        "proto: wrong wireType = 0 for field ObjectMeta",
     );
     check(
         &message().part(1, [0x0c]).body("v1", "Pod"),

@@ -48,12 +48,16 @@ impl<'a> Wire<'a> {
             Wire::Other(wire_type) => wire_type,
         };
         let mut letters = field.chars();
-        let field = letters
-            .next()
-            .into_iter()
-            .flat_map(char::to_uppercase)
-            .chain(letters)
-            .collect();
+        let field = match field {
+            // The one field that is embedded in Go's structs.
+            "metadata" => "ObjectMeta".to_owned(),
+            _ => letters
+                .next()
+                .into_iter()
+                .flat_map(char::to_uppercase)
+                .chain(letters)
+                .collect(),
+        };
         ProtobufError::WrongWireType { wire_type, field }
     }
 }
@@ -216,6 +220,6 @@ mod tests {
         );
         check(b"\x0f", Err(IllegalWireType(7)));
         let wrong = Wire::Varint(0).bytes("metadata").map_err(|error| error.to_string());
-        assert_eq!(wrong, Err("proto: wrong wireType = 0 for field Metadata".to_owned()));
+        assert_eq!(wrong, Err("proto: wrong wireType = 0 for field ObjectMeta".to_owned()));
     }
 }

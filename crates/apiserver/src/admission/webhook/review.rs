@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kubewright_schema::go;
+use kubewright_schema::{catalog, go, structural};
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -187,6 +187,12 @@ fn read(given: &Value) -> Result<(String, Response), String> {
             return Err(wrong(other, "auditAnnotations", "string"));
         }
     }
+    if let Some(status) = field("status") {
+        check_status(status).map_err(|found| match found {
+            None => wrong(status, "status", "v1.Status"),
+            Some(why) => why,
+        })?;
+    }
     let response = Response {
         allowed,
         patch,
@@ -195,6 +201,23 @@ fn read(given: &Value) -> Result<(String, Response), String> {
         warnings,
     };
     Ok((text("uid")?.unwrap_or_default(), response))
+}
+
+/// Types in the `status` of a `response`: Go's words about a field, or none when it is no Status at all.
+fn check_status(status: &Value) -> Result<(), Option<String>> {
+    if !status.is_object() {
+        return Err(None);
+    }
+    let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.Status") else {
+        return Ok(());
+    };
+    structural::type_check(status, &schema, "Status").map_err(|why| {
+        // The field is named with the way to it.
+        let field = "Go struct field ";
+        let (before, rest) = why.split_once(field).unwrap_or(("", &why));
+        let (type_, path) = rest.split_once('.').unwrap_or(("Status", rest));
+        Some(format!("{before}{field}{type_}.response.status.{path}"))
+    })
 }
 
 /// The operations of a patch, if it has any.
@@ -207,7 +230,14 @@ fn patch(name: &str, patch: &[u8], kind: Option<&str>) -> Result<Option<Value>, 
     match &decoded.value {
         Value::Null => return Ok(None),
         Value::Array(operations) if operations.is_empty() => return Ok(None),
-        Value::Array(_) => {}
+        Value::Array(operations) => {
+            if let Some(odd) = operations.iter().find(|operation| !operation.is_object()) {
+                let found = go::json_type(odd);
+                return Err(undecodable(format!(
+                    "json: cannot unmarshal {found} into Go value of type jsonpatch.Operation"
+                )));
+            }
+        }
         _ => {
             let why = "json: cannot unmarshal object into Go value of type jsonpatch.Patch";
             return Err(undecodable(why.to_owned()));

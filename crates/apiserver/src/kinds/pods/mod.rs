@@ -18,13 +18,13 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::check::{At, Object, ensure, fill, get, keep, text};
-use crate::registry::{GenerationRule, PLAIN, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
-    status_keeps_metadata: true,
+    status_metadata: StatusMetadata::WrittenBut(&["deletionTimestamp", "ownerReferences"]),
     grace_period,
     default: defaults::pod,
     prepare_create,

@@ -103,7 +103,8 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
     }
 }
 
-fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
+/// The rules of one source, as pods and PersistentVolumes share them.
+pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
     let fields: &[&str] = match kind {
         "hostPath" => &["path"],
         "secret" => &["secretName"],

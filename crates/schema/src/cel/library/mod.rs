@@ -18,7 +18,7 @@ pub(super) mod regex;
 mod semver;
 mod strings;
 mod times;
-mod url;
+pub mod url;
 
 use super::eval::Error;
 use super::value::Value;

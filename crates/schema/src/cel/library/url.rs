@@ -51,8 +51,17 @@ pub(super) fn check_request_uri(text: &str) -> Result<(), String> {
 }
 
 impl Url {
-    /// `url.Parse`.
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a URL as `url.Parse` does.
+    ///
+    /// # Errors
+    /// Go's text about what is no URL.
+    ///
+    /// ```
+    /// use kubewright_schema::go::Url;
+    /// assert_eq!(Url::parse("https://a.example:8443/b?c#d").unwrap().host(), "a.example:8443");
+    /// assert_eq!(Url::parse("https://a b/").unwrap_err(), "parse \"https://a b/\": invalid character \" \" in host name");
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
         let url = read(rest, false).map_err(|error| format!("parse {}: {error}", quote(rest)))?;
         check_escapes(fragment).map_err(|error| format!("parse {}: {error}", quote(text)))?;
@@ -60,6 +69,31 @@ impl Url {
             fragment: fragment.to_owned(),
             ..url
         })
+    }
+
+    /// The scheme in lower case; empty when there is none.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Host and port; empty when there is none.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What stands before the `@`, if there is one.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// What follows the `?`.
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// What follows the `#`.
+    pub fn fragment(&self) -> &str {
+        &self.fragment
     }
 
     /// Host name without brackets, and port.

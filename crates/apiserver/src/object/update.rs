@@ -1,0 +1,268 @@
+//! The metadata of an object that replaces another: what it keeps, and what is wrong with it.
+//!
+//! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of them as if the object
+//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks is data here ([`Looks`]).
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::path::FieldPath;
+use serde_json::{Value, json};
+
+use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_as, validate_common};
+use crate::registry::{NameRule, Resource};
+
+/// How often a kind looks at the metadata itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Looks {
+    /// As at that of an update: what is immutable, then labels and the like.
+    changed: bool,
+    /// As at that of a new object, names included.
+    whole: usize,
+}
+
+impl Looks {
+    const fn new(changed: bool, whole: usize) -> Looks {
+        Looks { changed, whole }
+    }
+
+    /// For a write to the object.
+    fn at_object(resource: &Resource) -> Looks {
+        if resource.custom.is_some() {
+            return Looks::new(true, 0);
+        }
+        match (resource.group.as_ref(), resource.kind.as_ref()) {
+            ("", "Event") | ("policy", "PodDisruptionBudget") => Looks::new(false, 0),
+            ("", "PersistentVolume") => Looks::new(false, 2),
+            ("", "LimitRange")
+            | ("discovery.k8s.io", "EndpointSlice")
+            | ("storage.k8s.io", "CSINode" | "VolumeAttachment")
+            | ("flowcontrol.apiserver.k8s.io" | "admissionregistration.k8s.io", _) => Looks::new(false, 1),
+            (
+                "",
+                "ConfigMap"
+                | "Secret"
+                | "Endpoints"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "ServiceAccount"
+                | "Node"
+                | "Namespace",
+            )
+            | ("apps", "ControllerRevision")
+            | ("batch", "Job")
+            | ("networking.k8s.io", "Ingress" | "IngressClass" | "IPAddress")
+            | ("storage.k8s.io", "StorageClass" | "VolumeAttributesClass" | "CSIStorageCapacity")
+            | ("resource.k8s.io", "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate")
+            | ("rbac.authorization.k8s.io" | "node.k8s.io" | "apiregistration.k8s.io" | "certificates.k8s.io", _) => {
+                Looks::new(true, 1)
+            }
+            _ => Looks::new(true, 0),
+        }
+    }
+
+    /// For a write to `/status`.
+    fn at_status(resource: &Resource) -> Looks {
+        if resource.custom.is_some() {
+            return Looks::new(true, 0);
+        }
+        match (resource.group.as_ref(), resource.kind.as_ref()) {
+            ("batch", "CronJob") | ("policy", "PodDisruptionBudget") | ("admissionregistration.k8s.io", _) => {
+                Looks::new(false, 0)
+            }
+            ("storage.k8s.io", "VolumeAttachment") => Looks::new(false, 1),
+            ("certificates.k8s.io", _) => Looks::new(true, 1),
+            _ => Looks::new(true, 0),
+        }
+    }
+}
+
+/// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
+/// to check.
+pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
+    let old_metadata = old.get("metadata").unwrap_or(&Value::Null);
+    let metadata = metadata_mut(new);
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        if let Some(time) = old_metadata.get(field) {
+            metadata.insert(field.to_owned(), time.clone());
+        }
+    }
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        if metadata.get(field).is_none_or(|value| value.is_null() || value == "") {
+            match old_metadata.get(field) {
+                Some(value) => metadata.insert(field.to_owned(), value.clone()),
+                None => metadata.remove(field),
+            };
+        }
+    }
+    for field in ["generation", "generateName"] {
+        match old_metadata.get(field) {
+            Some(value) if field == "generation" || !metadata.contains_key(field) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            None if field == "generation" => {
+                metadata.remove(field);
+            }
+            _ => {}
+        }
+    }
+    if !namespaced {
+        metadata.remove("namespace");
+    }
+}
+
+/// A field of the metadata; null when it is absent.
+fn field<'a>(object: &'a Value, field: &str) -> &'a Value {
+    let metadata = object.get("metadata");
+    metadata
+        .and_then(|metadata| metadata.get(field))
+        .unwrap_or(&Value::Null)
+}
+
+/// What is wrong with the metadata of a changed object, as often as it is looked at; `of_status` when only `/status` is written.
+pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
+    let looks = if of_status {
+        Looks::at_status(resource)
+    } else {
+        Looks::at_object(resource)
+    };
+    let changed = validate_changed(new, old);
+    let mut errors = validate_as(new, NameRule::PathSegment, resource.namespaced);
+    // Nearly always nothing is wrong, and looking again finds nothing.
+    let unqualified = unqualified_finalizers(new, resource);
+    errors.extend(changed.iter().cloned());
+    if looks.changed {
+        errors.extend(changed);
+        errors.extend(unqualified.iter().cloned());
+    }
+    let whole = if looks.whole > 0 {
+        validate_as(new, resource.strategy.names, resource.namespaced)
+    } else {
+        Vec::new()
+    };
+    for _ in 0..looks.whole {
+        errors.extend(whole.iter().cloned());
+        errors.extend(unqualified.iter().cloned());
+    }
+    errors
+}
+
+/// What may not change, new finalizers of what is being deleted, labels and the like.
+fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
+    let at = FieldPath::root().key("metadata");
+    let mut errors = validate_common(new);
+    if is_terminating(old) {
+        let known = finalizers(old);
+        let added: Vec<&str> = finalizers(new)
+            .into_iter()
+            .filter(|finalizer| !known.contains(finalizer))
+            .collect();
+        if !added.is_empty() {
+            let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let message = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
+            errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
+        }
+    }
+    for name in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        let (now, before) = (field(new, name), field(old, name));
+        if now != before {
+            let shown = match name {
+                "name" | "namespace" | "uid" if now.is_null() => json!(""),
+                _ => now.clone(),
+            };
+            errors.push(FieldError::invalid(
+                at.key(name).to_string(),
+                shown,
+                "field is immutable",
+            ));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    #[test]
+    fn an_update_keeps_what_the_server_sets() {
+        let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 3, "deletionTimestamp": "d"}});
+        let mut new = json!({"metadata": {
+            "name": "a", "namespace": "n", "generation": 9, "deletionTimestamp": "later", "creationTimestamp": "before"
+        }});
+        keep_system_fields(&mut new, &old, true);
+        assert_eq!(new["metadata"], old["metadata"]);
+        assert_eq!(validate_changed(&new, &old), []);
+        new["metadata"]["uid"] = json!("other");
+        new["metadata"]["finalizers"] = json!(["example.org/x"]);
+        let texts: Vec<String> = validate_changed(&new, &old).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"example.org/x\"}",
+                "metadata.uid: Invalid value: \"other\": field is immutable",
+            ]
+        );
+    }
+
+    /// How often kube-apiserver 1.36 tells an error of the metadata, kind by kind.
+    #[test]
+    fn every_look_tells_its_errors() {
+        let kinds = registry::Registry::default().snapshot();
+        let check = |group: &str, kind: &str, of_status: bool, expected: [usize; 4]| {
+            let resource = kinds.by_kind(group, "v1", kind).expect("a built-in kind");
+            let mut old = json!({"metadata": {"name": "a", "uid": "u"}});
+            if resource.namespaced {
+                old["metadata"]["namespace"] = json!("n");
+            }
+            let count = |field: &str, value: Value| {
+                let mut new = old.clone();
+                new["metadata"][field] = value;
+                validate_update(&new, &old, &resource, of_status).len()
+            };
+            let found = [
+                count("finalizers", json!(["bad"])),
+                count("labels", json!({"a b": "c"})),
+                count("generateName", json!("A_")),
+                count("uid", json!("v")),
+            ];
+            assert_eq!(
+                found, expected,
+                "{kind} {of_status}: finalizers, labels, generateName, uid"
+            );
+        };
+        check("", "ConfigMap", false, [2, 4, 1, 2]);
+        check("", "PersistentVolume", false, [2, 4, 2, 1]);
+        check("", "PersistentVolume", true, [1, 3, 0, 2]);
+        check("", "LimitRange", false, [1, 3, 1, 1]);
+        check("", "Event", false, [0, 2, 0, 1]);
+        check("apps", "Deployment", false, [1, 3, 0, 2]);
+        check("batch", "CronJob", false, [1, 3, 0, 2]);
+        check("batch", "CronJob", true, [0, 2, 0, 1]);
+        check("policy", "PodDisruptionBudget", false, [0, 2, 0, 1]);
+        check("coordination.k8s.io", "Lease", false, [0, 3, 0, 2]);
+        check("node.k8s.io", "RuntimeClass", false, [0, 4, 1, 2]);
+        check("rbac.authorization.k8s.io", "Role", false, [2, 4, 0, 2]);
+        check("events.k8s.io", "Event", false, [1, 3, 0, 2]);
+        check(
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+            false,
+            [0, 3, 1, 1],
+        );
+    }
+}

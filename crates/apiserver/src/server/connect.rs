@@ -1,0 +1,184 @@
+//! What leads to something that runs: `exec`, `attach`, `portforward`, `proxy` and `log`.
+//!
+//! Nothing runs here, so in the end they are refused with words. What comes before that is the API server's own: the options in the query,
+//! admission of the connection, and whether there is a pod, a container and a node to connect to.
+
+use bytes::Bytes;
+use kubewright_schema::error::FieldError;
+use serde_json::{Map, Value, json};
+
+use super::respond::{Content, Reply};
+use super::{Call, admit};
+use crate::admission::Operation;
+use crate::status::Status;
+
+impl Call<'_> {
+    /// Answers a request to the subresource `name`, whose options are of `kind`; `instead` says why it ends nowhere.
+    pub(super) async fn connect(&mut self, name: &str, kind: &str, instead: &str) -> Result<Reply, Status> {
+        if name == "log" {
+            self.check_log_options()?;
+        } else {
+            self.admit_connection(name, kind).await?;
+        }
+        let stored = self.get_stored().await?;
+        if self.resource.group.is_empty() && self.resource.plural == "pods" {
+            let pod = stored.value();
+            if matches!(name, "exec" | "attach" | "log") {
+                check_container(pod, self.name(), self.query.get("container"))?;
+            }
+            let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+            match name {
+                "proxy" if text("/status/podIP").is_empty() => return Err(Status::bad_request("address not allowed")),
+                "log" if text("/spec/nodeName").is_empty() => {
+                    return Ok(Reply::new(204, Content::Text("", Bytes::new())));
+                }
+                "exec" | "attach" | "portforward" if text("/spec/nodeName").is_empty() => {
+                    let why = format!("pod {} does not have a host assigned", self.name());
+                    return Err(Status::bad_request(why));
+                }
+                _ => {}
+            }
+        }
+        let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
+        Err(Status::not_implemented(message))
+    }
+
+    /// Lets the plugins look at the options of a connection.
+    async fn admit_connection(&mut self, name: &str, kind: &str) -> Result<(), Status> {
+        let mut options = self.connection_options(kind)?;
+        let writer = self.writer(false);
+        let mut attributes = writer.attributes(Operation::Connect, name, self.namespace(), self.name());
+        attributes.kind = admit::kind("", "v1", kind);
+        attributes.options = Value::Null;
+        let session = writer.session();
+        let mut admitted = writer.mutate(&session, &attributes, &mut options, None).await;
+        if admitted.is_ok() {
+            admitted = writer.validate(&session, &attributes, &options, None).await;
+        }
+        self.warnings.extend(session.take_warnings());
+        admitted
+    }
+
+    /// The options in the query as the object that they stand for.
+    fn connection_options(&self, kind: &str) -> Result<Value, Status> {
+        let mut options = Map::new();
+        options.insert("kind".to_owned(), json!(kind));
+        options.insert("apiVersion".to_owned(), json!("v1"));
+        let has_streams = matches!(kind, "PodExecOptions" | "PodAttachOptions");
+        for flag in ["stdin", "stdout", "stderr", "tty"] {
+            if has_streams && self.query.flag(flag) {
+                options.insert(flag.to_owned(), json!(true));
+            }
+        }
+        let container = self.query.get("container");
+        if has_streams && !container.is_empty() {
+            options.insert("container".to_owned(), json!(container));
+        }
+        if kind == "PodExecOptions" {
+            let command = self.query.all("command");
+            let command = if command.is_empty() {
+                Value::Null
+            } else {
+                json!(command)
+            };
+            options.insert("command".to_owned(), command);
+        }
+        let ports = self.query.all("ports");
+        if kind == "PodPortForwardOptions" && !ports.is_empty() {
+            options.insert("ports".to_owned(), json!(port_numbers(ports)?));
+        }
+        Ok(Value::Object(options))
+    }
+
+    fn check_log_options(&self) -> Result<(), Status> {
+        let mut errors = Vec::new();
+        let mut at_least = |field: &str, least: i64, why: &str| -> Result<bool, Status> {
+            let number = self.query.number(field)?;
+            if let Some(number) = number.filter(|number| *number < least) {
+                errors.push(FieldError::invalid(field, json!(number), why));
+            }
+            Ok(number.is_some())
+        };
+        at_least("tailLines", 0, "must be greater than or equal to 0")?;
+        at_least("limitBytes", 1, "must be greater than 0")?;
+        let has_seconds = at_least("sinceSeconds", 1, "must be greater than 0")?;
+        if has_seconds && self.query.has("sinceTime") {
+            let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            errors.push(FieldError::forbidden("[]", why));
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Status::invalid("", "PodLogOptions", self.name(), &errors))
+        }
+    }
+}
+
+fn port_numbers(texts: &[String]) -> Result<Vec<u32>, Status> {
+    let number = |text: &String| {
+        text.parse().map_err(|_| {
+            let why = format!("cannot convert to []int32: strconv.ParseUint: parsing {text:?}: invalid syntax");
+            Status::bad_request(why)
+        })
+    };
+    texts.iter().map(number).collect()
+}
+
+/// The container that is meant is one of the pod's; one that is the only one need not be named.
+fn check_container(pod: &Value, name: &str, wanted: &str) -> Result<(), Status> {
+    let names = |field: &str| -> Vec<&str> {
+        let list = pod.pointer(&format!("/spec/{field}")).and_then(Value::as_array);
+        let names = list.into_iter().flatten().filter_map(|container| container.get("name"));
+        names.filter_map(Value::as_str).collect()
+    };
+    let containers = names("containers");
+    let is_only_one = containers.len() == 1;
+    let all = [names("initContainers"), containers, names("ephemeralContainers")].concat();
+    if wanted.is_empty() {
+        if is_only_one {
+            return Ok(());
+        }
+        return Err(Status::bad_request(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            all.join(" ")
+        )));
+    }
+    if all.contains(&wanted) {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "container {wanted} is not valid for pod {name}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_named_unless_there_is_one() {
+        let check = |pod: &Value, wanted: &str, expected: &str| {
+            let said = check_container(pod, "p", wanted);
+            assert_eq!(said.map_or_else(|status| status.message, |()| String::new()), expected);
+        };
+        let one = json!({"spec": {"containers": [{"name": "a"}]}});
+        check(&one, "", "");
+        check(&one, "a", "");
+        check(&one, "b", "container b is not valid for pod p");
+        let two = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}});
+        check(
+            &two,
+            "",
+            "a container name must be specified for pod p, choose one of: [i a b]",
+        );
+        check(&two, "i", "");
+    }
+
+    #[test]
+    fn ports_are_numbers() {
+        assert_eq!(port_numbers(&["80".to_owned(), "81".to_owned()]), Ok(vec![80, 81]));
+        let wrong = port_numbers(&["x".to_owned()]).map_err(|status| status.message);
+        let expected = "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax";
+        assert_eq!(wrong, Err(expected.to_owned()));
+    }
+}
