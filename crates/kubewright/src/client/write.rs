@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::params::Preconditions;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::{BuiltRequest, Client, Target, namespace_of, scoped, to_body};
+use super::{BuiltRequest, Client, Target, scoped, to_body};
 use crate::error::{Error, Result};
-use crate::object::{Object, api_resource};
+use crate::form::{Cached, Form, typed};
+use crate::object::Object;
 use crate::request::Request;
 
 impl Client {
@@ -20,18 +22,7 @@ impl Client {
     /// # Errors
     /// [`Error::Api`] when the server refuses; [`Error::is_already_exists`] tells the most common reason.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let meta = object.meta();
-        let name = meta
-            .name
-            .as_deref()
-            .or(meta.generate_name.as_deref())
-            .unwrap_or_default();
-        let target = Target::new(&resource, namespace_of::<K>(meta), name);
-        let request = target.requests().create(&self.post_params(), to_body(object)?);
-        let created = self.write::<K>(&target, "create", None, request).await?;
-        self.wrote::<K>(&target, "create", None, None, &created);
-        Ok(created)
+        self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
 
     /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock. Nothing is sent when the cache holds exactly this.
@@ -39,7 +30,7 @@ impl Client {
     /// # Errors
     /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
     pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(object, None).await
+        self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
 
     /// Replaces the status of an object (PUT of `/status`). Nothing is sent when the cache holds exactly this.
@@ -47,31 +38,7 @@ impl Client {
     /// # Errors
     /// As [`Client::update`].
     pub async fn update_status<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(object, Some("status")).await
-    }
-
-    async fn replace<K: Object>(&self, object: &K, subresource: Option<&str>) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let target = Target::of_object(&resource, object)?;
-        let before = self.cached::<K>(&target);
-        if let Some(cached) = &before
-            && cached.meta().resource_version == object.meta().resource_version
-            && serde_json::to_value(&**cached)? == serde_json::to_value(object)?
-        {
-            return Ok(cached.clone());
-        }
-        let body = to_body(object)?;
-        let request = match subresource {
-            Some(subresource) => {
-                target
-                    .requests()
-                    .replace_subresource(subresource, target.name, &self.post_params(), body)
-            }
-            None => target.requests().replace(target.name, &self.post_params(), body),
-        };
-        let written = self.write::<K>(&target, "update", subresource, request).await?;
-        self.wrote::<K>(&target, "update", subresource, before.as_deref(), &written);
-        Ok(written)
+        self.replace(&Form::of::<K>(), object, Some("status")).await.map(typed)
     }
 
     /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a resourceVersion.
@@ -84,7 +51,7 @@ impl Client {
         name: &str,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
-        self.patch_at(namespace, name, None, patch).await
+        self.patch_at::<K, P>(namespace, name, None, patch).await
     }
 
     /// Patches the status of an object (PATCH of `/status`).
@@ -121,13 +88,11 @@ impl Client {
         subresource: Option<&str>,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let target = Target::new(&resource, scoped::<K>(namespace), name);
-        let before = self.cached::<K>(&target);
-        let request = self.patch_request(&target, subresource, patch);
-        let written = self.write::<K>(&target, "patch", subresource, request).await?;
-        self.wrote::<K>(&target, "patch", subresource, before.as_deref(), &written);
-        Ok(written)
+        let form = Form::of::<K>();
+        let request = self.patch_request(&form, namespace, name, subresource, patch);
+        self.send_patch(&form, namespace, name, subresource, request)
+            .await
+            .map(typed)
     }
 
     /// [`Client::patch`] for a kind that is known at run time.
@@ -141,19 +106,23 @@ impl Client {
         name: &str,
         patch: &Patch<P>,
     ) -> Result<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
         let target = Target::new(resource, namespace, name);
-        let request = self.patch_request(&target, None, patch);
-        let written = self.write::<DynamicObject>(&target, "patch", None, request).await?;
-        self.wrote::<DynamicObject>(&target, "patch", None, None, &written);
-        Ok(Arc::unwrap_or_clone(written))
+        let request = self.patch_request(&form, namespace, name, None, patch);
+        let written = self.write(&target, "patch", None, request, &form).await?;
+        self.wrote(&target, "patch", None, None, &*written);
+        Ok(Arc::unwrap_or_clone(typed(written)))
     }
 
     fn patch_request<P: Serialize + fmt::Debug>(
         &self,
-        target: &Target<'_>,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
         subresource: Option<&str>,
         patch: &Patch<P>,
     ) -> BuiltRequest {
+        let target = Target::new(&form.resource, scoped(form, namespace), name);
         let params = PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(self.field_manager.to_string()),
@@ -178,18 +147,19 @@ impl Client {
         subresource: &str,
         body: &B,
     ) -> Result<T> {
-        let resource = api_resource::<K>();
-        let target = Target::new(&resource, scoped::<K>(namespace), name);
+        let form = Form::of::<K>();
+        let target = Target::new(&form.resource, scoped(&form, namespace), name);
+        let body = serde_json::to_vec(body)?;
         let request = target
             .requests()
-            .create_subresource(subresource, name, &self.post_params(), to_body(body)?);
+            .create_subresource(subresource, name, &self.post_params(), body);
         let answer = self
             .send::<T>(&target.attempt_at("create", Some(subresource)), request)
             .await?;
         if !self.dry_run {
             // The answer is not the object, so its version is unknown: the next read asks the API once.
             self.cache()
-                .arm_unknown(&resource, &Request::new(target.namespace, name));
+                .arm_unknown(&form.resource, &Request::new(target.namespace, name));
             self.tell(&target, "create", Some(subresource), Vec::new);
         }
         Ok(answer)
@@ -207,17 +177,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Conflict`] when a resourceVersion precondition fails; [`Error::Api`] when the server refuses.
-    pub async fn delete_with<K: Object>(&self, object: &K, mut params: DeleteParams) -> Result<bool> {
-        let resource = api_resource::<K>();
-        let target = Target::of_object(&resource, object)?;
-        let preconditions = params.preconditions.get_or_insert(Preconditions {
-            resource_version: None,
-            uid: None,
-        });
-        if preconditions.uid.is_none() {
-            preconditions.uid.clone_from(&object.meta().uid);
-        }
-        self.delete_target(&target, params).await
+    pub async fn delete_with<K: Object>(&self, object: &K, params: DeleteParams) -> Result<bool> {
+        self.delete_exactly(&Form::of::<K>(), object.meta(), params).await
     }
 
     /// Deletes by name, whatever object that is now. `false` when there is none.
@@ -230,8 +191,8 @@ impl Client {
         name: &str,
         params: DeleteParams,
     ) -> Result<bool> {
-        let resource = api_resource::<K>();
-        self.delete_target(&Target::new(&resource, scoped::<K>(namespace), name), params)
+        let form = Form::of::<K>();
+        self.delete_target(&Target::new(&form.resource, scoped(&form, namespace), name), params)
             .await
     }
 
@@ -248,6 +209,78 @@ impl Client {
     ) -> Result<bool> {
         self.delete_target(&Target::new(resource, namespace, name), params)
             .await
+    }
+}
+
+/// The same without the type; see `form.rs`.
+impl Client {
+    pub(crate) async fn create_shared(&self, form: &Form, object: &dyn Cached) -> Result<Arc<dyn Cached>> {
+        let meta = object.metadata();
+        let name = meta.name.as_deref().or(meta.generate_name.as_deref());
+        let namespace = scoped(form, meta.namespace.as_deref());
+        let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
+        let request = target.requests().create(&self.post_params(), to_body(object)?);
+        let created = self.write(&target, "create", None, request, form).await?;
+        self.wrote(&target, "create", None, None, &*created);
+        Ok(created)
+    }
+
+    async fn replace(&self, form: &Form, object: &dyn Cached, subresource: Option<&str>) -> Result<Arc<dyn Cached>> {
+        let target = Target::of_object(form, object.metadata())?;
+        let before = self.cached(form, &target);
+        if let Some(cached) = &before
+            && cached.metadata().resource_version == object.metadata().resource_version
+            && cached.json()? == object.json()?
+        {
+            return Ok(cached.clone());
+        }
+        let (requests, params, body) = (target.requests(), self.post_params(), to_body(object)?);
+        let request = match subresource {
+            Some(subresource) => requests.replace_subresource(subresource, target.name, &params, body),
+            None => requests.replace(target.name, &params, body),
+        };
+        let written = self.write(&target, "update", subresource, request, form).await?;
+        self.wrote(&target, "update", subresource, before.as_deref(), &*written);
+        Ok(written)
+    }
+
+    pub(crate) async fn patch_shared(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch<Value>,
+    ) -> Result<Arc<dyn Cached>> {
+        let request = self.patch_request(form, namespace, name, subresource, patch);
+        self.send_patch(form, namespace, name, subresource, request).await
+    }
+
+    async fn send_patch(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+        request: BuiltRequest,
+    ) -> Result<Arc<dyn Cached>> {
+        let target = Target::new(&form.resource, scoped(form, namespace), name);
+        let before = self.cached(form, &target);
+        let written = self.write(&target, "patch", subresource, request, form).await?;
+        self.wrote(&target, "patch", subresource, before.as_deref(), &*written);
+        Ok(written)
+    }
+
+    async fn delete_exactly(&self, form: &Form, meta: &ObjectMeta, mut params: DeleteParams) -> Result<bool> {
+        let target = Target::of_object(form, meta)?;
+        let preconditions = params.preconditions.get_or_insert(Preconditions {
+            resource_version: None,
+            uid: None,
+        });
+        if preconditions.uid.is_none() {
+            preconditions.uid.clone_from(&meta.uid);
+        }
+        self.delete_target(&target, params).await
     }
 
     async fn delete_target(&self, target: &Target<'_>, mut params: DeleteParams) -> Result<bool> {
