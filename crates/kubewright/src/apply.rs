@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
@@ -100,28 +101,35 @@ impl Client {
         self.apply_shared(owner, &form, &desired).await.map(typed)
     }
 
-    async fn apply_shared(&self, owner: Option<&Owner>, form: &Form, desired: &dyn Cached) -> Result<Arc<dyn Cached>> {
-        let desired_json = to_desired(desired)?;
-        let target = Target::of_object(form, desired.metadata())?;
-        let mut live = self.get_of(form, target.namespace, target.name).await?;
-        for attempt in 0.. {
-            let result = match &live {
-                None => self.create_shared(form, desired).await,
-                Some(live) => self.patch_towards(owner, form, &target, &desired_json, live).await,
-            };
-            // Lost a race: somebody created or changed it meanwhile. The cache may not know yet, so ask the API.
-            match result {
-                Err(error)
-                    if attempt < CONFLICT_RETRIES
-                        && (error.is_conflict() || (live.is_none() && error.is_already_exists())) =>
-                {
-                    live = self.live_shared(form, target.namespace, target.name).await?;
+    fn apply_shared<'a>(
+        &'a self,
+        owner: Option<&'a Owner>,
+        form: &'a Form,
+        desired: &'a dyn Cached,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let desired_json = to_desired(desired)?;
+            let target = Target::of_object(form, desired.metadata())?;
+            let mut live = self.get_of(form, target.namespace, target.name).await?;
+            for attempt in 0.. {
+                let result = match &live {
+                    None => self.create_shared(form, desired).await,
+                    Some(live) => self.patch_towards(owner, form, &target, &desired_json, live).await,
+                };
+                // Lost a race: somebody created or changed it meanwhile. The cache may not know yet, so ask the API.
+                match result {
+                    Err(error)
+                        if attempt < CONFLICT_RETRIES
+                            && (error.is_conflict() || (live.is_none() && error.is_already_exists())) =>
+                    {
+                        live = self.live_shared(form, target.namespace, target.name).await?;
+                    }
+                    Err(error) if attempt < CONFLICT_RETRIES && live.is_some() && error.is_not_found() => live = None,
+                    result => return result,
                 }
-                Err(error) if attempt < CONFLICT_RETRIES && live.is_some() && error.is_not_found() => live = None,
-                result => return result,
             }
-        }
-        unreachable!("the last attempt returns its result")
+            unreachable!("the last attempt returns its result")
+        })
     }
 
     async fn patch_towards(

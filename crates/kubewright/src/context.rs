@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Patch;
@@ -36,6 +37,9 @@ pub(crate) struct Inner {
     pub(crate) owner: Option<Owner>,
     pub(crate) stop: Stop,
 }
+
+/// The object of a key, if there is one, and the context for it.
+pub(crate) type Subject = (Option<Arc<dyn Cached>>, Context);
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,20 +107,18 @@ impl Context {
     }
 
     /// The object of a key, and the context with it as the owner of what is applied.
-    pub(crate) async fn about(
-        self,
-        informer: &Shared,
-        request: &Request,
-    ) -> Result<(Option<Arc<dyn Cached>>, Context)> {
-        let found = self
-            .client()
-            .get_shared(informer, request.namespace(), request.name())
-            .await?;
-        let ctx = match &found {
-            Some(object) => self.owned_by(Owner::of_form(informer.form(), object.metadata())),
-            None => self,
-        };
-        Ok((found, ctx))
+    pub(crate) fn about<'a>(self, informer: &'a Shared, request: &'a Request) -> BoxFuture<'a, Result<Subject>> {
+        Box::pin(async move {
+            let found = self
+                .client()
+                .get_shared(informer, request.namespace(), request.name())
+                .await?;
+            let ctx = match &found {
+                Some(object) => self.owned_by(Owner::of_form(informer.form(), object.metadata())),
+                None => self,
+            };
+            Ok((found, ctx))
+        })
     }
 
     /// The key that is reconciled.
@@ -184,42 +186,51 @@ impl Context {
         self.send_status(&form, base, after).await.map(typed)
     }
 
-    async fn send_status(&self, form: &Form, base: Arc<dyn Cached>, after: Value) -> Result<Arc<dyn Cached>> {
-        let Some(patch) = merge_patch_between(&base.json()?, &after) else {
-            return Ok(base);
-        };
-        let meta = base.metadata();
-        let refused = |why: &str| {
-            let object = ObjectRef::new(&form.resource, meta);
-            Err(Error::terminal(format!("patch_status of {object}: {why}")))
-        };
-        let Value::Object(mut fields) = patch else {
-            return refused("not a JSON object");
-        };
-        let status = fields.remove("status");
-        if let Some(field) = fields.keys().next() {
-            return refused(&format!(
-                "the change touched {field}; only status can be changed here, use client().update or apply"
-            ));
-        }
-        let patch = Patch::Merge(json!({ "status": status }));
-        let name = meta.name.as_deref().unwrap_or_default();
-        self.client()
-            .patch_shared(form, meta.namespace.as_deref(), name, Some("status"), &patch)
-            .await
+    fn send_status<'a>(
+        &'a self,
+        form: &'a Form,
+        base: Arc<dyn Cached>,
+        after: Value,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let Some(patch) = merge_patch_between(&base.json()?, &after) else {
+                return Ok(base);
+            };
+            let meta = base.metadata();
+            let refused = |why: &str| {
+                let object = ObjectRef::new(&form.resource, meta);
+                Err(Error::terminal(format!("patch_status of {object}: {why}")))
+            };
+            let Value::Object(mut fields) = patch else {
+                return refused("not a JSON object");
+            };
+            let status = fields.remove("status");
+            if let Some(field) = fields.keys().next() {
+                return refused(&format!(
+                    "the change touched {field}; only status can be changed here, use client().update or apply"
+                ));
+            }
+            let patch = Patch::Merge(json!({ "status": status }));
+            let name = meta.name.as_deref().unwrap_or_default();
+            self.client()
+                .patch_shared(form, meta.namespace.as_deref(), name, Some("status"), &patch)
+                .await
+        })
     }
 
     /// The state that the cache has after our own writes, when it caches the kind and it is still the same object.
-    async fn newest(&self, form: &Form, object: &dyn Cached) -> Result<Option<Arc<dyn Cached>>> {
-        let meta = object.metadata();
-        let (Some(informer), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
-            return Ok(None);
-        };
-        let cached = self
-            .client()
-            .get_shared(&informer, meta.namespace.as_deref(), name)
-            .await?;
-        Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
+    fn newest<'a>(&'a self, form: &'a Form, object: &'a dyn Cached) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            let meta = object.metadata();
+            let (Some(informer), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
+                return Ok(None);
+            };
+            let cached = self
+                .client()
+                .get_shared(&informer, meta.namespace.as_deref(), name)
+                .await?;
+            Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
+        })
     }
 
     /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are counted up. It never

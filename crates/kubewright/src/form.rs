@@ -4,6 +4,8 @@
 //! functions. Only the edge of the public interface names a type: it makes the form going in and restores the type ([`typed`]) coming out. An
 //! operator is compiled anew after every edit, and what it compiles is what is generic: whoever adds to the machinery keeps it out of there.
 //!
+//! A future is boxed where it leaves for that edge: a coroutine is compiled by whoever polls it, with all that it awaits.
+//!
 //! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text and written to a JSON value and in
 //! no other way, because each way is another copy of serde's code for every type.
 

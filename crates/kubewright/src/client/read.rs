@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use kube::core::params::GetParams;
 use kube::core::{ApiResource, Selector};
 
@@ -113,83 +114,98 @@ enum Which<'a> {
 
 /// The same without the type; see `form.rs`.
 impl Client {
-    pub(crate) async fn get_of(
-        &self,
-        form: &Form,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Arc<dyn Cached>>> {
-        let informer = self.cache().pinned_of(form);
-        covered(&informer, namespace)?;
-        self.get_shared(&informer, namespace, name).await
+    pub(crate) fn get_of<'a>(
+        &'a self,
+        form: &'a Form,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            let informer = self.cache().pinned_of(form);
+            covered(&informer, namespace)?;
+            self.get_shared(&informer, namespace, name).await
+        })
     }
 
-    pub(crate) async fn get_shared(
-        &self,
-        informer: &Shared,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Arc<dyn Cached>>> {
-        informer.synced_within(FIRST_READ_DEADLINE).await?;
-        let request = Request::new(namespace, name);
-        if informer.caught_up_with(&request, self.read_deadline).await {
-            return Ok(informer.core().get(namespace, name));
-        }
-        tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
-        let live = self.live_shared(informer.form(), namespace, name).await?;
-        informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
-        Ok(live)
+    pub(crate) fn get_shared<'a>(
+        &'a self,
+        informer: &'a Shared,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            informer.synced_within(FIRST_READ_DEADLINE).await?;
+            let request = Request::new(namespace, name);
+            if informer.caught_up_with(&request, self.read_deadline).await {
+                return Ok(informer.core().get(namespace, name));
+            }
+            tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
+            let live = self.live_shared(informer.form(), namespace, name).await?;
+            informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
+            Ok(live)
+        })
     }
 
     /// Objects from the cache, once all our own writes in the namespace are there.
-    async fn listed(&self, form: &Form, namespace: Option<&str>, which: Which<'_>) -> Result<Vec<Arc<dyn Cached>>> {
-        let informer = self.cache().pinned_of(form);
-        covered(&informer, namespace)?;
-        self.wait_for_list(&informer, namespace).await?;
-        Ok(match which {
-            Which::All => informer.core().list_in(namespace),
-            Which::Labelled(labels) => informer.core().matching(namespace, labels),
-            Which::OwnedBy(uid) => informer.core().owned_by(namespace, uid),
+    fn listed<'a>(
+        &'a self,
+        form: &'a Form,
+        namespace: Option<&'a str>,
+        which: Which<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            let informer = self.cache().pinned_of(form);
+            covered(&informer, namespace)?;
+            self.wait_for_list(&informer, namespace).await?;
+            Ok(match which {
+                Which::All => informer.core().list_in(namespace),
+                Which::Labelled(labels) => informer.core().matching(namespace, labels),
+                Which::OwnedBy(uid) => informer.core().owned_by(namespace, uid),
+            })
         })
     }
 
-    async fn wait_for_list(&self, informer: &Shared, namespace: Option<&str>) -> Result<()> {
-        informer.synced_within(FIRST_READ_DEADLINE).await?;
-        // A write whose outcome is unknown is looked up first: it would hold every list until the deadline.
-        for request in informer.unknown_writes(namespace) {
-            let live = self
-                .live_shared(informer.form(), request.namespace(), request.name())
-                .await?;
-            informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
-        }
-        if informer.caught_up_in(namespace, self.read_deadline).await {
-            return Ok(());
-        }
-        Err(Error::Stale {
-            what: informer.name().to_owned(),
-            waited: self.read_deadline,
+    fn wait_for_list<'a>(&'a self, informer: &'a Shared, namespace: Option<&'a str>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            informer.synced_within(FIRST_READ_DEADLINE).await?;
+            // A write whose outcome is unknown is looked up first: it would hold every list until the deadline.
+            for request in informer.unknown_writes(namespace) {
+                let live = self
+                    .live_shared(informer.form(), request.namespace(), request.name())
+                    .await?;
+                informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
+            }
+            if informer.caught_up_in(namespace, self.read_deadline).await {
+                return Ok(());
+            }
+            Err(Error::Stale {
+                what: informer.name().to_owned(),
+                waited: self.read_deadline,
+            })
         })
     }
 
-    pub(crate) async fn live_shared(
-        &self,
-        form: &Form,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Arc<dyn Cached>>> {
-        let target = Target::new(&form.resource, namespace, name);
-        let requests = target.requests();
-        let params = GetParams::default();
-        let request = if form.metadata_only {
-            requests.get_metadata(name, &params)
-        } else {
-            requests.get(name, &params)
-        };
-        match self.send_object(&target.attempt("get"), request, form).await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+    pub(crate) fn live_shared<'a>(
+        &'a self,
+        form: &'a Form,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            let target = Target::new(&form.resource, namespace, name);
+            let requests = target.requests();
+            let params = GetParams::default();
+            let request = if form.metadata_only {
+                requests.get_metadata(name, &params)
+            } else {
+                requests.get(name, &params)
+            };
+            match self.send_object(&target.attempt("get"), request, form).await {
+                Ok(object) => Ok(Some(object)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
     }
 }
 

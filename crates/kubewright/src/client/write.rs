@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::params::Preconditions;
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
@@ -214,34 +215,47 @@ impl Client {
 
 /// The same without the type; see `form.rs`.
 impl Client {
-    pub(crate) async fn create_shared(&self, form: &Form, object: &dyn Cached) -> Result<Arc<dyn Cached>> {
-        let meta = object.metadata();
-        let name = meta.name.as_deref().or(meta.generate_name.as_deref());
-        let namespace = scoped(form, meta.namespace.as_deref());
-        let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
-        let request = target.requests().create(&self.post_params(), to_body(object)?);
-        let created = self.write(&target, "create", None, request, form).await?;
-        self.wrote(&target, "create", None, None, &*created);
-        Ok(created)
+    pub(crate) fn create_shared<'a>(
+        &'a self,
+        form: &'a Form,
+        object: &'a dyn Cached,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let meta = object.metadata();
+            let name = meta.name.as_deref().or(meta.generate_name.as_deref());
+            let namespace = scoped(form, meta.namespace.as_deref());
+            let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
+            let request = target.requests().create(&self.post_params(), to_body(object)?);
+            let created = self.write(&target, "create", None, request, form).await?;
+            self.wrote(&target, "create", None, None, &*created);
+            Ok(created)
+        })
     }
 
-    async fn replace(&self, form: &Form, object: &dyn Cached, subresource: Option<&str>) -> Result<Arc<dyn Cached>> {
-        let target = Target::of_object(form, object.metadata())?;
-        let before = self.cached(form, &target);
-        if let Some(cached) = &before
-            && cached.metadata().resource_version == object.metadata().resource_version
-            && cached.json()? == object.json()?
-        {
-            return Ok(cached.clone());
-        }
-        let (requests, params, body) = (target.requests(), self.post_params(), to_body(object)?);
-        let request = match subresource {
-            Some(subresource) => requests.replace_subresource(subresource, target.name, &params, body),
-            None => requests.replace(target.name, &params, body),
-        };
-        let written = self.write(&target, "update", subresource, request, form).await?;
-        self.wrote(&target, "update", subresource, before.as_deref(), &*written);
-        Ok(written)
+    fn replace<'a>(
+        &'a self,
+        form: &'a Form,
+        object: &'a dyn Cached,
+        subresource: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let target = Target::of_object(form, object.metadata())?;
+            let before = self.cached(form, &target);
+            if let Some(cached) = &before
+                && cached.metadata().resource_version == object.metadata().resource_version
+                && cached.json()? == object.json()?
+            {
+                return Ok(cached.clone());
+            }
+            let (requests, params, body) = (target.requests(), self.post_params(), to_body(object)?);
+            let request = match subresource {
+                Some(subresource) => requests.replace_subresource(subresource, target.name, &params, body),
+                None => requests.replace(target.name, &params, body),
+            };
+            let written = self.write(&target, "update", subresource, request, form).await?;
+            self.wrote(&target, "update", subresource, before.as_deref(), &*written);
+            Ok(written)
+        })
     }
 
     pub(crate) async fn patch_shared(
@@ -256,68 +270,79 @@ impl Client {
         self.send_patch(form, namespace, name, subresource, request).await
     }
 
-    async fn send_patch(
-        &self,
-        form: &Form,
-        namespace: Option<&str>,
-        name: &str,
-        subresource: Option<&str>,
+    fn send_patch<'a>(
+        &'a self,
+        form: &'a Form,
+        namespace: Option<&'a str>,
+        name: &'a str,
+        subresource: Option<&'a str>,
         request: BuiltRequest,
-    ) -> Result<Arc<dyn Cached>> {
-        let target = Target::new(&form.resource, scoped(form, namespace), name);
-        let before = self.cached(form, &target);
-        let written = self.write(&target, "patch", subresource, request, form).await?;
-        self.wrote(&target, "patch", subresource, before.as_deref(), &*written);
-        Ok(written)
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let target = Target::new(&form.resource, scoped(form, namespace), name);
+            let before = self.cached(form, &target);
+            let written = self.write(&target, "patch", subresource, request, form).await?;
+            self.wrote(&target, "patch", subresource, before.as_deref(), &*written);
+            Ok(written)
+        })
     }
 
-    async fn delete_exactly(&self, form: &Form, meta: &ObjectMeta, mut params: DeleteParams) -> Result<bool> {
-        let target = Target::of_object(form, meta)?;
-        let preconditions = params.preconditions.get_or_insert(Preconditions {
-            resource_version: None,
-            uid: None,
-        });
-        if preconditions.uid.is_none() {
-            preconditions.uid.clone_from(&meta.uid);
-        }
-        self.delete_target(&target, params).await
-    }
-
-    async fn delete_target(&self, target: &Target<'_>, mut params: DeleteParams) -> Result<bool> {
-        params.dry_run |= self.dry_run;
-        let dry_run = params.dry_run;
-        let by_uid_only = params
-            .preconditions
-            .as_ref()
-            .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
-        let key = target.key();
-        let request = target
-            .requests()
-            .delete(target.name, &params)
-            .map_err(kube::Error::BuildRequest);
-        let answer = match request {
-            Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
-            Err(error) => Err(error),
-        };
-        let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
-        match answer {
-            Ok(answer) if !dry_run => {
-                let object = answer.left();
-                self.cache()
-                    .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
-                self.tell(target, "delete", None, Vec::new);
-                Ok(true)
+    fn delete_exactly<'a>(
+        &'a self,
+        form: &'a Form,
+        meta: &'a ObjectMeta,
+        mut params: DeleteParams,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let target = Target::of_object(form, meta)?;
+            let preconditions = params.preconditions.get_or_insert(Preconditions {
+                resource_version: None,
+                uid: None,
+            });
+            if preconditions.uid.is_none() {
+                preconditions.uid.clone_from(&meta.uid);
             }
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            // Only a uid was demanded: the object that was meant is gone, a namesake lives.
-            Err(error) if error.is_conflict() && by_uid_only => Ok(false),
-            Err(error) => {
-                if error.outcome_unknown() && !dry_run {
-                    self.cache().arm_unknown(target.resource, &key);
+            self.delete_target(&target, params).await
+        })
+    }
+
+    fn delete_target<'a>(&'a self, target: &'a Target<'a>, mut params: DeleteParams) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            params.dry_run |= self.dry_run;
+            let dry_run = params.dry_run;
+            let by_uid_only = params
+                .preconditions
+                .as_ref()
+                .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
+            let key = target.key();
+            let request = target
+                .requests()
+                .delete(target.name, &params)
+                .map_err(kube::Error::BuildRequest);
+            let answer = match request {
+                Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
+            match answer {
+                Ok(answer) if !dry_run => {
+                    let object = answer.left();
+                    self.cache()
+                        .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
+                    self.tell(target, "delete", None, Vec::new);
+                    Ok(true)
                 }
-                Err(error)
+                Ok(_) => Ok(true),
+                Err(error) if error.is_not_found() => Ok(false),
+                // Only a uid was demanded: the object that was meant is gone, a namesake lives.
+                Err(error) if error.is_conflict() && by_uid_only => Ok(false),
+                Err(error) => {
+                    if error.outcome_unknown() && !dry_run {
+                        self.cache().arm_unknown(target.resource, &key);
+                    }
+                    Err(error)
+                }
             }
-        }
+        })
     }
 }

@@ -14,7 +14,7 @@ use kubewright_engine::queue::Work;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::sources::{OwnerKind, Sink, Wiring, feed_self};
+use super::sources::{OwnerKind, Sink, Source, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
 use crate::action::Action;
 use crate::cache::{Cache, Shared};
@@ -53,7 +53,7 @@ impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
     pub(crate) fn prepare(self, cache: &Cache) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
-        let mut known: Vec<_> = self.sources.iter().map(|source| source.type_id()).collect();
+        let mut known: Vec<_> = self.sources.iter().map(Source::type_id).collect();
         known.push(self.form.id);
         if let [kind, ..] = self.predicates.strays(&known)[..] {
             return Err(Error::Configuration(format!(

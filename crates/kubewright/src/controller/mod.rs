@@ -210,7 +210,7 @@ impl Controller {
 
     /// The kinds that are owned and watched, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        self.sources.iter().map(|source| source.related())
+        self.sources.iter().map(Source::related)
     }
 
     /// The rules of the reconciler, then the controller's.
