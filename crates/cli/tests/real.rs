@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kubewright::k8s_openapi::ByteString;
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use kubewright::kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
@@ -21,6 +22,7 @@ use kubewright::kube::{Client, ResourceExt as _};
 use kubewright_cluster::WebhookCertificates;
 use serde_json::{Value, json};
 use support::KUBEWRIGHT;
+use support::operators::{checkout, lock};
 use support::real::{RealCluster, free_port};
 
 /// How long a state may take to come.
@@ -134,19 +136,72 @@ async fn until<F: Future<Output = bool>>(what: &str, operator: &Operator, mut as
 }
 
 struct Project {
+    name: &'static str,
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
 }
 
 impl Project {
-    fn new(kubeconfig: PathBuf) -> Project {
+    fn new(name: &'static str, kubeconfig: PathBuf) -> Project {
         let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("guestbook")).unwrap();
-        Project { folder, kubeconfig }
+        fs::create_dir(folder.path().join(name)).unwrap();
+        Project {
+            name,
+            folder,
+            kubeconfig,
+        }
+    }
+
+    /// A copy of a project of `testdata/golden`.
+    fn golden(name: &'static str, kubeconfig: PathBuf) -> Project {
+        let project = Project::new(name, kubeconfig);
+        let golden = checkout().join("testdata/golden").join(name);
+        let copied = Command::new("cp")
+            .arg("-R")
+            .arg(golden.join("."))
+            .arg(project.path())
+            .status();
+        assert!(copied.unwrap().success());
+        for library in ["kubewright", "testing"] {
+            let path = checkout().join("crates").join(library).display().to_string();
+            project.edit("Cargo.toml", &format!("../../../crates/{library}"), &path);
+        }
+        lock(&project.path());
+        project
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("guestbook")
+        self.folder.path().join(self.name)
+    }
+
+    fn namespace(&self) -> String {
+        format!("{}-system", self.name)
+    }
+
+    fn prefixed(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// What cert-manager would do, and the way to this machine in place of the one to a pod.
+    async fn reachable(&self, client: &Client) -> Reachable {
+        let certificates = WebhookCertificates::new().unwrap();
+        let folder = self.folder.path().join("certificates");
+        let service = self.prefixed("webhook-service");
+        let host = format!("{service}.{}.svc", self.namespace());
+        certificates.write(&folder, &[host.as_str()]).unwrap();
+        let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace());
+        let here = json!({"spec": {
+            "type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null, "selector": null,
+        }});
+        services
+            .patch(&service, &PatchParams::default(), &Patch::Merge(here))
+            .await
+            .unwrap();
+        Reachable {
+            folder,
+            port: free_port(),
+            ca: ByteString(certificates.ca().into_bytes()),
+        }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -192,10 +247,11 @@ impl Project {
     async fn run(&self, cluster: &RealCluster, more: &[String]) -> Operator {
         let deployments: Api<DynamicObject> = Api::namespaced_with(
             cluster.client().await,
-            NAMESPACE,
+            &self.namespace(),
             &resource("apps", "v1", "Deployment", "deployments"),
         );
-        let deployment = deployments.get("guestbook-controller-manager").await.unwrap();
+        let account = self.prefixed("controller-manager");
+        let deployment = deployments.get(&account).await.unwrap();
         let container = &deployment.data["spec"]["template"]["spec"]["containers"][0];
         let elsewhere = ["--health-probe-bind-address", "--webhook-cert-path"];
         let declared = container["args"]
@@ -208,15 +264,14 @@ impl Project {
             .filter(|argument| !elsewhere.iter().any(|flag| argument.starts_with(flag)))
             .chain([format!("--health-probe-bind-address=127.0.0.1:{health}")])
             .chain(more.iter().cloned());
-        let account = cluster
-            .kubeconfig_of_account(NAMESPACE, "guestbook-controller-manager")
-            .await;
+        let account = cluster.kubeconfig_of_account(&self.namespace(), &account).await;
         let log = self.folder.path().join("operator.log");
         let mut command = self.command(&["run", "--kubeconfig"]);
         command.arg(account).arg("--").args(arguments);
         for variable in container["env"].as_array().into_iter().flatten() {
             // The pod's own namespace comes from the pod.
-            let value = variable["value"].as_str().unwrap_or(NAMESPACE);
+            let own = self.namespace();
+            let value = variable["value"].as_str().unwrap_or(&own);
             command.env(variable["name"].as_str().unwrap(), value);
         }
         let process = command
@@ -239,6 +294,61 @@ impl Project {
 }
 
 const NAMESPACE: &str = "guestbook-system";
+
+/// Where an operator on this machine answers, and whom the server must trust for it.
+struct Reachable {
+    folder: PathBuf,
+    port: u16,
+    ca: ByteString,
+}
+
+impl Reachable {
+    /// Leads a `clientConfig` here.
+    fn lead(&self, caller: &mut Value) {
+        caller["caBundle"] = json!(self.ca);
+        caller["service"]["port"] = json!(self.port);
+    }
+
+    fn arguments(&self) -> [String; 3] {
+        [
+            format!("--webhook-cert-path={}", self.folder.display()),
+            "--webhook-host=127.0.0.1".to_owned(),
+            format!("--webhook-port={}", self.port),
+        ]
+    }
+}
+
+/// Leads the webhooks of configurations to this machine.
+async fn lead_webhooks(client: &Client, project: &Project, reachable: &Reachable, kinds: &[(&str, &str)]) {
+    for (flavour, kind) in kinds {
+        let api = Api::<DynamicObject>::all_with(
+            client.clone(),
+            &resource(
+                "admissionregistration.k8s.io",
+                "v1",
+                kind,
+                &format!("{flavour}webhookconfigurations"),
+            ),
+        );
+        let name = project.prefixed(&format!("{flavour}-webhook-configuration"));
+        let mut configuration = api.get(&name).await.unwrap();
+        reachable.lead(&mut configuration.data["webhooks"][0]["clientConfig"]);
+        api.replace(&name, &PostParams::default(), &configuration)
+            .await
+            .unwrap();
+    }
+}
+
+/// The definitions of the server.
+fn definitions(client: &Client) -> Api<DynamicObject> {
+    let definition = resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
+    Api::all_with(client.clone(), &definition)
+}
 
 /// `kubewright run`, which runs the operator.
 struct Operator {
@@ -359,7 +469,7 @@ async fn an_operator_works_with_its_own_role_and_survives_a_crash_of_the_server(
         return;
     };
     let client = cluster.client().await;
-    let mut project = Project::new(cluster.kubeconfig());
+    let mut project = Project::new("guestbook", cluster.kubeconfig());
     project.kubewright("init --domain my.domain");
     project.kubewright("create api --group webapp --version v1 --kind Guestbook --resource --controller");
     fs::write(
@@ -388,6 +498,15 @@ async fn an_operator_works_with_its_own_role_and_survives_a_crash_of_the_server(
     in_one_namespace(&mut project).await;
 }
 
+async fn with_cert_manager(client: &Client) {
+    for definition in cert_manager() {
+        definitions(client)
+            .create(&PostParams::default(), &serde_json::from_value(definition).unwrap())
+            .await
+            .unwrap();
+    }
+}
+
 async fn with_webhooks(project: &Project, cluster: &RealCluster) {
     let client = cluster.client().await;
     project.kubewright(
@@ -405,74 +524,17 @@ async fn with_webhooks(project: &Project, cluster: &RealCluster) {
         "let _ = guestbook;",
         "if guestbook.spec.foo.as_deref() == Some(\"bad\") { errors.invalid(\"spec.foo\", &guestbook.spec.foo, \"must be good\"); }",
     );
-    for definition in cert_manager() {
-        let crds = Api::<DynamicObject>::all_with(
-            client.clone(),
-            &resource(
-                "apiextensions.k8s.io",
-                "v1",
-                "CustomResourceDefinition",
-                "customresourcedefinitions",
-            ),
-        );
-        crds.create(&PostParams::default(), &serde_json::from_value(definition).unwrap())
-            .await
-            .unwrap();
-    }
+    with_cert_manager(&client).await;
     project.kubewright("manifests");
     project.kubewright("deploy --no-wait --image example.com/guestbook:v1");
 
-    // What cert-manager would do, and the way to this machine in place of the one to a pod.
-    let certificates = WebhookCertificates::new().unwrap();
-    let folder = project.folder.path().join("certificates");
-    certificates
-        .write(&folder, &["guestbook-webhook-service.guestbook-system.svc"])
-        .unwrap();
-    let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
-    let here = json!({"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null, "selector": null}});
-    services
-        .patch(
-            "guestbook-webhook-service",
-            &PatchParams::default(),
-            &Patch::Merge(here),
-        )
-        .await
-        .unwrap();
-    let port = free_port();
-    let ca = kubewright::k8s_openapi::ByteString(certificates.ca().into_bytes());
-    for (plural, kind, name) in [
-        (
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-            "guestbook-mutating-webhook-configuration",
-        ),
-        (
-            "validatingwebhookconfigurations",
-            "ValidatingWebhookConfiguration",
-            "guestbook-validating-webhook-configuration",
-        ),
-    ] {
-        let api = Api::<DynamicObject>::all_with(
-            client.clone(),
-            &resource("admissionregistration.k8s.io", "v1", kind, plural),
-        );
-        let mut configuration = api.get(name).await.unwrap();
-        let caller = &mut configuration.data["webhooks"][0]["clientConfig"];
-        caller["caBundle"] = json!(ca);
-        caller["service"]["port"] = json!(port);
-        api.replace(name, &PostParams::default(), &configuration).await.unwrap();
-    }
-
-    let operator = project
-        .run(
-            cluster,
-            &[
-                format!("--webhook-cert-path={}", folder.display()),
-                "--webhook-host=127.0.0.1".to_owned(),
-                format!("--webhook-port={port}"),
-            ],
-        )
-        .await;
+    let reachable = project.reachable(&client).await;
+    let kinds = [
+        ("mutating", "MutatingWebhookConfiguration"),
+        ("validating", "ValidatingWebhookConfiguration"),
+    ];
+    lead_webhooks(&client, project, &reachable, &kinds).await;
+    let operator = project.run(cluster, &reachable.arguments()).await;
     let guestbooks = guestbooks(&client, "default");
     let create =
         async |name: &str, spec: Value| guestbooks.create(&PostParams::default(), &guestbook(name, spec)).await;
@@ -511,5 +573,86 @@ async fn in_one_namespace(project: &mut Project) {
     project.kubewright("deploy --no-wait --image example.com/guestbook:v1");
     let operator = project.run(&cluster, &[]).await;
     lives(&client, NAMESPACE, "fifth", &operator).await;
+    operator.stop();
+}
+
+fn books(client: &Client, version: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(
+        client.clone(),
+        "default",
+        &resource("shelf.my.domain", version, "Book", "books"),
+    )
+}
+
+fn book(version: &str, name: &str, spec: Value) -> DynamicObject {
+    let api_version = format!("shelf.my.domain/{version}");
+    let object = json!({"apiVersion": api_version, "kind": "Book", "metadata": {"name": name}, "spec": spec});
+    serde_json::from_value(object).unwrap()
+}
+
+/// What is written in one version is read in the other, and back, by way of the operator's conversion webhook.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_converted_between_versions() {
+    const SUBTITLE: &str = "shelf.my.domain/subtitle";
+    let Some(cluster) = RealCluster::start().await else {
+        return;
+    };
+    let client = cluster.client().await;
+    let project = Project::golden("conversion", cluster.kubeconfig());
+    with_cert_manager(&client).await;
+    project.kubewright("deploy --no-wait --image example.com/conversion:v1");
+    let reachable = project.reachable(&client).await;
+    let mut definition = definitions(&client).get("books.shelf.my.domain").await.unwrap();
+    reachable.lead(&mut definition.data["spec"]["conversion"]["webhook"]["clientConfig"]);
+    definitions(&client)
+        .replace("books.shelf.my.domain", &PostParams::default(), &definition)
+        .await
+        .unwrap();
+    lead_webhooks(
+        &client,
+        &project,
+        &reachable,
+        &[("mutating", "MutatingWebhookConfiguration")],
+    )
+    .await;
+    let mut operator = project.run(&cluster, &reachable.arguments()).await;
+
+    let (v1, v2) = (books(&client, "v1"), books(&client, "v2"));
+    let new = PostParams::default();
+    // The server learns of the way to the operator by and by.
+    until("the first book of the other version", &operator, async || {
+        let spec = json!({"foo": "a", "subtitle": "s"});
+        v2.create(&new, &book("v2", "newer", spec)).await.is_ok()
+    })
+    .await;
+    let older = v1.get("newer").await.unwrap();
+    assert_eq!(older.data["spec"], json!({"foo": "a"}));
+    assert_eq!(older.annotations()[SUBTITLE], "s");
+    assert_eq!(
+        older.types.as_ref().map(|types| types.api_version.as_str()),
+        Some("shelf.my.domain/v1")
+    );
+
+    v1.create(&new, &book("v1", "older", json!({"foo": "b"})))
+        .await
+        .unwrap();
+    assert_eq!(v2.get("older").await.unwrap().data["spec"], json!({"foo": "b"}));
+    let patch = Patch::Merge(json!({"spec": {"subtitle": "t"}}));
+    v2.patch("older", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(v1.get("older").await.unwrap().annotations()[SUBTITLE], "t");
+
+    // What the older version does not know outlives a change through it.
+    let patch = Patch::Merge(json!({"spec": {"foo": "c"}}));
+    v1.patch("newer", &PatchParams::default(), &patch).await.unwrap();
+    let listed = v2.list(&ListParams::default()).await.unwrap();
+    let specs: Vec<&Value> = listed.items.iter().map(|item| &item.data["spec"]).collect();
+    assert_eq!(
+        specs,
+        [
+            &json!({"foo": "c", "subtitle": "s"}),
+            &json!({"foo": "b", "subtitle": "t"})
+        ]
+    );
+    operator.is_well();
     operator.stop();
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// One notification of a reflector, in the order in which the server gave them.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Delta<V> {
+pub enum Delta<V: ?Sized> {
     /// A watch said ADDED.
     Added(Arc<V>),
     /// A watch said MODIFIED.
@@ -43,7 +43,7 @@ pub enum Delta<V> {
     Bookmark(ResourceVersion),
 }
 
-impl<V> Clone for Delta<V> {
+impl<V: ?Sized> Clone for Delta<V> {
     fn clone(&self) -> Delta<V> {
         match self {
             Delta::Added(object) => Delta::Added(object.clone()),
@@ -70,7 +70,7 @@ impl<V> Clone for Delta<V> {
 /// For one key a handler sees `(Added Modified* Deleted)*` and nothing else. An object that was deleted and created again
 /// between two looks shows as `Deleted` of the old uid, then `Added` of the new one, never as `Modified`.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<V> {
+pub enum Event<V: ?Sized> {
     /// The object is new to the store.
     Added {
         /// The object.
@@ -97,7 +97,7 @@ pub enum Event<V> {
     },
 }
 
-impl<V> Clone for Event<V> {
+impl<V: ?Sized> Clone for Event<V> {
     fn clone(&self) -> Event<V> {
         match self {
             Event::Added { object, initial } => Event::Added {
@@ -121,7 +121,7 @@ impl<V> Clone for Event<V> {
     }
 }
 
-impl<V> Event<V> {
+impl<V: ?Sized> Event<V> {
     /// The newest state that the event speaks of: the object, the new one of a modification, the last known of a deletion.
     pub fn object(&self) -> &Arc<V> {
         match self {
@@ -133,7 +133,7 @@ impl<V> Event<V> {
 
 /// Why a delta was not taken. The delta is handed back.
 #[derive(Debug, thiserror::Error)]
-pub enum PushError<V> {
+pub enum PushError<V: ?Sized> {
     /// The queue holds as many objects as it may: process some, then push again.
     #[error("the delta queue is full: let the store catch up, then push the same delta again")]
     Full(Delta<V>),
@@ -144,7 +144,7 @@ pub enum PushError<V> {
 
 /// A bounded first-in-first-out queue of [`Delta`]s that knows whether the first list has arrived.
 #[derive(Debug)]
-pub struct DeltaQueue<V> {
+pub struct DeltaQueue<V: ?Sized> {
     queue: VecDeque<Delta<V>>,
     objects: usize,
     capacity: usize,
@@ -157,13 +157,13 @@ pub struct DeltaQueue<V> {
 /// How many objects may wait between reflector and store by default; client-go's back-pressure starts at the same number.
 pub const DEFAULT_CAPACITY: usize = 2000;
 
-impl<V> Default for DeltaQueue<V> {
+impl<V: ?Sized> Default for DeltaQueue<V> {
     fn default() -> DeltaQueue<V> {
         DeltaQueue::new(DEFAULT_CAPACITY)
     }
 }
 
-impl<V> DeltaQueue<V> {
+impl<V: ?Sized> DeltaQueue<V> {
     /// A queue for `capacity` objects (at least 1). A single delta that is larger, a long page, is taken when nothing waits.
     pub fn new(capacity: usize) -> DeltaQueue<V> {
         DeltaQueue {
@@ -243,7 +243,7 @@ impl<V> DeltaQueue<V> {
 }
 
 /// Brackets and bookmarks count as one, so that they are bounded as well.
-fn weight<V>(delta: &Delta<V>) -> usize {
+fn weight<V: ?Sized>(delta: &Delta<V>) -> usize {
     match delta {
         Delta::ReplaceItems(items) => items.len().max(1),
         _ => 1,

@@ -33,12 +33,12 @@ pub struct HandlerPanic {
 }
 
 /// The handlers of one informer.
-pub struct Dispatcher<V> {
+pub struct Dispatcher<V: ?Sized> {
     handlers: BTreeMap<HandlerId, Handler<V>>,
     next: u64,
 }
 
-impl<V> Default for Dispatcher<V> {
+impl<V: ?Sized> Default for Dispatcher<V> {
     fn default() -> Dispatcher<V> {
         Dispatcher {
             handlers: BTreeMap::new(),
@@ -47,7 +47,7 @@ impl<V> Default for Dispatcher<V> {
     }
 }
 
-impl<V> Dispatcher<V> {
+impl<V: ?Sized> Dispatcher<V> {
     /// No handlers yet.
     pub fn new() -> Dispatcher<V> {
         Dispatcher::default()
@@ -97,7 +97,7 @@ impl<V> Dispatcher<V> {
     }
 }
 
-fn call<V>(id: HandlerId, handler: &Handler<V>, event: &Event<V>, panics: &mut Vec<HandlerPanic>) {
+fn call<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>, panics: &mut Vec<HandlerPanic>) {
     // The event is shared and immutable, and a handler's own state is its own business: nothing of ours can be left half done.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
         panics.push(HandlerPanic {

@@ -65,7 +65,7 @@ enum Phase {
 }
 
 /// The list/watch state machine of one kind and scope; `M` says how to read keys and versions.
-pub struct Reflector<V, M> {
+pub struct Reflector<V: ?Sized, M> {
     config: Config,
     phase: Phase,
     backoff: ReflectorBackoff,
@@ -81,13 +81,13 @@ pub struct Reflector<V, M> {
     broken_streams: u32,
     /// Undecodable frames, or "too large" answers, in a row without progress.
     stuck: u32,
-    types: PhantomData<fn() -> (V, M)>,
+    types: PhantomData<fn(&V) -> M>,
 }
 
 /// After this many failures in a row at one place, the reflector tries another way.
 const PATIENCE: u32 = 3;
 
-impl<V, M: Meta<V>> Reflector<V, M> {
+impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     /// A reflector that has not started.
     pub fn new(config: Config) -> Reflector<V, M> {
         Reflector {
@@ -201,7 +201,7 @@ impl<V, M: Meta<V>> Reflector<V, M> {
 }
 
 /// Requests.
-impl<V, M: Meta<V>> Reflector<V, M> {
+impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     /// Gets the whole state.
     fn cycle(&mut self, step: &mut Step<V>) {
         if !self.config.watch_list || self.watch_list_refused || self.broken_streams >= PATIENCE {
@@ -285,7 +285,7 @@ impl<V, M: Meta<V>> Reflector<V, M> {
 }
 
 /// Answers to a LIST.
-impl<V, M: Meta<V>> Reflector<V, M> {
+impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     fn page(&mut self, version: ListVersion, page: ListPage<V>, step: &mut Step<V>) {
         if let Some(problem) = page.items.iter().find_map(|object| nameless::<V, M>(object)) {
             step.apply(Delta::ReplaceAborted);
@@ -369,7 +369,7 @@ impl<V, M: Meta<V>> Reflector<V, M> {
 }
 
 /// A watch that delivers the whole state first.
-impl<V, M: Meta<V>> Reflector<V, M> {
+impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     fn initial_input(&mut self, started: Instant, consistent: bool, input: Input<V>, step: &mut Step<V>) {
         let alive = Phase::InitialEvents {
             started,
@@ -456,7 +456,7 @@ impl<V, M: Meta<V>> Reflector<V, M> {
 }
 
 /// A watch from a version.
-impl<V, M: Meta<V>> Reflector<V, M> {
+impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     fn watch_input(&mut self, started: Instant, ends: Instant, progressed: bool, input: Input<V>, step: &mut Step<V>) {
         let lasted = step.now.since(started) >= self.config.short_watch;
         match input {
@@ -574,19 +574,19 @@ impl<V, M: Meta<V>> Reflector<V, M> {
 }
 
 /// Why an object cannot be stored, if it cannot.
-fn nameless<V, M: Meta<V>>(object: &Arc<V>) -> Option<String> {
+fn nameless<V: ?Sized, M: Meta<V>>(object: &Arc<V>) -> Option<String> {
     let key: Option<ObjectKey> = M::key(object);
     key.is_none().then(|| "an object has no metadata.name".to_owned())
 }
 
 /// One call of [`Reflector::handle`].
-struct Step<V> {
+struct Step<V: ?Sized> {
     now: Instant,
     entropy: u64,
     actions: Vec<Action<V>>,
 }
 
-impl<V> Step<V> {
+impl<V: ?Sized> Step<V> {
     fn apply(&mut self, delta: Delta<V>) {
         self.actions.push(Action::Apply(delta));
     }

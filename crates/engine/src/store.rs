@@ -29,14 +29,14 @@ use std::sync::Arc;
 
 /// A consistent read: objects in order of (namespace, name), and the version of the store that they belong to.
 #[derive(Debug)]
-pub struct Snapshot<V> {
+pub struct Snapshot<V: ?Sized> {
     /// The store's version; `None` before the first list.
     pub resource_version: Option<ResourceVersion>,
     /// The objects, shared with the store.
     pub items: Vec<Arc<V>>,
 }
 
-struct Entry<V> {
+struct Entry<V: ?Sized> {
     object: Arc<V>,
     /// The number of the last replacement that listed this object unchanged.
     mark: u64,
@@ -45,7 +45,7 @@ struct Entry<V> {
 }
 
 /// The store (client-go's `ThreadSafeStore` with an `Indexer`); `M` says how to read keys and versions.
-pub struct Store<V, M> {
+pub struct Store<V: ?Sized, M> {
     items: BTreeMap<ObjectKey, Entry<V>>,
     /// How many objects each namespace has. Also where the text of a namespace is shared.
     namespaces: BTreeMap<Arc<str>, usize>,
@@ -61,7 +61,7 @@ pub struct Store<V, M> {
     meta: PhantomData<fn() -> M>,
 }
 
-impl<V, M: Meta<V>> Default for Store<V, M> {
+impl<V: ?Sized, M: Meta<V>> Default for Store<V, M> {
     fn default() -> Store<V, M> {
         Store {
             items: BTreeMap::new(),
@@ -80,7 +80,7 @@ impl<V, M: Meta<V>> Default for Store<V, M> {
 }
 
 /// Reading.
-impl<V, M: Meta<V>> Store<V, M> {
+impl<V: ?Sized, M: Meta<V>> Store<V, M> {
     /// An empty store.
     pub fn new() -> Store<V, M> {
         Store::default()
@@ -190,7 +190,7 @@ impl<V, M: Meta<V>> Store<V, M> {
 }
 
 /// Indexes.
-impl<V, M: Meta<V>> Store<V, M> {
+impl<V: ?Sized, M: Meta<V>> Store<V, M> {
     /// Adds an index (client-go's `AddIndexers`) and files the present objects. `function` answers the values of an object,
     /// as `Vec<String>` or as `Result<Vec<String>, String>`.
     ///
@@ -226,7 +226,7 @@ impl<V, M: Meta<V>> Store<V, M> {
 }
 
 /// Changing.
-impl<V, M: Meta<V>> Store<V, M> {
+impl<V: ?Sized, M: Meta<V>> Store<V, M> {
     /// Applies a delta and answers what changed, in order. Objects without a name are skipped (the reflector does not pass any).
     pub fn apply(&mut self, delta: Delta<V>) -> Vec<Event<V>> {
         let mut events = Vec::new();
@@ -475,23 +475,23 @@ impl<V, M: Meta<V>> Store<V, M> {
 }
 
 /// Whether both are the same incarnation: equal uids, or no way to tell.
-fn same_object<V, M: Meta<V>>(a: &V, b: &V) -> bool {
+fn same_object<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> bool {
     match (M::uid(a), M::uid(b)) {
         (Some(a), Some(b)) => a == b,
         _ => true,
     }
 }
 
-fn unchanged<V, M: Meta<V>>(a: &V, b: &V) -> bool {
+fn unchanged<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> bool {
     matches!((M::resource_version(a), M::resource_version(b)), (Some(a), Some(b)) if a == b)
 }
 
-fn compare_versions<V, M: Meta<V>>(a: &V, b: &V) -> Option<Ordering> {
+fn compare_versions<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> Option<Ordering> {
     meta::compare(M::resource_version(a)?, M::resource_version(b)?)
 }
 
 /// Whether `new` is to replace `stored`: not when it is the same or an older state. Without an order it is taken as newer.
-fn is_newer<V, M: Meta<V>>(stored: &V, new: &V) -> bool {
+fn is_newer<V: ?Sized, M: Meta<V>>(stored: &V, new: &V) -> bool {
     !unchanged::<V, M>(stored, new) && compare_versions::<V, M>(new, stored) != Some(Ordering::Less)
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
@@ -23,7 +24,8 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Target};
 use crate::error::{Error, Result};
-use crate::object::{Object, ObjectRef, api_resource, group_of, is_cluster_scoped};
+use crate::form::{Cached, Form, typed};
+use crate::object::{Object, ObjectRef, group_of};
 
 /// How often a patch that lost a race against another writer is computed anew from the live object before the conflict is returned.
 const CONFLICT_RETRIES: usize = 3;
@@ -39,10 +41,13 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn of<K: Object>(object: &K) -> Option<Owner> {
-        let meta = object.meta();
+        Owner::of_form(&Form::of::<K>(), object.meta())
+    }
+
+    pub(crate) fn of_form(form: &Form, meta: &ObjectMeta) -> Option<Owner> {
         Some(Owner {
-            resource: api_resource::<K>(),
-            namespace: meta.namespace.clone().filter(|_| !is_cluster_scoped::<K>()),
+            resource: form.resource.clone(),
+            namespace: meta.namespace.clone().filter(|_| !form.cluster_scoped),
             name: meta.name.clone()?,
             uid: meta.uid.clone()?,
         })
@@ -59,8 +64,7 @@ impl Owner {
         }
     }
 
-    fn is_same_object<K: Object>(&self, meta: &ObjectMeta) -> bool {
-        let resource = api_resource::<K>();
+    fn is_same_object(&self, resource: &ApiResource, meta: &ObjectMeta) -> bool {
         resource.group == self.resource.group
             && resource.kind == self.resource.kind
             && meta.name.as_deref() == Some(&self.name)
@@ -92,40 +96,52 @@ impl Client {
     }
 
     pub(crate) async fn apply_for<K: Object>(&self, owner: Option<&Owner>, mut desired: K) -> Result<Arc<K>> {
-        prepare(owner, &mut desired)?;
-        let resource = api_resource::<K>();
-        let desired_json = to_desired(&desired)?;
-        let target = Target::of_object(&resource, &desired)?;
-        let mut live = self.get::<K>(target.namespace, target.name).await?;
-        for attempt in 0.. {
-            let result = match &live {
-                None => self.create(&desired).await,
-                Some(live) => self.patch_towards(owner, &target, &desired_json, live).await,
-            };
-            // Lost a race: somebody created or changed it meanwhile. The cache may not know yet, so ask the API.
-            match result {
-                Err(error)
-                    if attempt < CONFLICT_RETRIES
-                        && (error.is_conflict() || (live.is_none() && error.is_already_exists())) =>
-                {
-                    live = self.live::<K>(target.namespace, target.name).await?.map(Arc::new);
-                }
-                Err(error) if attempt < CONFLICT_RETRIES && live.is_some() && error.is_not_found() => live = None,
-                result => return result,
-            }
-        }
-        unreachable!("the last attempt returns its result")
+        let form = Form::of::<K>();
+        prepare(owner, &form, desired.meta_mut())?;
+        self.apply_shared(owner, &form, &desired).await.map(typed)
     }
 
-    async fn patch_towards<K: Object>(
+    fn apply_shared<'a>(
+        &'a self,
+        owner: Option<&'a Owner>,
+        form: &'a Form,
+        desired: &'a dyn Cached,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let desired_json = to_desired(desired)?;
+            let target = Target::of_object(form, desired.metadata())?;
+            let mut live = self.get_of(form, target.namespace, target.name).await?;
+            for attempt in 0.. {
+                let result = match &live {
+                    None => self.create_shared(form, desired).await,
+                    Some(live) => self.patch_towards(owner, form, &target, &desired_json, live).await,
+                };
+                // Lost a race: somebody created or changed it meanwhile. The cache may not know yet, so ask the API.
+                match result {
+                    Err(error)
+                        if attempt < CONFLICT_RETRIES
+                            && (error.is_conflict() || (live.is_none() && error.is_already_exists())) =>
+                    {
+                        live = self.live_shared(form, target.namespace, target.name).await?;
+                    }
+                    Err(error) if attempt < CONFLICT_RETRIES && live.is_some() && error.is_not_found() => live = None,
+                    result => return result,
+                }
+            }
+            unreachable!("the last attempt returns its result")
+        })
+    }
+
+    async fn patch_towards(
         &self,
         owner: Option<&Owner>,
+        form: &Form,
         target: &Target<'_>,
         desired: &Value,
-        live: &Arc<K>,
-    ) -> Result<Arc<K>> {
-        check_controller(owner, target, live.meta())?;
-        let live_json = serde_json::to_value(&**live)?;
+        live: &Arc<dyn Cached>,
+    ) -> Result<Arc<dyn Cached>> {
+        check_controller(owner, target, live.metadata())?;
+        let live_json = live.json()?;
         let Some(mut patch) = plan(&live_json, desired) else {
             return Ok(live.clone());
         };
@@ -134,7 +150,7 @@ impl Client {
             return Ok(live.clone());
         }
         if let Some(version) = live
-            .meta()
+            .metadata()
             .resource_version
             .as_ref()
             .filter(|_| replaces_a_list(&patch))
@@ -142,9 +158,9 @@ impl Client {
             patch["metadata"]["resourceVersion"] = json!(version);
         }
         let patched = self
-            .patch::<K, Value>(target.namespace, target.name, &Patch::Merge(patch))
+            .patch_shared(form, target.namespace, target.name, None, &Patch::Merge(patch))
             .await?;
-        if patched.meta().resource_version == live.meta().resource_version {
+        if patched.metadata().resource_version == live.metadata().resource_version {
             self.no_ops().insert(memory);
         }
         Ok(patched)
@@ -152,16 +168,14 @@ impl Client {
 }
 
 /// Fills in what the owner implies, and refuses what cannot work.
-fn prepare<K: Object>(owner: Option<&Owner>, desired: &mut K) -> Result<()> {
-    let kind = K::kind(&());
-    let cluster_scoped = is_cluster_scoped::<K>();
-    let meta = desired.meta_mut();
+fn prepare(owner: Option<&Owner>, form: &Form, meta: &mut ObjectMeta) -> Result<()> {
+    let kind = &form.resource.kind;
     if meta.name.as_deref().unwrap_or_default().is_empty() {
         return Err(Error::terminal(format!(
             "metadata.name: apply needs to know which {kind} is meant; generateName cannot be applied"
         )));
     }
-    if cluster_scoped {
+    if form.cluster_scoped {
         meta.namespace = None;
     } else if meta.namespace.is_none() {
         meta.namespace = owner.and_then(|owner| owner.namespace.clone());
@@ -172,11 +186,11 @@ fn prepare<K: Object>(owner: Option<&Owner>, desired: &mut K) -> Result<()> {
             )));
         }
     }
-    let Some(owner) = owner.filter(|owner| !owner.is_same_object::<K>(meta)) else {
+    let Some(owner) = owner.filter(|owner| !owner.is_same_object(&form.resource, meta)) else {
         return Ok(());
     };
     if owner.namespace.is_some() && owner.namespace != meta.namespace {
-        let object = ObjectRef::new(&api_resource::<K>(), meta);
+        let object = ObjectRef::new(&form.resource, meta);
         let owner = ObjectRef::named(&owner.resource, owner.namespace.as_deref(), &owner.name);
         return Err(Error::terminal(format!(
             "metadata.ownerReferences: {owner} cannot own {object}: a namespaced owner owns only objects of its own namespace. Write it \
@@ -219,8 +233,8 @@ fn check_controller(owner: Option<&Owner>, target: &Target<'_>, live: &ObjectMet
 }
 
 /// The part of an object that apply speaks about: no status, no nulls, nothing that only the server sets.
-fn to_desired<K: Object>(desired: &K) -> Result<Value> {
-    let mut value = serde_json::to_value(desired)?;
+fn to_desired(desired: &dyn Cached) -> Result<Value> {
+    let mut value = desired.json()?;
     drop_nulls(&mut value);
     if let Some(object) = value.as_object_mut() {
         object.remove("status");

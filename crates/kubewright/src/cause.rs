@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::diff::{FieldChange, changes_between};
+use crate::form::AsJson;
 use crate::object::ObjectRef;
 
 /// At most this many causes are kept for one key until its reconcile starts.
@@ -89,7 +90,7 @@ impl Cause {
         }
     }
 
-    pub(crate) fn changed<K: Serialize + Send + Sync + 'static>(object: ObjectRef, old: Arc<K>, new: Arc<K>) -> Cause {
+    pub(crate) fn changed(object: ObjectRef, old: Arc<dyn AsJson>, new: Arc<dyn AsJson>) -> Cause {
         let change = Change {
             old,
             new,
@@ -222,19 +223,11 @@ struct Change {
 
 impl Change {
     fn fields(&self) -> &[FieldChange] {
-        self.fields
-            .get_or_init(|| changes_between(&self.old.as_json(), &self.new.as_json()))
-    }
-}
-
-trait AsJson: Send + Sync {
-    fn as_json(&self) -> Value;
-}
-
-impl<K: Serialize + Send + Sync> AsJson for K {
-    fn as_json(&self) -> Value {
-        // A cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong one.
-        serde_json::to_value(self).unwrap_or(Value::Null)
+        self.fields.get_or_init(|| {
+            // A cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong one.
+            let json = |object: &dyn AsJson| object.json().unwrap_or(Value::Null);
+            changes_between(&json(&*self.old), &json(&*self.new))
+        })
     }
 }
 

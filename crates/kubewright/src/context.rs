@@ -3,17 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Patch;
+use kube::core::{ApiResource, ObjectMeta};
 use serde_json::{Value, json};
 
 use crate::apply::{Owner, merge_patch_between};
+use crate::cache::Shared;
 use crate::cause::Cause;
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
+use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::{Object, ObjectRef, api_resource};
 use crate::request::Request;
 use crate::runnable::Stop;
@@ -33,6 +37,9 @@ pub(crate) struct Inner {
     pub(crate) owner: Option<Owner>,
     pub(crate) stop: Stop,
 }
+
+/// The object of a key, if there is one, and the context for it.
+pub(crate) type Subject = (Option<Arc<dyn Cached>>, Context);
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,7 +81,7 @@ impl Context {
     }
 
     /// The same context with the object that it is about.
-    pub(crate) fn owned_by<K: Object>(&self, object: &K) -> Context {
+    pub(crate) fn owned_by(&self, owner: Option<Owner>) -> Context {
         let Inner {
             request,
             causes,
@@ -94,8 +101,23 @@ impl Context {
             reconcile_id: *reconcile_id,
             clock: clock.clone(),
             recorder: recorder.clone(),
-            owner: Owner::of(object),
+            owner,
             stop: stop.clone(),
+        })
+    }
+
+    /// The object of a key, and the context with it as the owner of what is applied.
+    pub(crate) fn about<'a>(self, informer: &'a Shared, request: &'a Request) -> BoxFuture<'a, Result<Subject>> {
+        Box::pin(async move {
+            let found = self
+                .client()
+                .get_shared(informer, request.namespace(), request.name())
+                .await?;
+            let ctx = match &found {
+                Some(object) => self.owned_by(Owner::of_form(informer.form(), object.metadata())),
+                None => self,
+            };
+            Ok((found, ctx))
         })
     }
 
@@ -153,63 +175,75 @@ impl Context {
     /// # Errors
     /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Api`] as the server answers.
     pub async fn patch_status<K: Object>(&self, object: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>> {
-        let client = self.client();
-        let base = self.newest(object).await?;
+        let form = Form::of::<K>();
+        let base = match self.newest(&form, object).await? {
+            Some(cached) => typed(cached),
+            None => Arc::new(object.clone()),
+        };
         let mut changed = (*base).clone();
         change(&mut changed);
-        let (before, after) = (serde_json::to_value(&*base)?, serde_json::to_value(&changed)?);
-        let Some(patch) = merge_patch_between(&before, &after) else {
-            return Ok(base);
-        };
-        let patch = match patch {
-            Value::Object(mut fields) => {
-                let status = fields.remove("status");
-                if let Some(field) = fields.keys().next() {
-                    return Err(Error::terminal(format!(
-                        "patch_status of {}: the change touched {field}; only status can be changed here, use client().update or apply",
-                        ObjectRef::of(object)
-                    )));
-                }
-                json!({ "status": status })
+        let after = changed.json()?;
+        self.send_status(&form, base, after).await.map(typed)
+    }
+
+    fn send_status<'a>(
+        &'a self,
+        form: &'a Form,
+        base: Arc<dyn Cached>,
+        after: Value,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let Some(patch) = merge_patch_between(&base.json()?, &after) else {
+                return Ok(base);
+            };
+            let meta = base.metadata();
+            let refused = |why: &str| {
+                let object = ObjectRef::new(&form.resource, meta);
+                Err(Error::terminal(format!("patch_status of {object}: {why}")))
+            };
+            let Value::Object(mut fields) = patch else {
+                return refused("not a JSON object");
+            };
+            let status = fields.remove("status");
+            if let Some(field) = fields.keys().next() {
+                return refused(&format!(
+                    "the change touched {field}; only status can be changed here, use client().update or apply"
+                ));
             }
-            _ => {
-                return Err(Error::terminal(format!(
-                    "patch_status of {}: not a JSON object",
-                    ObjectRef::of(object)
-                )));
-            }
-        };
-        let meta = object.meta();
-        let name = meta.name.as_deref().unwrap_or_default();
-        client
-            .patch_status(meta.namespace.as_deref(), name, &Patch::Merge(patch))
-            .await
+            let patch = Patch::Merge(json!({ "status": status }));
+            let name = meta.name.as_deref().unwrap_or_default();
+            self.client()
+                .patch_shared(form, meta.namespace.as_deref(), name, Some("status"), &patch)
+                .await
+        })
     }
 
     /// The state that the cache has after our own writes, when it caches the kind and it is still the same object.
-    async fn newest<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        let meta = object.meta();
-        if let (Some(informer), Some(name)) = (self.client().cache().existing::<K>(), meta.name.as_deref())
-            && let Some(cached) = self
+    fn newest<'a>(&'a self, form: &'a Form, object: &'a dyn Cached) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+        Box::pin(async move {
+            let meta = object.metadata();
+            let (Some(informer), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
+                return Ok(None);
+            };
+            let cached = self
                 .client()
-                .get_from(&informer, meta.namespace.as_deref(), name)
-                .await?
-            && cached.meta().uid == meta.uid
-        {
-            return Ok(cached);
-        }
-        Ok(Arc::new(object.clone()))
+                .get_shared(&informer, meta.namespace.as_deref(), name)
+                .await?;
+            Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
+        })
     }
 
     /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are counted up. It never
     /// blocks and never fails the reconcile.
     pub fn event<K: Object>(&self, object: &K, event_type: EventType, reason: &str, message: impl Into<String>) {
+        self.record(&api_resource::<K>(), object.meta(), event_type, reason, message.into());
+    }
+
+    fn record(&self, resource: &ApiResource, meta: &ObjectMeta, event_type: EventType, reason: &str, message: String) {
         let Some(recorder) = &self.0.recorder else { return };
-        let resource = api_resource::<K>();
-        let meta = object.meta();
         let involved = ObjectReference {
-            api_version: Some(resource.api_version),
-            kind: Some(resource.kind),
+            api_version: Some(resource.api_version.clone()),
+            kind: Some(resource.kind.clone()),
             name: meta.name.clone(),
             namespace: meta.namespace.clone(),
             resource_version: meta.resource_version.clone(),

@@ -67,6 +67,7 @@ mod declaration;
 mod diff;
 mod error;
 mod events;
+mod form;
 mod health;
 mod manager;
 mod net;

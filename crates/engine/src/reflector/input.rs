@@ -43,7 +43,7 @@ impl Default for Config {
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Input<V> {
+pub enum Input<V: ?Sized> {
     /// Begin.
     Start,
     /// A page of the list that was asked for.
@@ -73,7 +73,7 @@ pub enum Input<V> {
 
 /// One page of a LIST.
 #[derive(Clone, Debug)]
-pub struct ListPage<V> {
+pub struct ListPage<V: ?Sized> {
     /// The objects.
     pub items: Vec<Arc<V>>,
     /// `metadata.resourceVersion` of the list.
@@ -84,7 +84,7 @@ pub struct ListPage<V> {
 
 /// One frame of a watch.
 #[derive(Clone, Debug)]
-pub enum WatchEvent<V> {
+pub enum WatchEvent<V: ?Sized> {
     /// ADDED.
     Added(Arc<V>),
     /// MODIFIED.
@@ -102,7 +102,7 @@ pub enum WatchEvent<V> {
     Error(Failure),
 }
 
-impl<V> WatchEvent<V> {
+impl<V: ?Sized> WatchEvent<V> {
     /// The object, unless it is a bookmark or an error.
     pub fn object(&self) -> Option<&Arc<V>> {
         match self {
@@ -203,7 +203,7 @@ pub enum Health {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action<V> {
+pub enum Action<V: ?Sized> {
     /// Send a LIST; answer with [`Input::Page`] or [`Input::Failed`]. Gives up any request or stream that is open.
     List {
         /// Which state.

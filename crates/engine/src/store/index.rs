@@ -68,13 +68,13 @@ pub(super) type Failures = BTreeMap<(Arc<str>, ObjectKey), String>;
 
 type Function<V> = Box<dyn Fn(&V) -> Result<Vec<String>, String> + Send + Sync>;
 
-pub(super) struct Index<V> {
+pub(super) struct Index<V: ?Sized> {
     pub(super) name: Arc<str>,
     function: Function<V>,
     pub(super) sets: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
-impl<V> Index<V> {
+impl<V: ?Sized> Index<V> {
     pub(super) fn new<F, R>(name: &str, function: F) -> Index<V>
     where
         F: Fn(&V) -> R + Send + Sync + 'static,

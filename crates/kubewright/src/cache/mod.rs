@@ -4,9 +4,10 @@
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
 //! no controller reads; a write that carries none leaves the server's alone.
 //!
-//! - `informer.rs`: the informer and its handles, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
 //! - `receipts.rs`: read-your-writes, - `scope.rs`: which objects, - `store.rs`: reading.
 
+mod core;
 mod informer;
 mod receipts;
 mod scope;
@@ -14,7 +15,7 @@ mod store;
 mod watch;
 mod wire;
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,8 +27,10 @@ pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
 pub use kubewright_engine::{Event, HandlerId};
 
-use self::informer::{Core, Lease, ReceiptTarget};
-use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
+pub(crate) use self::core::Shared;
+use self::core::{Core, Lease, ReceiptTarget};
+use crate::form::Form;
+use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
 use crate::request::Request;
 use crate::runnable::Stop;
@@ -46,10 +49,10 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// `Weak<Lease<K>>` by key: the cache does not keep an informer alive.
-    informers: BTreeMap<InformerKey, Box<dyn Any + Send>>,
-    /// `Informer<K>` by key: those that reads have started live as long as the cache.
-    pinned: BTreeMap<InformerKey, Box<dyn Any + Send>>,
+    /// The cache does not keep an informer alive.
+    informers: BTreeMap<InformerKey, Weak<Lease>>,
+    /// Those that reads have started live as long as the cache.
+    pinned: BTreeMap<InformerKey, Shared>,
     /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
     targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
 }
@@ -100,12 +103,17 @@ impl Cache {
 
     /// The informer of a part of a type's objects. In a manager of one namespace it is a part of those there.
     pub fn informer_in<K: Object>(&self, scope: Scope) -> Informer<K> {
-        self.informer_dynamic(&api_resource::<K>(), self.bounded::<K>(scope))
+        Informer::new(self.shared_in(&Form::of::<K>(), scope))
+    }
+
+    /// [`Cache::informer_in`] without the type.
+    pub(crate) fn shared_in(&self, form: &Form, scope: Scope) -> Shared {
+        self.start(form, self.bounded(form, scope))
     }
 
     /// The scope within the namespace of this cache, if the type has namespaces and the scope names none.
-    fn bounded<K: Object>(&self, mut scope: Scope) -> Scope {
-        if scope.namespace.is_none() && !is_cluster_scoped::<K>() {
+    fn bounded(&self, form: &Form, mut scope: Scope) -> Scope {
+        if scope.namespace.is_none() && !form.cluster_scoped {
             scope.namespace.clone_from(&self.0.namespace);
         }
         scope
@@ -123,21 +131,23 @@ impl Cache {
     /// }
     /// ```
     pub fn informer_dynamic<K: AnyObject>(&self, resource: &ApiResource, scope: Scope) -> Informer<K> {
+        Informer::new(self.start(&Form::for_resource::<K>(resource), scope))
+    }
+
+    fn start(&self, form: &Form, scope: Scope) -> Shared {
         let mut state = self.state();
-        let key = key_of::<K>(resource, &scope);
-        if let Some(informer) = state.living::<K>(&key) {
+        let key = key_of(form, &scope);
+        if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::<K>::new(resource.clone(), scope, self.0.observers.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.observers.clone()));
         let (source, stop) = Stop::pair();
         watch::spawn(self.0.kube.clone(), core.clone(), stop);
-        let informer = Informer(Arc::new(Lease::new(core.clone(), source)));
-        state.informers.insert(key, Box::new(Arc::downgrade(&informer.0)));
+        let informer = Shared::new(core.clone(), source);
+        state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));
-        let targets = state
-            .targets
-            .entry((resource.group.clone(), resource.plural.clone()))
-            .or_default();
+        let named = (form.resource.group.clone(), form.resource.plural.clone());
+        let targets = state.targets.entry(named).or_default();
         targets.retain(|target| target.strong_count() > 0);
         targets.push(target);
         informer
@@ -145,19 +155,25 @@ impl Cache {
 
     /// The informer of all objects of a type, kept alive as long as the cache.
     pub fn pinned<K: Object>(&self) -> Informer<K> {
-        let informer = self.informer::<K>();
-        let key = key_of::<K>(informer.resource(), informer.scope());
-        self.state()
-            .pinned
-            .entry(key)
-            .or_insert_with(|| Box::new(informer.clone()));
+        Informer::new(self.pinned_of(&Form::of::<K>()))
+    }
+
+    /// [`Cache::pinned`] without the type.
+    pub(crate) fn pinned_of(&self, form: &Form) -> Shared {
+        let informer = self.shared_in(form, Scope::all());
+        let key = key_of(form, informer.scope());
+        self.state().pinned.entry(key).or_insert_with(|| informer.clone());
         informer
     }
 
     /// The informer of all objects of a type, if somebody has started it.
     pub fn existing<K: Object>(&self) -> Option<Informer<K>> {
-        self.state()
-            .living::<K>(&key_of::<K>(&api_resource::<K>(), &self.bounded::<K>(Scope::all())))
+        self.existing_of(&Form::of::<K>()).map(Informer::new)
+    }
+
+    /// [`Cache::existing`] without the type.
+    pub(crate) fn existing_of(&self, form: &Form) -> Option<Shared> {
+        self.state().living(&key_of(form, &self.bounded(form, Scope::all())))
     }
 
     fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {
@@ -188,18 +204,17 @@ impl Cache {
 }
 
 impl State {
-    fn living<K: AnyObject>(&self, key: &InformerKey) -> Option<Informer<K>> {
-        let weak = self.informers.get(key)?.downcast_ref::<Weak<Lease<K>>>()?;
-        weak.upgrade().map(Informer)
+    fn living(&self, key: &InformerKey) -> Option<Shared> {
+        self.informers.get(key).and_then(Shared::upgrade)
     }
 }
 
-fn key_of<K: AnyObject>(resource: &ApiResource, scope: &Scope) -> InformerKey {
+fn key_of(form: &Form, scope: &Scope) -> InformerKey {
     let ApiResource {
         group, version, plural, ..
-    } = resource;
+    } = &form.resource;
     (
-        TypeId::of::<K>(),
+        form.id,
         group.clone(),
         version.clone(),
         plural.clone(),

@@ -17,19 +17,19 @@ use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue, PushError};
 use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
 use kubewright_engine::{Delta, Instant};
 
-use super::informer::Core;
+use super::core::Core;
 use super::store::KubeMeta;
 use super::wire::{Frames, Wire};
-use crate::object::AnyObject;
+use crate::form::Cached;
 use crate::runnable::Stop;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;
 
-pub(super) fn spawn<K: AnyObject>(kube: kube::Client, core: Arc<Core<K>>, stop: Stop) {
+pub(super) fn spawn(kube: kube::Client, core: Arc<Core>, stop: Stop) {
     let wire = Arc::new(Wire {
         kube,
-        resource: core.resource.clone(),
+        form: core.form.clone(),
         scope: core.scope.clone(),
     });
     let task = Task {
@@ -44,19 +44,19 @@ pub(super) fn spawn<K: AnyObject>(kube: kube::Client, core: Arc<Core<K>>, stop: 
     tokio::spawn(task.run(stop));
 }
 
-struct Task<K: AnyObject> {
-    core: Arc<Core<K>>,
+struct Task {
+    core: Arc<Core>,
     wire: Arc<Wire>,
-    reflector: Reflector<K, KubeMeta>,
-    queue: DeltaQueue<K>,
+    reflector: Reflector<dyn Cached, KubeMeta>,
+    queue: DeltaQueue<dyn Cached>,
     /// The newest health that the reflector reported, until the deltas before it are applied.
     health: Option<Health>,
     /// The request or stream that is open.
-    open: BoxStream<'static, Input<K>>,
+    open: BoxStream<'static, Input<dyn Cached>>,
     origin: tokio::time::Instant,
 }
 
-impl<K: AnyObject> Task<K> {
+impl Task {
     async fn run(mut self, stop: Stop) {
         let mut input = Input::Start;
         loop {
@@ -79,7 +79,7 @@ impl<K: AnyObject> Task<K> {
     }
 
     /// Hands an input to the reflector and does what it says; `false` when it is over.
-    fn obey(&mut self, input: Input<K>) -> bool {
+    fn obey(&mut self, input: Input<dyn Cached>) -> bool {
         let now = Instant::from_origin(self.origin.elapsed());
         for action in self.reflector.handle(input, now, entropy()) {
             match action {
@@ -89,7 +89,7 @@ impl<K: AnyObject> Task<K> {
                     continue_token,
                 } => {
                     let wire = self.wire.clone();
-                    let page = async move { wire.list::<K>(version, limit, continue_token).await };
+                    let page = async move { wire.list(version, limit, continue_token).await };
                     self.open = stream::once(page).chain(stream::pending()).boxed();
                 }
                 Action::Watch {
@@ -98,7 +98,7 @@ impl<K: AnyObject> Task<K> {
                     timeout,
                 } => {
                     let wire = self.wire.clone();
-                    let opening = async move { wire.watch::<K>(version, send_initial_events, timeout).await };
+                    let opening = async move { wire.watch(version, send_initial_events, timeout).await };
                     self.open = watch_inputs(opening);
                 }
                 Action::Wait(_) => self.open = stream::pending().boxed(),
@@ -113,7 +113,7 @@ impl<K: AnyObject> Task<K> {
         true
     }
 
-    fn push(&mut self, delta: Delta<K>) {
+    fn push(&mut self, delta: Delta<dyn Cached>) {
         if let Err(PushError::Full(delta)) = self.queue.push(delta) {
             self.apply_queue();
             if self.queue.push(delta).is_err() {
@@ -139,7 +139,7 @@ impl<K: AnyObject> Task<K> {
         }
     }
 
-    async fn wait(&mut self, stop: &Stop) -> Input<K> {
+    async fn wait(&mut self, stop: &Stop) -> Input<dyn Cached> {
         let deadline = self
             .reflector
             .deadline()
@@ -166,16 +166,16 @@ impl<K: AnyObject> Task<K> {
 }
 
 /// A watch from its request to its end, as inputs. The last one is a failure or the end; then the stream is silent.
-fn watch_inputs<K: AnyObject>(
+fn watch_inputs(
     opening: impl Future<Output = Result<Frames, kubewright_engine::reflector::Failure>> + Send + 'static,
-) -> BoxStream<'static, Input<K>> {
-    let inputs: Pin<Box<dyn Stream<Item = Input<K>> + Send>> =
+) -> BoxStream<'static, Input<dyn Cached>> {
+    let inputs: Pin<Box<dyn Stream<Item = Input<dyn Cached>> + Send>> =
         Box::pin(stream::once(opening).flat_map(|opened| match opened {
             Err(failure) => stream::iter([Input::Failed(failure)]).boxed(),
             Ok(frames) => {
                 let events = stream::unfold(Some(frames), |frames| async move {
                     let mut frames = frames?;
-                    let input = frames.next::<K>().await;
+                    let input = frames.next().await;
                     let over = matches!(input, Input::Failed(_) | Input::Ended { .. });
                     Some((input, (!over).then_some(frames)))
                 });

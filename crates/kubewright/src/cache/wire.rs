@@ -4,9 +4,7 @@
 //! it. Invariants: managedFields never reach the cache; an object of a list that does not say its kind, as the API allows, gets the kind of
 //! the list when it is dynamic; a broken frame is an error, never a skipped object.
 
-use std::any::TypeId;
-use std::fmt;
-use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -14,17 +12,17 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use kube::core::watch::Bookmark;
-use kube::core::{ApiResource, Request as Requests, Status};
+use kube::core::{Request as Requests, Status};
 use kubewright_engine::ResourceVersion;
 use kubewright_engine::reflector::{Failure, FailureKind, Input, ListPage, ListVersion, WatchEvent};
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::scope::Scope;
 use crate::error::Chain;
-use crate::object::{AnyObject, collection_path};
+use crate::form::{Cached, Form, Frame, Page, without_place};
+use crate::object::collection_path;
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,13 +34,13 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// What to ask for.
 pub(super) struct Wire {
     pub(super) kube: kube::Client,
-    pub(super) resource: ApiResource,
+    pub(super) form: Form,
     pub(super) scope: Scope,
 }
 
 impl Wire {
     fn requests(&self) -> Requests {
-        Requests::new(collection_path(&self.resource, self.scope.namespace.as_deref()))
+        Requests::new(collection_path(&self.form.resource, self.scope.namespace.as_deref()))
     }
 
     fn label_selector(&self) -> Option<String> {
@@ -50,12 +48,12 @@ impl Wire {
     }
 
     /// One page of a LIST.
-    pub(super) async fn list<K: AnyObject>(
+    pub(super) async fn list(
         &self,
         version: ListVersion,
         limit: Option<u32>,
         token: Option<String>,
-    ) -> Input<K> {
+    ) -> Input<dyn Cached> {
         let params = ListParams {
             label_selector: self.label_selector(),
             field_selector: self.scope.fields.clone(),
@@ -69,12 +67,12 @@ impl Wire {
             ..Default::default()
         };
         let requests = self.requests();
-        let request = if K::metadata_api() {
+        let request = if self.form.metadata_only {
             requests.list_metadata(&params)
         } else {
             requests.list(&params)
         };
-        match tokio::time::timeout(LIST_TIMEOUT, self.page::<K>(request)).await {
+        match tokio::time::timeout(LIST_TIMEOUT, self.page(request)).await {
             Ok(Ok(page)) => Input::Page(page),
             Ok(Err(failure)) => Input::Failed(failure),
             Err(_) => Input::Failed(Failure::new(
@@ -84,14 +82,14 @@ impl Wire {
         }
     }
 
-    async fn page<K: AnyObject>(&self, request: Built) -> Result<ListPage<K>, Failure> {
+    async fn page(&self, request: Built) -> Result<ListPage<dyn Cached>, Failure> {
         let body = self.send(request).await?;
         let body = body.collect().await.map_err(|error| broken(&error))?.to_bytes();
-        decode_page::<K>(&body, &self.resource)
+        decode_page(&body, &self.form)
     }
 
     /// Opens a watch.
-    pub(super) async fn watch<K: AnyObject>(
+    pub(super) async fn watch(
         &self,
         version: Option<ResourceVersion>,
         send_initial_events: bool,
@@ -106,7 +104,7 @@ impl Wire {
         };
         let version = version.as_ref().map_or("", ResourceVersion::as_str);
         let requests = self.requests();
-        let request = if K::metadata_api() {
+        let request = if self.form.metadata_only {
             requests.watch_metadata(&params, version)
         } else {
             requests.watch(&params, version)
@@ -116,6 +114,7 @@ impl Wire {
             body,
             buffer: BytesMut::new(),
             scanned: 0,
+            form: self.form.clone(),
         })
     }
 
@@ -201,11 +200,12 @@ pub(super) struct Frames {
     buffer: BytesMut,
     /// Up to here the buffer is known to hold no line end.
     scanned: usize,
+    form: Form,
 }
 
 impl Frames {
     /// The next event, or how the stream ended.
-    pub(super) async fn next<K: AnyObject>(&mut self) -> Input<K> {
+    pub(super) async fn next(&mut self) -> Input<dyn Cached> {
         loop {
             if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(self.scanned + at);
@@ -214,7 +214,7 @@ impl Frames {
                 if line.iter().all(u8::is_ascii_whitespace) {
                     continue;
                 }
-                return decode_event::<K>(&line);
+                return decode_event(&line, &self.form);
             }
             self.scanned = self.buffer.len();
             if self.scanned > MAX_FRAME {
@@ -240,76 +240,35 @@ impl Frames {
     }
 }
 
-fn decode_event<K: AnyObject>(line: &[u8]) -> Input<K> {
-    match serde_json::from_slice::<Frame<K>>(line) {
-        Ok(Frame(event)) => Input::Event(event),
+fn decode_event(line: &[u8], form: &Form) -> Input<dyn Cached> {
+    match (form.decode.frame)(line).and_then(|frame| meaning(frame, form)) {
+        Ok(event) => Input::Event(event),
         Err(error) => {
             let value: Value = serde_json::from_slice(line).unwrap_or_default();
-            Input::Failed(undecodable(&value["object"], &error))
+            Input::Failed(undecodable(&value["object"], &error.to_string()))
         }
     }
 }
 
-/// A line of a watch. Read by hand and not as kube's enum: serde's code for enums keeps a second reader of every type for a `type` that comes
-/// behind its `object`, which every build of an operator would pay for.
-struct Frame<K>(WatchEvent<K>);
-
-impl<'de, K: AnyObject> Deserialize<'de> for Frame<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Frame<K>, D::Error> {
-        deserializer.deserialize_map(FrameVisitor(PhantomData)).map(Frame)
-    }
+fn meaning(frame: Frame, form: &Form) -> Result<WatchEvent<dyn Cached>, serde_json::Error> {
+    const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
+    let Frame { event, object, other } = frame;
+    let object = match (event.as_str(), object, other) {
+        ("", ..) => return Err(serde_json::Error::missing_field("type")),
+        (_, None, None) => return Err(serde_json::Error::missing_field("object")),
+        ("BOOKMARK", _, Some(other)) => return Ok(bookmark(&Bookmark::deserialize(&other)?)),
+        ("ERROR", _, Some(other)) => {
+            let status = Status::deserialize(&other)?;
+            return Ok(WatchEvent::Error(status_failure(status.code, &status)));
+        }
+        (kind, None, Some(_)) if !KNOWN.contains(&kind) => return Err(serde_json::Error::unknown_variant(kind, KNOWN)),
+        (_, Some(object), _) => object,
+        (_, None, Some(other)) => (form.decode.kept)(&serde_json::to_vec(&other)?)?,
+    };
+    Frame::event_of(&event, object).ok_or_else(|| serde_json::Error::unknown_variant(&event, KNOWN))
 }
 
-struct FrameVisitor<K>(PhantomData<K>);
-
-impl<'de, K: AnyObject> Visitor<'de> for FrameVisitor<K> {
-    type Value = WatchEvent<K>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event of a watch, with `type` and `object`")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WatchEvent<K>, A::Error> {
-        let (mut kind, mut early, mut event) = (None::<String>, None::<Value>, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match (key.as_str(), kind.as_deref()) {
-                ("type", _) => kind = Some(map.next_value()?),
-                ("object", Some("ADDED")) => event = Some(WatchEvent::Added(kept(map.next_value::<K>()?))),
-                ("object", Some("MODIFIED")) => event = Some(WatchEvent::Modified(kept(map.next_value::<K>()?))),
-                ("object", Some("DELETED")) => event = Some(WatchEvent::Deleted(kept(map.next_value::<K>()?))),
-                // What is no object of the kind is small, or comes in no order that a server is known to write.
-                ("object", _) => early = Some(map.next_value()?),
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        let kind = kind.ok_or_else(|| A::Error::missing_field("type"))?;
-        match (event, early) {
-            (Some(event), _) => Ok(event),
-            (None, Some(object)) => of_value(&kind, &object).map_err(A::Error::custom),
-            (None, None) => Err(A::Error::missing_field("object")),
-        }
-    }
-}
-
-fn of_value<K: AnyObject>(kind: &str, object: &Value) -> Result<WatchEvent<K>, serde_json::Error> {
-    let decoded = || K::deserialize(object).map(kept);
-    Ok(match kind {
-        "ADDED" => WatchEvent::Added(decoded()?),
-        "MODIFIED" => WatchEvent::Modified(decoded()?),
-        "DELETED" => WatchEvent::Deleted(decoded()?),
-        "BOOKMARK" => bookmark(&Bookmark::deserialize(object)?),
-        "ERROR" => {
-            let status = status(object)?;
-            WatchEvent::Error(status_failure(status.code, &status))
-        }
-        other => {
-            const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
-            return Err(serde_json::Error::unknown_variant(other, KNOWN));
-        }
-    })
-}
-
-fn bookmark<K>(bookmark: &Bookmark) -> WatchEvent<K> {
+fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
     let metadata = &bookmark.metadata;
     WatchEvent::Bookmark {
         version: ResourceVersion::new(&metadata.resource_version),
@@ -320,18 +279,8 @@ fn bookmark<K>(bookmark: &Bookmark) -> WatchEvent<K> {
     }
 }
 
-/// Not generic, so that it is compiled here and not in every operator.
-fn status(object: &Value) -> Result<Status, serde_json::Error> {
-    Status::deserialize(object)
-}
-
-fn kept<K: AnyObject>(mut object: K) -> Arc<K> {
-    object.meta_mut().managed_fields = None;
-    Arc::new(object)
-}
-
 /// Says which object it was that could not be decoded.
-fn undecodable(object: &Value, error: &serde_json::Error) -> Failure {
+fn undecodable(object: &Value, error: &str) -> Failure {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text("namespace"), text("name"));
     let which = match (namespace.as_str(), name.as_str()) {
@@ -345,99 +294,101 @@ fn undecodable(object: &Value, error: &serde_json::Error) -> Failure {
     )
 }
 
-#[derive(Deserialize)]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// Go writes `null` for an empty list in places.
-    #[serde(default = "Option::default")]
-    items: Option<Vec<T>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PageMeta {
-    resource_version: Option<String>,
-    #[serde(rename = "continue")]
-    token: Option<String>,
-}
-
-fn decode_page<K: AnyObject>(body: &[u8], resource: &ApiResource) -> Result<ListPage<K>, Failure> {
-    let typed = TypeId::of::<K::DynamicType>() == TypeId::of::<()>();
-    let (metadata, items) = if typed {
-        match serde_json::from_slice::<Page<K>>(body) {
-            Ok(page) => (page.metadata, page.items.unwrap_or_default()),
-            Err(error) => return Err(first_undecodable::<K>(body, error)),
-        }
+fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
+    let page = if form.says_kind {
+        (form.decode.page)(body).map_err(|error| first_undecodable(body, form, &error))?
     } else {
-        let page: Page<Value> = serde_json::from_slice(body).map_err(|error| undecodable(&Value::Null, &error))?;
-        let items = page.items.unwrap_or_default().into_iter().map(|mut item| {
-            if let Some(object) = item.as_object_mut() {
-                object
-                    .entry("apiVersion")
-                    .or_insert_with(|| resource.api_version.clone().into());
-                object.entry("kind").or_insert_with(|| resource.kind.clone().into());
-            }
-            K::deserialize(&item).map_err(|error| undecodable(&item, &error))
-        });
-        (page.metadata, items.collect::<Result<Vec<K>, Failure>>()?)
+        page_of_kind(body, form)?
     };
     Ok(ListPage {
-        items: items.into_iter().map(kept).collect(),
-        resource_version: metadata
+        items: page.items,
+        resource_version: page
             .resource_version
             .filter(|version| !version.is_empty())
             .map(|version| ResourceVersion::new(&version)),
-        continue_token: metadata.token,
+        continue_token: page.continue_token,
     })
 }
 
-fn first_undecodable<K: AnyObject>(body: &[u8], error: serde_json::Error) -> Failure {
-    let Ok(page) = serde_json::from_slice::<Page<Value>>(body) else {
-        return undecodable(&Value::Null, &error);
+/// A page as it was sent.
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(default)]
+    metadata: Value,
+    #[serde(default = "Option::default")]
+    items: Option<Vec<Value>>,
+}
+
+/// A page whose objects are told their kind.
+fn page_of_kind(body: &[u8], form: &Form) -> Result<Page, Failure> {
+    let raw: Raw = serde_json::from_slice(body).map_err(|error| undecodable(&Value::Null, &error.to_string()))?;
+    let text = |field: &str| raw.metadata[field].as_str().map(str::to_owned);
+    let mut page = Page {
+        items: Vec::new(),
+        resource_version: text("resourceVersion"),
+        continue_token: text("continue"),
     };
-    for item in page.items.unwrap_or_default() {
-        if let Err(error) = K::deserialize(&item) {
-            return undecodable(&item, &error);
+    for mut item in raw.items.unwrap_or_default() {
+        if let Some(object) = item.as_object_mut() {
+            object
+                .entry("apiVersion")
+                .or_insert_with(|| form.resource.api_version.clone().into());
+            object
+                .entry("kind")
+                .or_insert_with(|| form.resource.kind.clone().into());
         }
+        page.items.push(item_of(&item, form)?);
     }
-    undecodable(&Value::Null, &error)
+    Ok(page)
+}
+
+fn item_of(item: &Value, form: &Form) -> Result<Arc<dyn Cached>, Failure> {
+    let read = serde_json::to_vec(item).and_then(|text| (form.decode.kept)(&text));
+    read.map_err(|error| undecodable(item, &without_place(&error)))
+}
+
+/// A page failed as a whole; this finds the object that is to blame.
+fn first_undecodable(body: &[u8], form: &Form, error: &serde_json::Error) -> Failure {
+    let items = serde_json::from_slice::<Raw>(body).ok().and_then(|raw| raw.items);
+    let guilty = items.into_iter().flatten().find_map(|item| item_of(&item, form).err());
+    guilty.unwrap_or_else(|| undecodable(&Value::Null, &error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::DynamicObject;
 
-    fn resource() -> ApiResource {
-        ApiResource::erase::<ConfigMap>(&())
+    fn form() -> Form {
+        Form::of::<ConfigMap>()
     }
 
     /// RF11: a frame that cannot be decoded is an error that names the object.
     #[test]
     fn rf11_an_undecodable_object_is_named() {
         let line = br#"{"type":"ADDED","object":{"metadata":{"namespace":"a","name":"b"},"data":7}}"#;
-        let Input::<ConfigMap>::Failed(failure) = decode_event(line) else {
+        let Input::Failed(failure) = decode_event(line, &form()) else {
             panic!("a number is no map of strings")
         };
         assert_eq!(failure.kind, FailureKind::Decode);
         assert!(failure.message.starts_with("object a/b cannot be decoded"), "{failure}");
 
         let list = br#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"x"}},{"metadata":{"name":"y"},"data":7}]}"#;
-        let failure = decode_page::<ConfigMap>(list, &resource()).expect_err("y is broken");
+        let failure = decode_page(list, &form()).expect_err("y is broken");
         assert!(failure.message.starts_with("object y cannot be decoded"), "{failure}");
     }
 
     #[test]
     fn events_are_read_in_whatever_order_they_are_written() {
         let check = |line: &str, expected: &str| {
-            let said = match decode_event::<ConfigMap>(line.as_bytes()) {
+            let said = match decode_event(line.as_bytes(), &form()) {
                 Input::Event(WatchEvent::Added(object)) => {
-                    format!("added {}", object.metadata.name.clone().unwrap_or_default())
+                    format!("added {}", object.metadata().name.clone().unwrap_or_default())
                 }
                 Input::Event(WatchEvent::Deleted(object)) => {
-                    format!("deleted, managed {:?}", object.metadata.managed_fields)
+                    format!("deleted, managed {:?}", object.metadata().managed_fields)
                 }
                 Input::Event(WatchEvent::Bookmark { initial_events_end, .. }) => {
                     format!("bookmark, end {initial_events_end}")
@@ -473,10 +424,12 @@ mod tests {
     #[test]
     fn items_of_a_dynamic_list_get_their_kind_and_lose_managed_fields() {
         let list = br#"{"metadata":{"resourceVersion":"1","continue":"t"},"items":[{"metadata":{"name":"x","managedFields":[{"manager":"m"}]}}]}"#;
-        let page = decode_page::<DynamicObject>(list, &resource()).expect("a list");
-        let types = page.items[0].types.as_ref().expect("the kind of the list");
+        let form = Form::for_resource::<DynamicObject>(&form().resource);
+        let page = decode_page(list, &form).expect("a list");
+        let item: Arc<DynamicObject> = typed(page.items[0].clone());
+        let types = item.types.as_ref().expect("the kind of the list");
         assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
-        assert_eq!(page.items[0].metadata.managed_fields, None);
+        assert_eq!(item.metadata.managed_fields, None);
         assert_eq!(page.continue_token.as_deref(), Some("t"));
     }
 
@@ -487,7 +440,7 @@ mod tests {
         assert_eq!(status(403, "Forbidden"), FailureKind::Forbidden);
         assert_eq!(status(404, "NotFound"), FailureKind::NotFound);
         let line = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
-        let Input::<ConfigMap>::Event(WatchEvent::Error(failure)) = decode_event(line) else {
+        let Input::Event(WatchEvent::Error(failure)) = decode_event(line, &form()) else {
             panic!("an error event")
         };
         assert_eq!(failure.kind, FailureKind::Expired);

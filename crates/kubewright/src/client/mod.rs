@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,7 +23,8 @@ use crate::apply::NoOpMemory;
 use crate::cache::{Cache, Written};
 use crate::diff::changes_between;
 use crate::error::{Error, Result};
-use crate::object::{AnyObject, Object, ObjectRef, collection_path, is_cluster_scoped};
+use crate::form::{AsJson, Cached, Form};
+use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
 
@@ -170,38 +170,48 @@ impl Client {
             .map_err(|error| Error::from_api(attempt, error))
     }
 
-    async fn write<K: AnyObject>(
+    async fn send_object(&self, attempt: &str, request: BuiltRequest, form: &Form) -> Result<Arc<dyn Cached>> {
+        let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
+        let answer = self.kube().request_text(request).await;
+        answer
+            .and_then(|text| (form.decode.object)(text.as_bytes()).map_err(kube::Error::SerdeError))
+            .map_err(|error| Error::from_api(attempt, error))
+    }
+
+    async fn write(
         &self,
         target: &Target<'_>,
         verb: &'static str,
         subresource: Option<&str>,
         request: BuiltRequest,
-    ) -> Result<Arc<K>> {
-        let answer = self.send::<K>(&target.attempt_at(verb, subresource), request).await;
+        form: &Form,
+    ) -> Result<Arc<dyn Cached>> {
+        let attempt = target.attempt_at(verb, subresource);
+        let answer = self.send_object(&attempt, request, form).await;
         if let Err(error) = &answer
             && error.outcome_unknown()
             && !self.dry_run
         {
             self.cache().arm_unknown(target.resource, &target.key());
         }
-        answer.map(Arc::new)
+        answer
     }
 
     /// Leaves the receipt and tells the observers.
-    fn wrote<K: AnyObject>(
+    fn wrote(
         &self,
         target: &Target<'_>,
         verb: &'static str,
         subresource: Option<&str>,
-        before: Option<&K>,
-        after: &K,
+        before: Option<&dyn Cached>,
+        after: &dyn Cached,
     ) {
         if self.dry_run {
             return;
         }
-        let meta = after.meta();
+        let meta = after.metadata();
         self.cache().arm(target.resource, &Written { meta });
-        if before.is_some_and(|before| before.meta().resource_version == meta.resource_version) {
+        if before.is_some_and(|before| before.metadata().resource_version == meta.resource_version) {
             return; // The server changed nothing, so nothing was written.
         }
         let named = Target {
@@ -231,32 +241,27 @@ impl Client {
     }
 
     /// The object as the cache has it right now, without waiting and without starting an informer.
-    pub(crate) fn cached<K: Object>(&self, target: &Target<'_>) -> Option<Arc<K>> {
-        self.cache()
-            .existing::<K>()
-            .and_then(|informer| informer.store().get(target.namespace, target.name))
+    pub(crate) fn cached(&self, form: &Form, target: &Target<'_>) -> Option<Arc<dyn Cached>> {
+        let informer = self.cache().existing_of(form)?;
+        informer.core().get(target.namespace, target.name)
     }
 }
 
-fn json_or_null<K: Serialize>(object: &K) -> Value {
-    serde_json::to_value(object).unwrap_or(Value::Null)
+fn json_or_null(object: &dyn Cached) -> Value {
+    object.json().unwrap_or(Value::Null)
 }
 
-fn to_body<B: Serialize>(body: &B) -> Result<Vec<u8>> {
-    Ok(serde_json::to_vec(body)?)
+fn to_body(object: &dyn AsJson) -> Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&object.json()?)?)
 }
 
 /// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.
-fn scoped<K: AnyObject>(namespace: Option<&str>) -> Option<&str> {
-    if is_cluster_scoped::<K>() {
+fn scoped<'a>(form: &Form, namespace: Option<&'a str>) -> Option<&'a str> {
+    if form.cluster_scoped {
         None
     } else {
         namespace.filter(|namespace| !namespace.is_empty())
     }
-}
-
-fn namespace_of<K: AnyObject>(meta: &ObjectMeta) -> Option<&str> {
-    scoped::<K>(meta.namespace.as_deref())
 }
 
 /// What a request is about.
@@ -276,15 +281,15 @@ impl<'a> Target<'a> {
         }
     }
 
-    pub(crate) fn of_object<K: AnyObject>(resource: &'a ApiResource, object: &'a K) -> Result<Target<'a>> {
-        let meta = object.meta();
+    pub(crate) fn of_object(form: &'a Form, meta: &'a ObjectMeta) -> Result<Target<'a>> {
+        let resource = &form.resource;
         let Some(name) = meta.name.as_deref().filter(|name| !name.is_empty()) else {
             return Err(Error::terminal(format!(
                 "metadata.name: a {} without a name cannot be written",
                 resource.kind
             )));
         };
-        Ok(Target::new(resource, namespace_of::<K>(meta), name))
+        Ok(Target::new(resource, scoped(form, meta.namespace.as_deref()), name))
     }
 
     fn requests(&self) -> Requests {

@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::params::Preconditions;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::{BuiltRequest, Client, Target, namespace_of, scoped, to_body};
+use super::{BuiltRequest, Client, Target, scoped, to_body};
 use crate::error::{Error, Result};
-use crate::object::{Object, api_resource};
+use crate::form::{Cached, Form, typed};
+use crate::object::Object;
 use crate::request::Request;
 
 impl Client {
@@ -20,18 +23,7 @@ impl Client {
     /// # Errors
     /// [`Error::Api`] when the server refuses; [`Error::is_already_exists`] tells the most common reason.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let meta = object.meta();
-        let name = meta
-            .name
-            .as_deref()
-            .or(meta.generate_name.as_deref())
-            .unwrap_or_default();
-        let target = Target::new(&resource, namespace_of::<K>(meta), name);
-        let request = target.requests().create(&self.post_params(), to_body(object)?);
-        let created = self.write::<K>(&target, "create", None, request).await?;
-        self.wrote::<K>(&target, "create", None, None, &created);
-        Ok(created)
+        self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
 
     /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock. Nothing is sent when the cache holds exactly this.
@@ -39,7 +31,7 @@ impl Client {
     /// # Errors
     /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
     pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(object, None).await
+        self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
 
     /// Replaces the status of an object (PUT of `/status`). Nothing is sent when the cache holds exactly this.
@@ -47,31 +39,7 @@ impl Client {
     /// # Errors
     /// As [`Client::update`].
     pub async fn update_status<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(object, Some("status")).await
-    }
-
-    async fn replace<K: Object>(&self, object: &K, subresource: Option<&str>) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let target = Target::of_object(&resource, object)?;
-        let before = self.cached::<K>(&target);
-        if let Some(cached) = &before
-            && cached.meta().resource_version == object.meta().resource_version
-            && serde_json::to_value(&**cached)? == serde_json::to_value(object)?
-        {
-            return Ok(cached.clone());
-        }
-        let body = to_body(object)?;
-        let request = match subresource {
-            Some(subresource) => {
-                target
-                    .requests()
-                    .replace_subresource(subresource, target.name, &self.post_params(), body)
-            }
-            None => target.requests().replace(target.name, &self.post_params(), body),
-        };
-        let written = self.write::<K>(&target, "update", subresource, request).await?;
-        self.wrote::<K>(&target, "update", subresource, before.as_deref(), &written);
-        Ok(written)
+        self.replace(&Form::of::<K>(), object, Some("status")).await.map(typed)
     }
 
     /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a resourceVersion.
@@ -84,7 +52,7 @@ impl Client {
         name: &str,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
-        self.patch_at(namespace, name, None, patch).await
+        self.patch_at::<K, P>(namespace, name, None, patch).await
     }
 
     /// Patches the status of an object (PATCH of `/status`).
@@ -121,13 +89,11 @@ impl Client {
         subresource: Option<&str>,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
-        let resource = api_resource::<K>();
-        let target = Target::new(&resource, scoped::<K>(namespace), name);
-        let before = self.cached::<K>(&target);
-        let request = self.patch_request(&target, subresource, patch);
-        let written = self.write::<K>(&target, "patch", subresource, request).await?;
-        self.wrote::<K>(&target, "patch", subresource, before.as_deref(), &written);
-        Ok(written)
+        let form = Form::of::<K>();
+        let request = self.patch_request(&form, namespace, name, subresource, patch);
+        self.send_patch(&form, namespace, name, subresource, request)
+            .await
+            .map(typed)
     }
 
     /// [`Client::patch`] for a kind that is known at run time.
@@ -141,19 +107,23 @@ impl Client {
         name: &str,
         patch: &Patch<P>,
     ) -> Result<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
         let target = Target::new(resource, namespace, name);
-        let request = self.patch_request(&target, None, patch);
-        let written = self.write::<DynamicObject>(&target, "patch", None, request).await?;
-        self.wrote::<DynamicObject>(&target, "patch", None, None, &written);
-        Ok(Arc::unwrap_or_clone(written))
+        let request = self.patch_request(&form, namespace, name, None, patch);
+        let written = self.write(&target, "patch", None, request, &form).await?;
+        self.wrote(&target, "patch", None, None, &*written);
+        Ok(Arc::unwrap_or_clone(typed(written)))
     }
 
     fn patch_request<P: Serialize + fmt::Debug>(
         &self,
-        target: &Target<'_>,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
         subresource: Option<&str>,
         patch: &Patch<P>,
     ) -> BuiltRequest {
+        let target = Target::new(&form.resource, scoped(form, namespace), name);
         let params = PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(self.field_manager.to_string()),
@@ -178,18 +148,19 @@ impl Client {
         subresource: &str,
         body: &B,
     ) -> Result<T> {
-        let resource = api_resource::<K>();
-        let target = Target::new(&resource, scoped::<K>(namespace), name);
+        let form = Form::of::<K>();
+        let target = Target::new(&form.resource, scoped(&form, namespace), name);
+        let body = serde_json::to_vec(body)?;
         let request = target
             .requests()
-            .create_subresource(subresource, name, &self.post_params(), to_body(body)?);
+            .create_subresource(subresource, name, &self.post_params(), body);
         let answer = self
             .send::<T>(&target.attempt_at("create", Some(subresource)), request)
             .await?;
         if !self.dry_run {
             // The answer is not the object, so its version is unknown: the next read asks the API once.
             self.cache()
-                .arm_unknown(&resource, &Request::new(target.namespace, name));
+                .arm_unknown(&form.resource, &Request::new(target.namespace, name));
             self.tell(&target, "create", Some(subresource), Vec::new);
         }
         Ok(answer)
@@ -207,17 +178,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Conflict`] when a resourceVersion precondition fails; [`Error::Api`] when the server refuses.
-    pub async fn delete_with<K: Object>(&self, object: &K, mut params: DeleteParams) -> Result<bool> {
-        let resource = api_resource::<K>();
-        let target = Target::of_object(&resource, object)?;
-        let preconditions = params.preconditions.get_or_insert(Preconditions {
-            resource_version: None,
-            uid: None,
-        });
-        if preconditions.uid.is_none() {
-            preconditions.uid.clone_from(&object.meta().uid);
-        }
-        self.delete_target(&target, params).await
+    pub async fn delete_with<K: Object>(&self, object: &K, params: DeleteParams) -> Result<bool> {
+        self.delete_exactly(&Form::of::<K>(), object.meta(), params).await
     }
 
     /// Deletes by name, whatever object that is now. `false` when there is none.
@@ -230,8 +192,8 @@ impl Client {
         name: &str,
         params: DeleteParams,
     ) -> Result<bool> {
-        let resource = api_resource::<K>();
-        self.delete_target(&Target::new(&resource, scoped::<K>(namespace), name), params)
+        let form = Form::of::<K>();
+        self.delete_target(&Target::new(&form.resource, scoped(&form, namespace), name), params)
             .await
     }
 
@@ -249,42 +211,138 @@ impl Client {
         self.delete_target(&Target::new(resource, namespace, name), params)
             .await
     }
+}
 
-    async fn delete_target(&self, target: &Target<'_>, mut params: DeleteParams) -> Result<bool> {
-        params.dry_run |= self.dry_run;
-        let dry_run = params.dry_run;
-        let by_uid_only = params
-            .preconditions
-            .as_ref()
-            .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
-        let key = target.key();
-        let request = target
-            .requests()
-            .delete(target.name, &params)
-            .map_err(kube::Error::BuildRequest);
-        let answer = match request {
-            Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
-            Err(error) => Err(error),
-        };
-        let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
-        match answer {
-            Ok(answer) if !dry_run => {
-                let object = answer.left();
-                self.cache()
-                    .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
-                self.tell(target, "delete", None, Vec::new);
-                Ok(true)
+/// The same without the type; see `form.rs`.
+impl Client {
+    pub(crate) fn create_shared<'a>(
+        &'a self,
+        form: &'a Form,
+        object: &'a dyn Cached,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let meta = object.metadata();
+            let name = meta.name.as_deref().or(meta.generate_name.as_deref());
+            let namespace = scoped(form, meta.namespace.as_deref());
+            let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
+            let request = target.requests().create(&self.post_params(), to_body(object)?);
+            let created = self.write(&target, "create", None, request, form).await?;
+            self.wrote(&target, "create", None, None, &*created);
+            Ok(created)
+        })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        form: &'a Form,
+        object: &'a dyn Cached,
+        subresource: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let target = Target::of_object(form, object.metadata())?;
+            let before = self.cached(form, &target);
+            if let Some(cached) = &before
+                && cached.metadata().resource_version == object.metadata().resource_version
+                && cached.json()? == object.json()?
+            {
+                return Ok(cached.clone());
             }
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            // Only a uid was demanded: the object that was meant is gone, a namesake lives.
-            Err(error) if error.is_conflict() && by_uid_only => Ok(false),
-            Err(error) => {
-                if error.outcome_unknown() && !dry_run {
-                    self.cache().arm_unknown(target.resource, &key);
+            let (requests, params, body) = (target.requests(), self.post_params(), to_body(object)?);
+            let request = match subresource {
+                Some(subresource) => requests.replace_subresource(subresource, target.name, &params, body),
+                None => requests.replace(target.name, &params, body),
+            };
+            let written = self.write(&target, "update", subresource, request, form).await?;
+            self.wrote(&target, "update", subresource, before.as_deref(), &*written);
+            Ok(written)
+        })
+    }
+
+    pub(crate) async fn patch_shared(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch<Value>,
+    ) -> Result<Arc<dyn Cached>> {
+        let request = self.patch_request(form, namespace, name, subresource, patch);
+        self.send_patch(form, namespace, name, subresource, request).await
+    }
+
+    fn send_patch<'a>(
+        &'a self,
+        form: &'a Form,
+        namespace: Option<&'a str>,
+        name: &'a str,
+        subresource: Option<&'a str>,
+        request: BuiltRequest,
+    ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
+        Box::pin(async move {
+            let target = Target::new(&form.resource, scoped(form, namespace), name);
+            let before = self.cached(form, &target);
+            let written = self.write(&target, "patch", subresource, request, form).await?;
+            self.wrote(&target, "patch", subresource, before.as_deref(), &*written);
+            Ok(written)
+        })
+    }
+
+    fn delete_exactly<'a>(
+        &'a self,
+        form: &'a Form,
+        meta: &'a ObjectMeta,
+        mut params: DeleteParams,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let target = Target::of_object(form, meta)?;
+            let preconditions = params.preconditions.get_or_insert(Preconditions {
+                resource_version: None,
+                uid: None,
+            });
+            if preconditions.uid.is_none() {
+                preconditions.uid.clone_from(&meta.uid);
+            }
+            self.delete_target(&target, params).await
+        })
+    }
+
+    fn delete_target<'a>(&'a self, target: &'a Target<'a>, mut params: DeleteParams) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            params.dry_run |= self.dry_run;
+            let dry_run = params.dry_run;
+            let by_uid_only = params
+                .preconditions
+                .as_ref()
+                .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
+            let key = target.key();
+            let request = target
+                .requests()
+                .delete(target.name, &params)
+                .map_err(kube::Error::BuildRequest);
+            let answer = match request {
+                Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
+            match answer {
+                Ok(answer) if !dry_run => {
+                    let object = answer.left();
+                    self.cache()
+                        .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
+                    self.tell(target, "delete", None, Vec::new);
+                    Ok(true)
                 }
-                Err(error)
+                Ok(_) => Ok(true),
+                Err(error) if error.is_not_found() => Ok(false),
+                // Only a uid was demanded: the object that was meant is gone, a namesake lives.
+                Err(error) if error.is_conflict() && by_uid_only => Ok(false),
+                Err(error) => {
+                    if error.outcome_unknown() && !dry_run {
+                        self.cache().arm_unknown(target.resource, &key);
+                    }
+                    Err(error)
+                }
             }
-        }
+        })
     }
 }

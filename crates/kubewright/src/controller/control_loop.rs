@@ -14,10 +14,10 @@ use kubewright_engine::queue::Work;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::sources::{OwnerKind, Sink, Wiring};
-use super::{Controller, Drive, Feed, Settings};
+use super::sources::{OwnerKind, Sink, Source, Wiring, feed_self};
+use super::{Controller, Drive, Settings};
 use crate::action::Action;
-use crate::cache::Cache;
+use crate::cache::{Cache, Shared};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
@@ -33,7 +33,10 @@ use crate::runnable::Stop;
 pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
     drive: Box<dyn Drive>,
-    feeds: Vec<Box<dyn Feed>>,
+    /// Of the controller's own kind.
+    informer: Shared,
+    /// Of what it owns and watches.
+    feeds: Vec<Shared>,
     queue: Queue<Request, Causes>,
     settings: Settings,
 }
@@ -50,8 +53,8 @@ impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
     pub(crate) fn prepare(self, cache: &Cache) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
-        let mut known: Vec<_> = self.sources.iter().map(|source| source.type_id()).collect();
-        known.push(self.primary.type_id());
+        let mut known: Vec<_> = self.sources.iter().map(Source::type_id).collect();
+        known.push(self.form.id);
         if let [kind, ..] = self.predicates.strays(&known)[..] {
             return Err(Error::Configuration(format!(
                 "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
@@ -59,21 +62,21 @@ impl Controller {
         }
         let queue = Queue::new(self.settings.backoff);
         let sink = Sink(queue.clone());
-        let owner = OwnerKind::new(&self.resource, self.primary.cluster_scoped());
-        let drive = self
-            .primary
-            .prepare(cache, &self.settings, &self.predicates, sink.clone());
+        let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
+        let informer = cache.shared_in(&self.form, self.settings.scope.clone());
+        feed_self(&informer, self.predicates.of(self.form.id), sink.clone());
         let wiring = Wiring {
             cache,
             predicates: &self.predicates,
             sink,
             owner,
-            all_keys: drive.keys(),
+            own: informer.clone(),
         };
         let feeds = self.sources.into_iter().map(|source| source.start(&wiring)).collect();
         Ok(Prepared {
             name,
-            drive,
+            drive: self.drive,
+            informer,
             feeds,
             queue,
             settings: self.settings,
@@ -84,8 +87,8 @@ impl Controller {
 impl Prepared {
     /// Waits until all sources are synced (R4).
     pub(crate) async fn synced(&self) -> Result<()> {
-        let feeds = self.feeds.iter().map(|feed| feed.synced(self.settings.sync_timeout));
-        futures::future::try_join_all(feeds.chain([self.drive.synced(self.settings.sync_timeout)])).await?;
+        let all = self.feeds.iter().chain([&self.informer]);
+        futures::future::try_join_all(all.map(|informer| informer.synced_within(self.settings.sync_timeout))).await?;
         Ok(())
     }
 
@@ -208,7 +211,8 @@ impl Workshop {
 
     /// The reconcile, with panics and timeouts turned into errors.
     async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
-        let reconcile = AssertUnwindSafe(self.prepared.drive.reconcile(request, ctx)).catch_unwind();
+        let reconcile =
+            AssertUnwindSafe(self.prepared.drive.reconcile(&self.prepared.informer, request, ctx)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {
             None => reconcile.await,
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {

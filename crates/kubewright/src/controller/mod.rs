@@ -6,10 +6,8 @@
 mod control_loop;
 mod sources;
 
-use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,17 +17,18 @@ use kubewright_engine::Event;
 use kubewright_engine::backoff::Exponential;
 
 use crate::action::Action;
-use crate::cache::{Informer, SYNC_TIMEOUT, Scope};
+use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
 use crate::context::Context;
 use crate::declaration::Rule;
 use crate::error::Result;
-use crate::object::{Object, api_resource};
+use crate::form::{Form, typed};
+use crate::object::Object;
 use crate::request::Request;
 use crate::webhook::Kind;
 
 pub(crate) use control_loop::{Equipment, Prepared};
 pub(crate) use sources::Relation;
-use sources::{AllOf, Mapped, Owned, Predicates, Source};
+use sources::{Predicates, Source};
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
 ///
@@ -100,9 +99,10 @@ pub trait Reconciler: Send + Sync + 'static {
 /// ```
 pub struct Controller {
     pub(crate) name: Option<String>,
-    pub(crate) resource: ApiResource,
-    pub(crate) primary: Box<dyn Primary>,
-    pub(crate) sources: Vec<Box<dyn Source>>,
+    pub(crate) form: Form,
+    pub(crate) kind: Kind,
+    pub(crate) drive: Box<dyn Drive>,
+    pub(crate) sources: Vec<Source>,
     pub(crate) predicates: Predicates,
     pub(crate) rules: Vec<Rule>,
     pub(crate) settings: Settings,
@@ -118,7 +118,7 @@ pub(crate) struct Settings {
 
 impl fmt::Debug for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Controller({} of {})", self.name(), self.resource.kind)
+        write!(f, "Controller({} of {})", self.name(), self.form.resource.kind)
     }
 }
 
@@ -127,11 +127,9 @@ impl Controller {
     pub fn of<K: Object>(reconciler: impl Reconciler<Object = K>) -> Controller {
         Controller {
             name: None,
-            resource: api_resource::<K>(),
-            primary: Box::new(PrimaryOf {
-                reconciler: Arc::new(reconciler),
-                kind: PhantomData,
-            }),
+            form: Form::of::<K>(),
+            kind: Kind::of::<K>(),
+            drive: Box::new(DriveOf(reconciler)),
             sources: Vec::new(),
             predicates: Predicates::default(),
             rules: Vec::new(),
@@ -154,33 +152,35 @@ impl Controller {
 
     /// The name.
     pub fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.resource.kind.to_lowercase())
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.form.resource.kind.to_lowercase())
     }
 
     /// The kind that is reconciled.
     pub fn resource(&self) -> &ApiResource {
-        &self.resource
+        &self.form.resource
     }
 
     /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with `controller: true` names, by
     /// group and kind, whatever version. Deletions count, also those that were not seen.
     #[must_use]
     pub fn owns<C: Object>(mut self) -> Controller {
-        self.sources.push(Box::new(Owned::<C>::default()));
+        self.sources.push(Source::owned::<C>());
         self
     }
 
     /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and the new state are asked.
     #[must_use]
     pub fn watches<W: Object>(mut self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
-        self.sources.push(Box::new(Mapped::<W> { map: Arc::new(map) }));
+        self.sources.push(Source::mapped(map));
         self
     }
 
     /// Reconciles every object of the controller's kind when any object of kind `W` changes. For rare, global settings.
     #[must_use]
     pub fn watches_all_of<W: Object>(mut self) -> Controller {
-        self.sources.push(Box::new(AllOf::<W>::default()));
+        self.sources.push(Source::all_of::<W>());
         self
     }
 
@@ -191,7 +191,7 @@ impl Controller {
         mut self,
         predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static,
     ) -> Controller {
-        self.predicates.add::<K>(Arc::new(predicate));
+        self.predicates.add::<K>(predicate);
         self
     }
 
@@ -205,17 +205,17 @@ impl Controller {
 
     /// The kind that is reconciled, for the declaration.
     pub(crate) fn reconciles(&self) -> Kind {
-        self.primary.kind()
+        self.kind.clone()
     }
 
     /// The kinds that are owned and watched, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        self.sources.iter().map(|source| source.related())
+        self.sources.iter().map(Source::related)
     }
 
     /// The rules of the reconciler, then the controller's.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        let mut rules = self.primary.rbac();
+        let mut rules = self.drive.rbac();
         rules.extend(self.rules.iter().cloned());
         rules
     }
@@ -256,110 +256,37 @@ impl Controller {
     }
 }
 
-/// The controller's own kind without its type.
-pub(crate) trait Primary: Send {
-    fn type_id(&self) -> TypeId;
-    fn cluster_scoped(&self) -> bool;
-    fn kind(&self) -> Kind;
-    fn rbac(&self) -> Vec<Rule>;
-    /// Starts the informer of the kind, feeds the queue from it, and answers what reconciles.
-    fn prepare(
-        self: Box<Self>,
-        cache: &crate::cache::Cache,
-        settings: &Settings,
-        predicates: &Predicates,
-        sink: sources::Sink,
-    ) -> Box<dyn Drive>;
-}
-
-struct PrimaryOf<K, R> {
-    reconciler: Arc<R>,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K: Object, R: Reconciler<Object = K>> Primary for PrimaryOf<K, R> {
-    fn type_id(&self) -> TypeId {
-        TypeId::of::<K>()
-    }
-
-    fn cluster_scoped(&self) -> bool {
-        crate::object::is_cluster_scoped::<K>()
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::of::<K>()
-    }
-
-    fn rbac(&self) -> Vec<Rule> {
-        self.reconciler.rbac()
-    }
-
-    fn prepare(
-        self: Box<Self>,
-        cache: &crate::cache::Cache,
-        settings: &Settings,
-        predicates: &Predicates,
-        sink: sources::Sink,
-    ) -> Box<dyn Drive> {
-        let informer = cache.informer_in::<K>(settings.scope.clone());
-        sources::feed_self(&informer, predicates.of::<K>(), sink);
-        Box::new(DriveOf {
-            reconciler: self.reconciler,
-            informer,
-        })
-    }
-}
-
-/// A reconciler with the informer that it reads from, without its type.
+/// A reconciler without its type.
 pub(crate) trait Drive: Send + Sync {
-    /// Every key in the cache.
-    fn keys(&self) -> Arc<dyn Fn() -> Vec<Request> + Send + Sync>;
-    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>>;
-    fn reconcile<'a>(&'a self, request: &'a Request, ctx: Context) -> BoxFuture<'a, Result<Action>>;
+    fn rbac(&self) -> Vec<Rule>;
+    /// Reconciles an object that the informer of its kind holds, or tells that there is none.
+    fn reconcile<'a>(
+        &'a self,
+        informer: &'a Shared,
+        request: &'a Request,
+        ctx: Context,
+    ) -> BoxFuture<'a, Result<Action>>;
 }
 
-struct DriveOf<K: Object, R> {
-    reconciler: Arc<R>,
-    informer: Informer<K>,
-}
+struct DriveOf<R>(R);
 
-impl<K: Object, R: Reconciler<Object = K>> Drive for DriveOf<K, R> {
-    fn keys(&self) -> Arc<dyn Fn() -> Vec<Request> + Send + Sync> {
-        let store = self.informer.store();
-        Arc::new(move || store.list().iter().map(|object| Request::of(&**object)).collect())
+impl<R: Reconciler> Drive for DriveOf<R> {
+    fn rbac(&self) -> Vec<Rule> {
+        self.0.rbac()
     }
 
-    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.informer.synced_within(deadline))
-    }
-
-    fn reconcile<'a>(&'a self, request: &'a Request, ctx: Context) -> BoxFuture<'a, Result<Action>> {
+    fn reconcile<'a>(
+        &'a self,
+        informer: &'a Shared,
+        request: &'a Request,
+        ctx: Context,
+    ) -> BoxFuture<'a, Result<Action>> {
         Box::pin(async move {
-            match ctx
-                .client()
-                .get_from(&self.informer, request.namespace(), request.name())
-                .await?
-            {
-                Some(object) => {
-                    let ctx = ctx.owned_by(&*object);
-                    self.reconciler.reconcile(object, ctx).await
-                }
-                None => self.reconciler.deleted(request.clone(), ctx).await,
+            let (object, ctx) = ctx.about(informer, request).await?;
+            match object {
+                Some(object) => self.0.reconcile(typed(object), ctx).await,
+                None => self.0.deleted(request.clone(), ctx).await,
             }
         })
     }
 }
-
-/// What keeps a source's informer alive, and says when it is synced.
-pub(crate) trait Feed: Send + Sync {
-    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>>;
-}
-
-impl<K: Object> Feed for Informer<K> {
-    fn synced(&self, deadline: Duration) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.synced_within(deadline))
-    }
-}
-
-/// A value of some type, told apart by its type.
-type Anything = Box<dyn Any + Send + Sync>;

@@ -5,19 +5,17 @@
 //! owners are matched by group and kind, not by version; a cluster-scoped owner has one key whatever namespace its children live in.
 
 use std::any::TypeId;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, ObjectMeta};
 use kubewright_engine::Event;
 use kubewright_engine::queue::{Merge, Priority};
 
-use super::{Anything, Feed};
-use crate::cache::{Cache, Informer};
+use crate::cache::{Cache, Scope, Shared};
 use crate::cause::{Cause, CauseKind, Causes};
-use crate::object::{Object, ObjectRef, api_resource, group_of};
+use crate::form::{Cached, Form, typed_event, typed_ref};
+use crate::object::{Object, ObjectRef, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -48,7 +46,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) predicates: &'a Predicates,
     pub(crate) sink: Sink,
     pub(crate) owner: OwnerKind,
-    pub(crate) all_keys: Arc<dyn Fn() -> Vec<Request> + Send + Sync>,
+    /// The informer of the controller's own kind.
+    pub(crate) own: Shared,
 }
 
 /// What a kind is to a controller.
@@ -59,30 +58,46 @@ pub(crate) enum Relation {
 }
 
 /// One `owns` or `watches`.
-pub(crate) trait Source: Send {
-    fn type_id(&self) -> TypeId;
-    fn related(&self) -> (Relation, Kind);
-    fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed>;
+pub(crate) struct Source {
+    form: Form,
+    kind: Kind,
+    keys: Keys,
 }
 
-type Passes<K> = Arc<dyn Fn(&Event<K>) -> bool + Send + Sync>;
+type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
+
+/// From an object of another kind to keys.
+enum Keys {
+    /// The object of the controller's kind that controls it.
+    OfOwner,
+    /// What a function says.
+    Mapped(Map),
+    /// Every object of the controller's kind.
+    All,
+}
+
+/// An object of any kind.
+type Any = dyn Cached + 'static;
+
+type Passes = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
 
 /// The predicates of a controller, by kind.
 #[derive(Default)]
-pub(crate) struct Predicates(Vec<(TypeId, String, Anything)>);
+pub(crate) struct Predicates(Vec<(TypeId, String, Passes)>);
 
 impl Predicates {
-    pub(crate) fn add<K: Object>(&mut self, predicate: Passes<K>) {
-        self.0
-            .push((TypeId::of::<K>(), K::kind(&()).into_owned(), Box::new(predicate)));
+    pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) {
+        let passes = Arc::new(move |event: &Event<Any>| predicate(&typed_event(event)));
+        self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), passes));
     }
 
     /// All predicates of a kind as one.
-    pub(crate) fn of<K: Object>(&self) -> Passes<K> {
-        let all: Vec<Passes<K>> = self
+    pub(crate) fn of(&self, kind: TypeId) -> Passes {
+        let all: Vec<Passes> = self
             .0
             .iter()
-            .filter_map(|(_, _, any)| any.downcast_ref::<Passes<K>>().cloned())
+            .filter(|(id, _, _)| *id == kind)
+            .map(|(_, _, passes)| passes.clone())
             .collect();
         Arc::new(move |event| all.iter().all(|passes| passes(event)))
     }
@@ -121,8 +136,7 @@ impl OwnerKind {
     }
 
     /// The key of the controller of an object, when it is of this kind.
-    fn owner_of<K: Resource>(&self, object: &K) -> Option<Request> {
-        let meta = object.meta();
+    fn owner_of(&self, meta: &ObjectMeta) -> Option<Request> {
         let reference = meta
             .owner_references
             .iter()
@@ -138,100 +152,79 @@ impl OwnerKind {
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn feed_self<K: Object>(informer: &Informer<K>, passes: Passes<K>, sink: Sink) {
-    feed(informer, passes, sink, |event| vec![Request::of(&**event.object())]);
+pub(crate) fn feed_self(informer: &Shared, passes: Passes, sink: Sink) {
+    feed(informer, passes, sink, |event| {
+        vec![request_of(event.object().metadata())]
+    });
 }
 
-/// Objects that an object of the controller's kind controls.
-pub(crate) struct Owned<C>(PhantomData<fn() -> C>);
-
-impl<C> Default for Owned<C> {
-    fn default() -> Self {
-        Owned(PhantomData)
-    }
-}
-
-impl<C: Object> Source for Owned<C> {
-    fn type_id(&self) -> TypeId {
-        TypeId::of::<C>()
+impl Source {
+    /// Objects that an object of the controller's kind controls.
+    pub(crate) fn owned<C: Object>() -> Source {
+        Source::new::<C>(Keys::OfOwner)
     }
 
-    fn related(&self) -> (Relation, Kind) {
-        (Relation::Owns, Kind::of::<C>())
+    /// Objects that a function turns into keys.
+    pub(crate) fn mapped<W: Object>(map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Source {
+        Source::new::<W>(Keys::Mapped(Arc::new(move |object| map(typed_ref(object)))))
     }
 
-    fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
-        let informer = wiring.cache.informer::<C>();
-        let owner = wiring.owner.clone();
-        feed(
-            &informer,
-            wiring.predicates.of::<C>(),
-            wiring.sink.clone(),
-            move |event| each_state(event).filter_map(|object| owner.owner_of(object)).collect(),
-        );
-        Box::new(informer)
-    }
-}
-
-type Map<W> = Arc<dyn Fn(&W) -> Vec<Request> + Send + Sync>;
-
-/// Objects that a function turns into keys.
-pub(crate) struct Mapped<W> {
-    pub(crate) map: Map<W>,
-}
-
-impl<W: Object> Source for Mapped<W> {
-    fn type_id(&self) -> TypeId {
-        TypeId::of::<W>()
+    /// Objects whose change concerns every object of the controller's kind.
+    pub(crate) fn all_of<W: Object>() -> Source {
+        Source::new::<W>(Keys::All)
     }
 
-    fn related(&self) -> (Relation, Kind) {
-        (Relation::Watches, Kind::of::<W>())
+    fn new<W: Object>(keys: Keys) -> Source {
+        Source {
+            form: Form::of::<W>(),
+            kind: Kind::of::<W>(),
+            keys,
+        }
     }
 
-    fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
-        let informer = wiring.cache.informer::<W>();
-        let map = self.map;
-        feed(
-            &informer,
-            wiring.predicates.of::<W>(),
-            wiring.sink.clone(),
-            move |event| each_state(event).flat_map(|object| map(object)).collect(),
-        );
-        Box::new(informer)
+    pub(crate) fn type_id(&self) -> TypeId {
+        self.form.id
     }
-}
 
-/// Objects whose change concerns every object of the controller's kind.
-pub(crate) struct AllOf<W>(PhantomData<fn() -> W>);
+    pub(crate) fn related(&self) -> (Relation, Kind) {
+        let relation = match self.keys {
+            Keys::OfOwner => Relation::Owns,
+            Keys::Mapped(_) | Keys::All => Relation::Watches,
+        };
+        (relation, self.kind.clone())
+    }
 
-impl<W> Default for AllOf<W> {
-    fn default() -> Self {
-        AllOf(PhantomData)
+    /// Feeds the queue from the informer of the kind, and answers it: it lives as long as somebody holds it.
+    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Shared {
+        let informer = wiring.cache.shared_in(&self.form, Scope::all());
+        let (passes, sink) = (wiring.predicates.of(self.form.id), wiring.sink.clone());
+        match self.keys {
+            Keys::OfOwner => {
+                let owner = wiring.owner.clone();
+                feed(&informer, passes, sink, move |event| {
+                    each_state(event)
+                        .filter_map(|object| owner.owner_of(object.metadata()))
+                        .collect()
+                });
+            }
+            Keys::Mapped(map) => feed(&informer, passes, sink, move |event| {
+                each_state(event).flat_map(|object| map(object)).collect()
+            }),
+            Keys::All => {
+                let own = wiring.own.core().clone();
+                feed(&informer, passes, sink, move |_| own.keys());
+            }
+        }
+        informer
     }
 }
 
-impl<W: Object> Source for AllOf<W> {
-    fn type_id(&self) -> TypeId {
-        TypeId::of::<W>()
-    }
-
-    fn related(&self) -> (Relation, Kind) {
-        (Relation::Watches, Kind::of::<W>())
-    }
-
-    fn start(self: Box<Self>, wiring: &Wiring<'_>) -> Box<dyn Feed> {
-        let informer = wiring.cache.informer::<W>();
-        let all_keys = wiring.all_keys.clone();
-        feed(&informer, wiring.predicates.of::<W>(), wiring.sink.clone(), move |_| {
-            all_keys()
-        });
-        Box::new(informer)
-    }
+fn request_of(meta: &ObjectMeta) -> Request {
+    Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// The new state and, for a modification, the old one.
-fn each_state<K>(event: &Event<K>) -> impl Iterator<Item = &K> {
+fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
     let old = match event {
         Event::Modified { old, .. } => Some(&**old),
         _ => None,
@@ -239,14 +232,14 @@ fn each_state<K>(event: &Event<K>) -> impl Iterator<Item = &K> {
     std::iter::once(&**event.object()).chain(old)
 }
 
-fn feed<K: Object>(
-    informer: &Informer<K>,
-    passes: Passes<K>,
+fn feed(
+    informer: &Shared,
+    passes: Passes,
     sink: Sink,
-    keys: impl Fn(&Event<K>) -> Vec<Request> + Send + Sync + 'static,
+    keys: impl Fn(&Event<Any>) -> Vec<Request> + Send + Sync + 'static,
 ) {
-    let resource = api_resource::<K>();
-    informer.add_handler(move |event| {
+    let resource = informer.resource().clone();
+    informer.add_handler(Arc::new(move |event| {
         if !passes(event) {
             return;
         }
@@ -266,11 +259,11 @@ fn feed<K: Object>(
         for key in keys {
             sink.enqueue(key, priority, cause.clone());
         }
-    });
+    }));
 }
 
-fn cause_of<K: Object>(resource: &ApiResource, event: &Event<K>) -> Cause {
-    let object = ObjectRef::new(resource, event.object().meta());
+fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
+    let object = ObjectRef::new(resource, event.object().metadata());
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
@@ -315,7 +308,10 @@ mod tests {
         };
         let check = |owner: &OwnerKind, references: Vec<OwnerReference>, expected: Option<&str>| {
             assert_eq!(
-                owner.owner_of(&pod(references)).map(|key| key.to_string()).as_deref(),
+                owner
+                    .owner_of(&pod(references).metadata)
+                    .map(|key| key.to_string())
+                    .as_deref(),
                 expected
             );
         };
@@ -348,7 +344,7 @@ mod tests {
 
     #[test]
     fn both_states_of_a_modification_are_mapped() {
-        let (old, new) = (Arc::new(pod(vec![])), Arc::new(pod(vec![])));
+        let (old, new): (Arc<Any>, Arc<Any>) = (Arc::new(pod(vec![])), Arc::new(pod(vec![])));
         assert_eq!(each_state(&Event::Modified { old, new: new.clone() }).count(), 2);
         assert_eq!(
             each_state(&Event::Deleted {

@@ -2,11 +2,13 @@
 //!
 //! kube's own generator loses or refuses much of that (tagged enums panic, every `Option` becomes nullable, sets and struct types vanish), so
 //! the schema is generated here once more from `K: JsonSchema`, and only names, scope, columns and the like come from `K::crd()`.
-//! - `structural.rs`: one schema, keyword by keyword; - `union.rs`: enums with data, which Kubernetes writes as one object with rules.
+//! - `structural.rs`: one schema, keyword by keyword; - `inlined.rs`: rules of fields that stand on a type with a schema of its own;
+//! - `union.rs`: enums with data, which Kubernetes writes as one object with rules.
 //!
 //! Invariant: the same types give the same text. Not here: checking the result as an API server would, trimming descriptions, and writing
 //! files, which `kubewright manifests` does.
 
+mod inlined;
 mod markers;
 mod merge;
 mod structural;
@@ -51,21 +53,25 @@ pub(crate) struct Generated {
 
 impl Generated {
     pub(crate) fn of<K: CustomResourceExt + JsonSchema>() -> Generated {
-        let mut settings = SchemaSettings::draft2020_12();
-        settings.meta_schema = None;
-        let raw = settings.into_generator().into_root_schema_for::<K>().to_value();
+        let schema = |inline: bool| {
+            let mut settings = SchemaSettings::draft2020_12();
+            settings.meta_schema = None;
+            settings.inline_subschemas = inline;
+            settings.into_generator().into_root_schema_for::<K>().to_value()
+        };
         let name = (K::crd_name(), K::api_resource());
-        Generated::from(std::any::type_name::<K>(), &raw, catch(|| K::crd()), name)
+        let schemas = [schema(false), schema(true)];
+        Generated::from(std::any::type_name::<K>(), &schemas, catch(|| K::crd()), name)
     }
 
     /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the type changes.
     fn from(
         rust: &'static str,
-        raw: &Value,
+        [raw, inlined]: &[Value; 2],
         made: std::result::Result<CustomResourceDefinition, String>,
         name: (&str, ApiResource),
     ) -> Generated {
-        let (schema, mut problems) = structural::root(raw);
+        let (schema, mut problems) = structural::root(raw, inlined);
         let mut crd = match made {
             Ok(crd) => serde_json::to_value(crd).unwrap_or_default(),
             Err(why) => {

@@ -9,6 +9,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::inlined::{Inlined, says};
 use super::markers::{ITEMS, MARKERS};
 use super::merge::{both, is_rule, under};
 use super::{Problem, TYPE, union};
@@ -76,12 +77,16 @@ const DROPPED: &[&str] = &[
 /// What a word about the whole kind begins with; it stands on the spec.
 const ROOT: &str = "root:";
 
+/// What the names of Kubernetes' own types begin with.
+const KUBERNETES: &str = "io.k8s.";
+
 /// The pattern of a quantity, as Kubernetes' own generator has it.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The schema of a whole object, and what is wrong with it.
-pub(super) fn root(raw: &Value) -> (Value, Vec<Problem>) {
+pub(super) fn root(raw: &Value, inlined: &Value) -> (Value, Vec<Problem>) {
     let mut writer = Writer {
+        inlined: Inlined(inlined.clone()),
         definitions: raw.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default(),
         open: Vec::new(),
         problems: Vec::new(),
@@ -130,6 +135,7 @@ pub(super) fn properties(node: &Node) -> impl Iterator<Item = (&String, &Value)>
 }
 
 pub(super) struct Writer {
+    inlined: Inlined,
     definitions: Map<String, Value>,
     /// The definitions that are being written.
     open: Vec<String>,
@@ -168,16 +174,22 @@ impl Writer {
             let value = own.remove("x-kubernetes-struct-type").unwrap_or_default();
             own.insert("x-kubernetes-map-type".to_owned(), value);
         }
-        self.item_words(raw, at, &mut own);
         self.one_type(&mut own, &mut null, at);
+        // Of a choice, the part that has the type says it.
+        if !["allOf", "anyOf", "oneOf"].iter().any(|word| raw.contains_key(*word)) {
+            self.told_of_reference(&node, &mut own, at);
+        }
         let adds = !own.is_empty();
         both(&mut node, own);
+        self.item_words(raw, at, &mut node);
         for word in ["allOf", "anyOf", "oneOf"] {
             if let Some(Value::Array(list)) = raw.get(word) {
                 self.combined(word, list, &mut node, &mut null, at, slot);
             }
         }
-        if adds || raw.contains_key("$ref") {
+        // An `Option` of a type says nothing of its own beside the choice between the type and `null`, but for these.
+        let marked = MARKERS.iter().any(|word| raw.contains_key(*word));
+        if adds || marked || raw.contains_key("$ref") {
             self.markers(raw, &mut node, at);
         }
         self.finish(&mut node, at);
@@ -185,6 +197,22 @@ impl Writer {
             node.insert("nullable".to_owned(), Value::Bool(true));
         }
         node
+    }
+
+    /// Rules that somebody wrote on a field, and that stand beside a `$ref` only where every type is put in place: see [`Inlined`].
+    fn told_of_reference(&mut self, node: &Node, own: &mut Node, at: &str) {
+        if self.open.iter().any(|name| name.starts_with(KUBERNETES)) {
+            return;
+        }
+        for (word, value) in self.inlined.rules(at) {
+            let mut said = Node::new();
+            self.word(&word, &value, &Node::new(), at, &mut said, &mut false);
+            for (word, value) in said {
+                if !says(node, &word, &value) && !own.contains_key(&word) {
+                    own.insert(word, value);
+                }
+            }
+        }
     }
 
     /// What `$ref` points at.
@@ -218,7 +246,7 @@ impl Writer {
         self.open.push(name.clone());
         let mut node = self.node(&definition, at, slot);
         self.open.pop();
-        if name.starts_with("io.k8s.") {
+        if name.starts_with(KUBERNETES) {
             well_known(&mut node, &name);
             node.insert(TYPE.to_owned(), Value::String(name));
         }

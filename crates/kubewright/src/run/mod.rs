@@ -12,6 +12,7 @@ mod flags;
 mod logging;
 mod settings;
 
+use futures::future::LocalBoxFuture;
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -48,7 +49,13 @@ const USAGE: u8 = 2;
 /// Logging goes to the standard error stream, unless the program has set up a `tracing` subscriber of its own before.
 ///
 /// Exit codes: 0 after a signal, 1 when something failed, 2 when the command line cannot be understood.
-pub async fn run(operator: Operator) -> ExitCode {
+pub fn run(operator: Operator) -> impl Future<Output = ExitCode> {
+    // Boxed here, so that a program compiles a call and not all that it leads to.
+    let running: LocalBoxFuture<'static, ExitCode> = Box::pin(main(operator));
+    running
+}
+
+async fn main(operator: Operator) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let parsed = flags::parse(&arguments).and_then(|asked| match asked {
         Asked::Run(flags) => Settings::new(&flags, &Environment::of_process()).map(Asked::Run),

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::description::{ConversionDescription, Kind};
 use crate::error::panic_message;
+use crate::form::of_json;
 use crate::object::Object;
 
 /// The path under which all conversions of an operator are served.
@@ -108,7 +109,7 @@ impl<H: Object> Conversion<H> {
 }
 
 fn read<K: Object>(object: Value) -> Result<K, String> {
-    serde_json::from_value(object).map_err(|error| format!("it cannot be read as {}: {error}", type_name::<K>()))
+    of_json(&object).map_err(|error| format!("it cannot be read as {}: {error}", type_name::<K>()))
 }
 
 fn write<K: Object>(object: &K) -> Result<Value, String> {

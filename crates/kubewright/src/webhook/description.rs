@@ -76,6 +76,8 @@ pub struct Description {
     pub name: String,
     /// The verbs that it is asked about, in lower case.
     pub verbs: Vec<&'static str>,
+    /// The versions of the kind that it is asked about; `None` for that of the type.
+    pub versions: Option<Vec<String>>,
     /// `Fail` or `Ignore`.
     pub failure_policy: &'static str,
     /// `Exact` or `Equivalent`.
@@ -133,15 +135,17 @@ impl Description {
             Some((namespace, name, port)) => (Some(namespace), Some(name), port),
             None => (None, None, None),
         };
-        let verbs = told.operations.as_ref().map_or_else(
-            || vec!["create", "update"],
-            |operations| operations.iter().map(|operation| operation.verb()).collect(),
-        );
+        let verbs = match &told.operations {
+            _ if told.all_operations => vec!["*"],
+            Some(operations) => operations.iter().map(|operation| operation.verb()).collect(),
+            None => vec!["create", "update"],
+        };
         Description {
             mutating,
             path: told.path.clone().unwrap_or_else(path),
             name: told.name.clone().unwrap_or_else(name),
             verbs,
+            versions: told.versions.clone(),
             failure_policy: match told.failure_policy {
                 FailurePolicy::Fail => "Fail",
                 FailurePolicy::Ignore => "Ignore",
@@ -193,6 +197,9 @@ impl Description {
         if self.verbs.is_empty() {
             return wrong("it is asked about nothing; name at least one operation".to_owned());
         }
+        if self.versions.as_ref().is_some_and(Vec::is_empty) {
+            return wrong("it is asked about no version; name at least one, or leave `versions` out".to_owned());
+        }
         if self.timeout_seconds.is_some_and(|seconds| !(1..=30).contains(&seconds)) {
             return wrong("its timeout must be between 1 and 30 seconds".to_owned());
         }
@@ -205,6 +212,7 @@ impl Description {
     /// The webhook as an entry of a configuration, reached through `client_config`.
     fn entry(&self, client_config: Value) -> Value {
         let resources = self.resources.clone().unwrap_or_else(|| vec![self.kind.plural.clone()]);
+        let versions = self.versions.clone().unwrap_or_else(|| vec![self.kind.version.clone()]);
         let operations: Vec<String> = self.verbs.iter().map(|verb| verb.to_uppercase()).collect();
         let mut entry = Map::new();
         let mut set = |key: &str, value: Value| {
@@ -218,7 +226,7 @@ impl Description {
             "rules",
             json!([{
                 "apiGroups": [self.kind.group],
-                "apiVersions": [self.kind.version],
+                "apiVersions": versions,
                 "resources": resources,
                 "operations": operations,
             }]),

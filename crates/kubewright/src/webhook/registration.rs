@@ -55,6 +55,8 @@ pub struct Registration {
     pub(super) path: Option<String>,
     pub(super) name: Option<String>,
     pub(super) operations: Option<Vec<Operation>>,
+    pub(super) all_operations: bool,
+    pub(super) versions: Option<Vec<String>>,
     pub(super) failure_policy: FailurePolicy,
     pub(super) match_policy: Option<MatchPolicy>,
     pub(super) side_effects: SideEffects,
@@ -83,6 +85,20 @@ impl Registration {
     /// The writes about which the webhook is asked. Default: create and update.
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Registration {
         self.operations = Some(operations.into_iter().collect());
+        self
+    }
+
+    /// Asks about every operation, also about those that Kubernetes may add (`*`).
+    pub fn all_operations(mut self) -> Registration {
+        self.all_operations = true;
+        self
+    }
+
+    /// The versions of the kind about whose writes the webhook is asked, or `*` for all. Default: the version of the Rust type. With
+    /// [`MatchPolicy::Equivalent`] writes through other versions count anyway; with [`MatchPolicy::Exact`] objects come in the version that
+    /// was written, which the Rust type must be able to read.
+    pub fn versions<T: Into<String>>(mut self, versions: impl IntoIterator<Item = T>) -> Registration {
+        self.versions = Some(versions.into_iter().map(Into::into).collect());
         self
     }
 

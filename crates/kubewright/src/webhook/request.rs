@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::denied::Denied;
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::form::of_json;
 use crate::object::AnyObject;
 
 /// The verb of a write, as webhooks see it.
@@ -174,7 +175,7 @@ impl AdmissionRequest {
 
     /// Decodes the object of `field`.
     pub(super) fn decode<K: AnyObject>(&self, raw: &Value, field: &str) -> Result<K, Denied> {
-        K::deserialize(raw).map_err(|error| {
+        of_json(raw).map_err(|error| {
             Denied::with_code(
                 400,
                 "BadRequest",
