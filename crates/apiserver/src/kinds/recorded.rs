@@ -1,5 +1,7 @@
 //! What kube-apiserver answered to a create, replayed through the strategies: defaults, preparation, allocation and errors of all kinds at once.
 
+use std::sync::atomic::AtomicU64;
+
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
@@ -49,6 +51,7 @@ fn check(case: &Value) -> Result<(), String> {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: case["dryRun"] == true,
     };
@@ -150,6 +153,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,
     };

@@ -407,7 +407,7 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
         return Some(range.network());
     }
     range
-        .candidates(context.env.random())
+        .candidates(context.turn())
         .find(|ip| !taken.ips.contains(&IpAddr::V4(*ip)))
 }
 
@@ -417,7 +417,7 @@ fn free_port(taken: &Taken, protocol: &str, context: &StrategyContext<'_>) -> Op
         return Some(first);
     }
     let size = last - first + 1;
-    let start = (context.env.random() % u64::try_from(size).unwrap_or(1)) as i64;
+    let start = (context.turn() % u64::try_from(size).unwrap_or(1)) as i64;
     (0..size)
         .map(|step| first + (start + step) % size)
         .find(|port| !taken.ports.contains(&(*port, protocol.to_owned())))

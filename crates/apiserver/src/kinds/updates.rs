@@ -1,5 +1,7 @@
 //! Changes of stored objects: a merge patch on what a create made, and what the strategies make of it.
 
+use std::sync::atomic::AtomicU64;
+
 use kubewright_schema::patch::merge;
 use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
@@ -27,6 +29,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,
     };
@@ -235,6 +238,7 @@ fn what_is_taken_is_refused() {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,
     };
@@ -264,6 +268,18 @@ fn what_is_taken_is_refused() {
         texts(allocate(&mut other, None, &mut [&stored].into_iter(), &context)),
         [""; 0]
     );
+    // What nobody holds any more is not the next one's.
+    let mut given = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        let mut service = make(json!({"type": "NodePort", "ports": [{"port": 80}]}));
+        let errors = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
+        assert_eq!(texts(errors), [""; 0]);
+        let (ip, port) = (&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["nodePort"]);
+        assert!(
+            given.insert(ip.to_string()) && given.insert(port.to_string()),
+            "{service} again"
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! and so do both groups of Event.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kubewright_schema::SchemaRef;
@@ -296,6 +297,16 @@ pub struct StrategyContext<'a> {
     pub dry_run: bool,
     /// The addresses that Services get.
     pub service_range: crate::ServiceRange,
+    /// Where the next search for a free address or port begins.
+    pub turns: &'a AtomicU64,
+}
+
+impl StrategyContext<'_> {
+    /// Where a search for a free address or port begins: each further on than the one before, so that what was just given back is not
+    /// somebody else's at once.
+    pub fn turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// How a kind differs from others when it is written: flags and small functions.

@@ -58,7 +58,7 @@ mod token_tests;
 mod webhook_tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -204,6 +204,8 @@ pub(crate) struct Inner {
     definitions: std::sync::Mutex<()>,
     /// Objects with allocated values that are not stored yet, so that nothing is given twice.
     claims: claims::Claims,
+    /// See [`crate::registry::StrategyContext::turns`].
+    turns: AtomicU64,
 }
 
 /// A request on its way through the pipeline.
@@ -262,6 +264,7 @@ impl ApiServer {
         admission.push(Box::new(ValidatingWebhooks::default()));
         // What is charged is never refused by another plugin.
         admission.push(Box::new(ResourceQuotas));
+        let turns = AtomicU64::new(env.random());
         let inner = Inner {
             authorizer,
             policy,
@@ -276,6 +279,7 @@ impl ApiServer {
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
             claims: claims::Claims::default(),
+            turns,
         };
         inner.settle_definitions();
         bootstrap::fill(&inner);

@@ -165,6 +165,7 @@ impl<'a> Writer<'a> {
             user: self.user,
             dry_run: self.dry_run,
             service_range: self.server.config.service_range,
+            turns: &self.server.turns,
         }
     }
 
