@@ -29,7 +29,7 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: Option<String>,
     /// The deprecated form `/api/v1/watch/…`.
     pub(crate) legacy_watch: bool,
-    /// Whether there are more segments than any resource has.
+    /// Whether there are more segments than any resource has; below `proxy` they are a path of the program that is meant.
     pub(crate) too_deep: bool,
 }
 
@@ -111,6 +111,8 @@ impl Verb {
         Some(match (method, path.name.is_some()) {
             (&Method::GET, _) if path.legacy_watch => Verb::Watch,
             (&Method::GET, true) => Verb::Get,
+            // Whoever is behind a proxy may take other methods than objects do.
+            (&Method::HEAD, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
             (&Method::POST, _) => Verb::Create,
