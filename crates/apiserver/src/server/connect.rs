@@ -68,6 +68,9 @@ impl Call<'_> {
         let mut options = Map::new();
         options.insert("kind".to_owned(), json!(kind));
         options.insert("apiVersion".to_owned(), json!("v1"));
+        if kind.ends_with("ProxyOptions") && !self.path.below.is_empty() {
+            options.insert("path".to_owned(), json!(self.path.below));
+        }
         let has_streams = matches!(kind, "PodExecOptions" | "PodAttachOptions");
         for flag in ["stdin", "stdout", "stderr", "tty"] {
             if has_streams && self.query.flag(flag) {

@@ -512,7 +512,7 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
             .subresources
             .iter()
             .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
-    if (path.too_deep && !is_proxied)
+    if (path.below.len() > 1 && !is_proxied)
         || !scope_fits
         || (resource.namespaced && path.namespace.is_none() && path.name.is_some())
     {
