@@ -22,8 +22,8 @@ pub struct Status {
     pub message: String,
     /// What it is about.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: the token with which an expired list may go on.
-    pub continue_token: Option<String>,
+    /// `metadata` (a `ListMeta`): the `continue` with which an expired list may go on, and what a webhook says there.
+    pub metadata: Map<String, Value>,
     /// Whether it reports success (`status: Success`).
     pub success: bool,
     /// `Warning` texts that were collected before the failure, for the response's headers; no part of the object.
@@ -305,11 +305,7 @@ impl Status {
         let mut object = Map::new();
         object.insert("kind".to_owned(), json!("Status"));
         object.insert("apiVersion".to_owned(), json!("v1"));
-        let metadata = self
-            .continue_token
-            .as_ref()
-            .map_or_else(|| json!({}), |token| json!({ "continue": token }));
-        object.insert("metadata".to_owned(), metadata);
+        object.insert("metadata".to_owned(), Value::Object(self.metadata.clone()));
         object.insert(
             "status".to_owned(),
             json!(if self.success { "Success" } else { "Failure" }),

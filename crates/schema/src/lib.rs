@@ -16,6 +16,7 @@ pub mod patch;
 pub mod path;
 pub mod protobuf;
 pub mod quantity;
+pub mod zones;
 // schemas
 pub mod catalog;
 pub mod cel;

@@ -2,10 +2,10 @@
 //!
 //! A schedule is what Kubernetes' parser takes (five fields, or a word with `@`), and its errors have that parser's words.
 //!
-//! Not here: whether a time zone exists (there is no time zone database here; a name is only checked for being one), and when a schedule is
-//! due, which is the controller's.
+//! Not here: which time zones there are (`kubewright_schema::zones`), and when a schedule is due, which is the controller's.
 
 use kubewright_schema::error::FieldError;
+use kubewright_schema::zones;
 use serde_json::Value;
 
 use super::check::{At, Errors, ensure, fill, fill_text};
@@ -74,6 +74,9 @@ fn cron_job(new: &Value) -> Vec<FieldError> {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         );
     }
+    if let Err(why) = zones::check(zone.text()) {
+        errors.invalid(&zone, why);
+    }
     errors.one_of(&spec.key("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], true);
     job_template(&mut errors, &spec.key("jobTemplate"));
     errors.non_negative(&spec.key("successfulJobsHistoryLimit"));
@@ -122,7 +125,11 @@ const FIELDS: [Field; 5] = [
 fn parse(schedule: &str) -> Result<(), String> {
     // A zone at the beginning is read, so that the rest is checked; the caller refuses it.
     let schedule = match schedule.split_once(' ') {
-        Some((zone, rest)) if zone.starts_with("TZ=") || zone.starts_with("CRON_TZ=") => rest.trim(),
+        Some((zone, rest)) if zone.starts_with("TZ=") || zone.starts_with("CRON_TZ=") => {
+            let (_, name) = zone.split_once('=').unwrap_or_default();
+            zones::check(name).map_err(|why| format!("provided bad location {name}: {why}"))?;
+            rest.trim()
+        }
         _ => schedule,
     };
     if schedule.starts_with('@') {

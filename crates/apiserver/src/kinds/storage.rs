@@ -2,8 +2,11 @@
 //!
 //! A claim and a volume get the finalizers that the admission plugin StorageObjectInUseProtection adds; a controller takes them away.
 //!
-//! Not here: binding and provisioning, which are a controller's; the contents of the many kinds of volume sources beyond hostPath, local and
-//! CSI, which are checked by their schema only.
+//! `volume` beside it has the rules of PersistentVolume.
+//!
+//! Not here: binding and provisioning, which are a controller's.
+
+mod volume;
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -13,50 +16,16 @@ use kubewright_schema::quantity::Quantity;
 use kubewright_schema::{internal, names};
 use serde_json::{Value, json};
 
+pub(crate) use self::volume::VOLUME;
 use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, get, keep, text};
-use super::pods::scheduling::{label_selector, node_selector};
-use super::pods::warnings::fractions;
+use super::pods::scheduling::label_selector;
+use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
 use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
     ..PLAIN
-};
-
-/// How PersistentVolumes are written.
-pub(crate) const VOLUME: Strategy = Strategy {
-    status_metadata: StatusMetadata::WRITTEN,
-    default: default_volume,
-    prepare_create: |object, context| {
-        protect(object, "kubernetes.io/pv-protection");
-        if let Some(object) = object.as_object_mut() {
-            let now = crate::env::rfc3339(context.env.now());
-            object.insert(
-                "status".to_owned(),
-                json!({"phase": "Pending", "lastPhaseTransitionTime": now}),
-            );
-        }
-    },
-    prepare_update: |new, old, _| keep(new, old, "status"),
-    prepare_status: |new, old, context| {
-        let (phase, was) = (get(new, &["status", "phase"]).clone(), get(old, &["status", "phase"]));
-        let said = get(new, &["status", "lastPhaseTransitionTime"]);
-        let before = get(old, &["status", "lastPhaseTransitionTime"]).clone();
-        let time = match (said == &before || said.is_null(), &phase == was) {
-            (true, false) => crate::env::rfc3339(context.env.now()).into(),
-            (true, true) => before,
-            (false, _) => said.clone(),
-        };
-        if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
-            && !time.is_null()
-        {
-            status.insert("lastPhaseTransitionTime".to_owned(), time);
-        }
-    },
-    validate_create: volume,
-    validate_update: update_volume,
-    ..STORED
 };
 
 /// How PersistentVolumeClaims are written.
@@ -76,8 +45,10 @@ pub(crate) const CLAIM: Strategy = Strategy {
     },
     validate_create: claim,
     validate_update: update_claim,
+    validate_status: |new, _| claim_status(new),
     warnings: |new, _| {
         let mut warn = Vec::new();
+        old_annotations(&At::root(new), &OLD_ANNOTATIONS[..1], &mut warn);
         let resources = At::root(new).keys(&["spec", "resources"]);
         for list in ["requests", "limits"] {
             fractions(&resources.key(list), &["storage"], &mut warn);
@@ -95,6 +66,16 @@ pub(crate) const CLASS: Strategy = Strategy {
         fill(object, "volumeBindingMode", "Immediate");
     },
     validate_create: class,
+    warnings: |new, _| {
+        let mut warn = Vec::new();
+        for term in At::root(new).key("allowedTopologies").items() {
+            for expression in term.key("matchLabelExpressions").items() {
+                let key = expression.key("key");
+                warn.extend(old_label(key.text()).map(|why| format!("{}: {why}", key.path)));
+            }
+        }
+        warn
+    },
     validate_update: |new, old| {
         let mut errors = Errors::default();
         errors.extend(class(new));
@@ -217,6 +198,11 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     delete_returns_object: false,
     generation: GenerationRule::Never,
     validate_create: capacity,
+    warnings: |new, _| {
+        let mut warn = Vec::new();
+        old_labels(&At::root(new).key("nodeTopology"), false, &mut warn);
+        warn
+    },
     validate_update: |new, old| {
         let mut errors = Errors::default();
         errors.extend(capacity(new));
@@ -240,63 +226,6 @@ fn protect(object: &mut Value, finalizer: &str) {
     }
 }
 
-fn default_volume(object: &mut Value) {
-    let Some(object) = object.as_object_mut() else { return };
-    if let Some(status) = ensure(object, "status") {
-        fill_text(status, "phase", "Pending");
-    }
-    let Some(spec) = ensure(object, "spec") else { return };
-    fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
-    fill(spec, "volumeMode", "Filesystem");
-    if let Some(path) = child(spec, "hostPath") {
-        fill(path, "type", "");
-    }
-    if let Some(disk) = child(spec, "iscsi") {
-        fill_text(disk, "iscsiInterface", "default");
-    }
-    if let Some(disk) = child(spec, "rbd") {
-        fill_text(disk, "pool", "rbd");
-        fill_text(disk, "user", "admin");
-        fill_text(disk, "keyring", "/etc/ceph/keyring");
-    }
-    if let Some(disk) = child(spec, "scaleIO") {
-        fill_text(disk, "storageMode", "ThinProvisioned");
-        fill_text(disk, "fsType", "xfs");
-    }
-    if let Some(disk) = child(spec, "azureDisk") {
-        fill(disk, "cachingMode", "ReadWrite");
-        fill(disk, "kind", "Shared");
-        fill(disk, "fsType", "ext4");
-        fill(disk, "readOnly", false);
-    }
-}
-
-const SOURCES: [&str; 23] = [
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "flocker",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-    "image",
-];
-
 /// Checks a list of access modes; all errors are about the list.
 pub(crate) fn access_modes(errors: &mut Errors, at: &At<'_>) {
     const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -316,150 +245,19 @@ fn class_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn positive(errors: &mut Errors, at: &At<'_>) {
-    if Quantity::from_str(at.text()).is_ok_and(|amount| amount.sign() <= 0) {
-        errors.invalid(at, "must be greater than zero");
+/// A quantity that may be as small as nothing.
+fn resource_amount(errors: &mut Errors, at: &At<'_>) {
+    if let Ok(amount) = Quantity::from_str(at.text())
+        && amount.value() < 0
+    {
+        let shown = i64::try_from(amount.value()).unwrap_or(i64::MIN);
+        errors.invalid_value(at, shown, "must be a valid resource quantity");
     }
 }
 
 fn not_negative(errors: &mut Errors, at: &At<'_>) {
     if Quantity::from_str(at.text()).is_ok_and(|amount| amount.sign() < 0) {
         errors.invalid(at, "must be greater than or equal to 0");
-    }
-}
-
-fn volume(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    let modes = spec.key("accessModes");
-    if modes.is_empty() {
-        errors.required(&modes, "");
-    }
-    access_modes(&mut errors, &modes);
-    let capacity = spec.key("capacity");
-    if capacity.is_empty() {
-        errors.required(&capacity, "");
-    }
-    if capacity.len() != 1 || !capacity.key("storage").present() {
-        let value = if capacity.is_empty() {
-            Value::Null
-        } else {
-            capacity.value.clone()
-        };
-        errors.push(FieldError::not_supported(
-            capacity.path.to_string(),
-            value,
-            &["storage"],
-        ));
-    }
-    for (_, entry) in capacity.entries() {
-        positive(&mut errors, &entry);
-    }
-    errors.one_of(
-        &spec.key("persistentVolumeReclaimPolicy"),
-        &["Delete", "Recycle", "Retain"],
-        false,
-    );
-    let affinity = spec.key("nodeAffinity");
-    if affinity.present() {
-        let required = affinity.key("required");
-        if required.present() {
-            node_selector(&mut errors, &required);
-        } else {
-            errors.required(&required, "must specify required node constraints");
-        }
-    }
-    let mut sources = SOURCES.iter().map(|name| spec.key(name)).filter(At::present);
-    match sources.next() {
-        Some(first) => {
-            source(&mut errors, &spec, &first);
-            other_source(&mut errors, &spec);
-        }
-        None => errors.required(&spec, "must specify a volume type"),
-    }
-    for more in sources {
-        errors.forbidden(&more, "may not specify more than 1 volume type");
-    }
-    class_name(&mut errors, &spec.key("storageClassName"));
-    errors.one_of(&spec.key("volumeMode"), &["Block", "Filesystem"], false);
-    errors.into_vec()
-}
-
-fn source(errors: &mut Errors, spec: &At<'_>, source: &At<'_>) {
-    let path = source.key("path");
-    if spec.key("hostPath").present() {
-        if path.text().is_empty() {
-            errors.required(&path, "");
-        } else {
-            no_backsteps(errors, &path);
-        }
-        if path.text() == "/" && spec.key("persistentVolumeReclaimPolicy").text() == "Recycle" {
-            errors.forbidden(
-                &spec.key("persistentVolumeReclaimPolicy"),
-                "may not be 'recycle' for a hostPath mount of '/'",
-            );
-        }
-    } else if spec.key("local").present() {
-        if path.text().is_empty() {
-            errors.required(&path, "");
-        } else {
-            no_backsteps(errors, &path);
-        }
-        if !spec.key("nodeAffinity").present() {
-            errors.required(&spec.key("nodeAffinity"), "Local volume requires node affinity");
-        }
-    } else if spec.key("nfs").present() {
-        for field in ["server", "path"] {
-            if source.key(field).text().is_empty() {
-                errors.required(&source.key(field), "");
-            }
-        }
-        if !path.text().is_empty() && !path.text().starts_with('/') {
-            errors.invalid(&path, "must be an absolute path");
-        }
-    } else if spec.key("csi").present() {
-        driver_name(errors, &source.key("driver"));
-        if source.key("volumeHandle").text().is_empty() {
-            errors.required(&source.key("volumeHandle"), "");
-        }
-    }
-}
-
-/// The sources of networks and clouds: those of pods, and what a volume beyond any namespace must say besides.
-fn other_source(errors: &mut Errors, spec: &At<'_>) {
-    let Some(kind) = SOURCES
-        .iter()
-        .find(|name| spec.key(name).present())
-        .filter(|name| !["hostPath", "local", "nfs", "csi"].contains(name))
-    else {
-        return;
-    };
-    let at = match *kind {
-        "gcePersistentDisk" => spec.key(kind).moved(spec.path.key("persistentDisk")),
-        _ => spec.key(kind),
-    };
-    volumes::one_source(errors, kind, &at);
-    let namespace = match *kind {
-        "glusterfs" => at.key("endpointsNamespace"),
-        "azureFile" => at.key("secretNamespace"),
-        "cinder" if at.key("secretRef").present() => at.keys(&["secretRef", "namespace"]),
-        _ => return,
-    };
-    if *kind == "glusterfs" {
-        if namespace.present() && namespace.text().is_empty() {
-            errors.invalid(
-                &namespace,
-                "if the endpointnamespace is set, it must be a valid namespace name",
-            );
-        }
-    } else if namespace.text().is_empty() && (*kind == "cinder" || namespace.present()) {
-        errors.required(&namespace, "");
-    }
-}
-
-fn no_backsteps(errors: &mut Errors, at: &At<'_>) {
-    if at.text().split('/').any(|part| part == "..") {
-        errors.invalid(at, "must not contain '..'");
     }
 }
 
@@ -472,42 +270,6 @@ fn driver_name(errors: &mut Errors, at: &At<'_>) {
     if !at.text().is_empty() {
         errors.messages(at, names::dns1123_subdomain(&at.text().to_lowercase()));
     }
-}
-
-fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    // Kubernetes checks a changed volume twice, and tells both.
-    errors.extend(volume(new));
-    errors.extend(volume(new));
-    let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    let mut now = spec.value.clone();
-    let secret = |spec: &At<'_>| spec.keys(&["csi", "controllerExpandSecretRef"]).present();
-    if was.key("csi").present()
-        && !secret(&was)
-        && let Some(csi) = now.get_mut("csi").and_then(Value::as_object_mut)
-    {
-        // It may be added later.
-        csi.remove("controllerExpandSecretRef");
-    }
-    if SOURCES.iter().any(|name| get(&now, &[name]) != was.key(name).value) {
-        let source = spec.key("persistentvolumesource");
-        let difference = internal::difference("", "PersistentVolume", &source.path.to_string(), was.value, &now);
-        errors.forbidden(
-            &source,
-            format!("spec.persistentvolumesource is immutable after creation\n{difference}"),
-        );
-    }
-    let mode = spec.key("volumeMode").moved(At::root(new).key("volumeMode").path);
-    errors.immutable(&mode, &was.key("volumeMode"));
-    if was.key("nodeAffinity").present() {
-        let affinity = spec.key("nodeAffinity").moved(At::root(new).key("nodeAffinity").path);
-        errors.immutable(&affinity, &was.key("nodeAffinity"));
-    }
-    let class = spec.key("volumeAttributesClassName");
-    if was.key("volumeAttributesClassName").present() && !class.present() {
-        errors.forbidden(&class, "update from non-nil value to nil is forbidden");
-    }
-    errors.into_vec()
 }
 
 fn default_claim(object: &mut Value) {
@@ -617,6 +379,71 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errors.into_vec()
+}
+
+/// `status` of a claim, which controllers and drivers write.
+fn claim_status(new: &Value) -> Vec<FieldError> {
+    const RESIZES: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
+    let mut errors = Errors::default();
+    let status = At::root(new).key("status");
+    for (_, amount) in status.key("capacity").entries() {
+        resource_amount(&mut errors, &amount);
+    }
+    let allocated = status.key("allocatedResources");
+    for (name, amount) in allocated.entries() {
+        if claimed_resource(&mut errors, &allocated, name) {
+            resource_amount(&mut errors, &amount);
+        }
+    }
+    let resizes = status.key("allocatedResourceStatuses");
+    for (name, state) in resizes.entries() {
+        claimed_resource(&mut errors, &resizes, name);
+        if !RESIZES.contains(&state.text()) {
+            // What is shown is the resource, not its state.
+            errors.push(FieldError::not_supported(resizes.path.to_string(), name, &RESIZES));
+        }
+    }
+    errors.into_vec()
+}
+
+/// The name of a resource that a claim may have: storage, or one of somebody else's domain. Errors are the map's; whether there
+/// were none.
+fn claimed_resource(errors: &mut Errors, at: &At<'_>, name: &str) -> bool {
+    let before = errors.len();
+    let messages = names::qualified_name(name);
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    if messages.is_empty() && is_native && name != "storage" {
+        errors.push(FieldError::not_supported(at.path.to_string(), name, &["storage"]));
+    }
+    for message in messages {
+        errors.invalid_value(at, name, message);
+    }
+    errors.len() == before
+}
+
+/// Annotations that were fields' forerunners.
+const OLD_ANNOTATIONS: [(&str, &str); 2] = [
+    (
+        "volume.beta.kubernetes.io/storage-class",
+        "deprecated since v1.8; use \"storageClassName\" attribute instead",
+    ),
+    (
+        "volume.beta.kubernetes.io/mount-options",
+        "deprecated since v1.31; use \"mountOptions\" attribute instead",
+    ),
+];
+
+fn old_annotations(object: &At<'_>, old: &[(&str, &str)], warn: &mut Vec<String>) {
+    for (key, entry) in object.keys(&["metadata", "annotations"]).entries() {
+        let known = old.iter().filter(|(name, _)| *name == key);
+        warn.extend(known.map(|(_, why)| format!("{}: {why}", entry.path)));
+    }
 }
 
 fn class(new: &Value) -> Vec<FieldError> {
@@ -750,6 +577,9 @@ fn attachment(new: &Value) -> Vec<FieldError> {
             "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
         ),
         _ => {}
+    }
+    if inline.present() {
+        volume::spec(&mut errors, &inline, volume::Place::Inline);
     }
     if name.present() && name.text().is_empty() {
         errors.required(&name, "must specify non empty persistentVolumeName");

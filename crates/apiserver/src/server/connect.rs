@@ -20,6 +20,11 @@ impl Call<'_> {
         } else {
             self.admit_connection(name, kind).await?;
         }
+        if name == "proxy" {
+            self.check_proxied()?;
+            let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
+            return Err(Status::not_implemented(message));
+        }
         let stored = self.get_stored().await?;
         if self.resource.group.is_empty() && self.resource.plural == "pods" {
             let pod = stored.value();
@@ -28,7 +33,6 @@ impl Call<'_> {
             }
             let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or("");
             match name {
-                "proxy" if text("/status/podIP").is_empty() => return Err(Status::bad_request("address not allowed")),
                 "log" if text("/spec/nodeName").is_empty() => {
                     return Ok(Reply::new(204, Content::Text("", Bytes::new())));
                 }
@@ -64,6 +68,9 @@ impl Call<'_> {
         let mut options = Map::new();
         options.insert("kind".to_owned(), json!(kind));
         options.insert("apiVersion".to_owned(), json!("v1"));
+        if kind.ends_with("ProxyOptions") && !self.path.below.is_empty() {
+            options.insert("path".to_owned(), json!(self.path.below));
+        }
         let has_streams = matches!(kind, "PodExecOptions" | "PodAttachOptions");
         for flag in ["stdin", "stdout", "stderr", "tty"] {
             if has_streams && self.query.flag(flag) {

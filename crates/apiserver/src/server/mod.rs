@@ -31,6 +31,7 @@ mod openid;
 mod options;
 mod patch;
 mod paths;
+mod proxy;
 pub(crate) mod query;
 #[cfg(test)]
 mod quota_tests;
@@ -79,7 +80,7 @@ use crate::admission::{
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
-use crate::registry::{Registry, Resource, Snapshot, Verbs};
+use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs};
 use crate::status::Status;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, ServiceRange, UserInfo};
@@ -510,7 +511,15 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
     };
     let is_namespace = path.group.is_empty() && path.plural == "namespaces";
     let scope_fits = resource.namespaced || path.namespace.is_none() || is_namespace;
-    if path.too_deep || !scope_fits || (resource.namespaced && path.namespace.is_none() && path.name.is_some()) {
+    let is_proxied = path.subresource.as_deref() == Some("proxy")
+        && resource
+            .subresources
+            .iter()
+            .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
+    if (path.below.len() > 1 && !is_proxied)
+        || !scope_fits
+        || (resource.namespaced && path.namespace.is_none() && path.name.is_some())
+    {
         return Err(Missing::Resource);
     }
     if path.namespace.as_deref() == Some("") || path.name.as_deref() == Some("") {

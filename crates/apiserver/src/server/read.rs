@@ -360,7 +360,8 @@ fn expired(after: Option<&str>, prefix: &str, asked: u64, oldest: u64) -> Status
         )),
         Some(after) => {
             let mut status = Status::expired(INCONSISTENT);
-            status.continue_token = Some(Continue::encode(None, prefix, after));
+            let token = Continue::encode(None, prefix, after);
+            status.metadata.insert("continue".to_owned(), token.into());
             status
         }
     }

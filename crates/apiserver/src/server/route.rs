@@ -29,8 +29,9 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: Option<String>,
     /// The deprecated form `/api/v1/watch/…`.
     pub(crate) legacy_watch: bool,
-    /// Whether there are more segments than any resource has.
-    pub(crate) too_deep: bool,
+    /// More segments than resources have, from their slash on: below `proxy` the path of the program that is meant. Only a slash when the
+    /// path ends in one.
+    pub(crate) below: String,
 }
 
 /// Splits a path. An empty segment in the middle makes it a path of nothing that exists.
@@ -49,7 +50,11 @@ pub(crate) fn parse(path: &str) -> Path {
         ["apis", group, version, ..] => ((*group).to_owned(), (*version).to_owned(), segments.split_off(3)),
         _ => return Path::Other,
     };
-    Path::Resource(resource(group, version, rest))
+    let mut found = resource(group, version, rest);
+    if path.ends_with('/') && !found.below.ends_with('/') {
+        found.below.push('/');
+    }
+    Path::Resource(found)
 }
 
 fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePath {
@@ -72,7 +77,10 @@ fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePa
     path.plural = parts.next().unwrap_or_default();
     path.name = parts.next();
     path.subresource = parts.next();
-    path.too_deep = parts.next().is_some();
+    for part in parts {
+        path.below.push('/');
+        path.below.push_str(&part);
+    }
     if path.plural == "namespaces" && path.namespace.is_none() {
         path.namespace.clone_from(&path.name);
     }
@@ -111,6 +119,8 @@ impl Verb {
         Some(match (method, path.name.is_some()) {
             (&Method::GET, _) if path.legacy_watch => Verb::Watch,
             (&Method::GET, true) => Verb::Get,
+            // Whoever is behind a proxy may take other methods than objects do.
+            (&Method::HEAD, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
             (&Method::POST, _) => Verb::Create,
@@ -179,6 +189,21 @@ mod tests {
             ["apps", "v1", "a", "namespaces", "a", "-"],
         );
         check("/api/v1//configmaps", ["", "v1", "-", "", "configmaps", "-"]);
+    }
+
+    #[test]
+    fn what_is_below_a_subresource() {
+        let check = |path: &str, want: &str| {
+            let Path::Resource(got) = parse(&format!("/api/v1/namespaces/a/pods/p{path}")) else {
+                panic!("{path} is no resource path")
+            };
+            assert_eq!(got.below, want, "{path}");
+        };
+        check("/proxy", "");
+        check("/proxy/", "/");
+        check("/proxy/a/b", "/a/b");
+        check("/proxy/a/", "/a/");
+        check("/proxy/a%20b", "/a b");
     }
 
     #[test]

@@ -267,6 +267,13 @@ fn denial(name: &str, given: &Value) -> Status {
     };
     let code = given.get("code").and_then(Value::as_u64).unwrap_or(0).max(400);
     let mut status = Status::failure(u16::try_from(code).unwrap_or(400), reason, message);
+    let metadata = given.get("metadata").and_then(Value::as_object);
+    for (key, value) in metadata.into_iter().flatten() {
+        let is_known = ["selfLink", "resourceVersion", "continue", "remainingItemCount"].contains(&key.as_str());
+        if is_known && !value.is_null() && value != "" {
+            status.metadata.insert(key.clone(), value.clone());
+        }
+    }
     if let Some(details) = given.get("details").filter(|details| details.is_object()) {
         let causes = details.get("causes").and_then(Value::as_array);
         status.details = Some(Box::new(Details {

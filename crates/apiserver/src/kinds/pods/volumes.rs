@@ -143,21 +143,14 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         }
         "gitRepo" => descending(errors, &at.key("directory")),
         "iscsi" => iscsi(errors, at),
+        "storageos" => storage_os(errors, at),
         "fc" => fibre_channel(errors, at),
         "cinder" if at.key("secretRef").present() => required(errors, &at.keys(&["secretRef", "name"])),
         "flexVolume" => options(errors, &at.key("options")),
         "azureDisk" => azure_disk(errors, at),
         "csi" => csi(errors, at),
-        "quobyte" => {
-            if at.key("registry").text().is_empty() {
-                let why = "must be a host:port pair or multiple pairs separated by commas";
-                errors.required(&at.key("registry"), why);
-            }
-            required(errors, &at.key("volume"));
-        }
-        "flocker" if at.key("datasetName").text().is_empty() && at.key("datasetUUID").text().is_empty() => {
-            errors.required(at, "one of datasetName and datasetUUID is required");
-        }
+        "quobyte" => quobyte(errors, at),
+        "flocker" => flocker(errors, at),
         "image" => {
             errors.one_of(&at.key("pullPolicy"), &["Always", "IfNotPresent", "Never"], false);
         }
@@ -220,10 +213,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 
 fn iscsi(errors: &mut Errors, at: &At<'_>) {
     let name = |errors: &mut Errors, name: &At<'_>| {
-        let text = name.text();
-        if !["iqn", "eui", "naa"].iter().any(|kind| text.starts_with(kind)) {
-            errors.invalid(name, "must be valid format starting with iqn, eui, or naa");
-        } else if !is_iscsi_name(text) {
+        if !is_iscsi_name(name.text()) {
             errors.invalid(name, "must be valid format");
         }
     };
@@ -239,6 +229,9 @@ fn iscsi(errors: &mut Errors, at: &At<'_>) {
         .any(|field| at.key(field).is_true());
     if authenticates && !at.key("secretRef").present() {
         errors.required(&at.key("secretRef"), "");
+    }
+    if at.key("secretRef").present() {
+        required(errors, &at.keys(&["secretRef", "name"]));
     }
     let initiator = at.key("initiatorName");
     if initiator.present() {
@@ -266,6 +259,64 @@ fn is_iscsi_name(name: &str) -> bool {
     }
     name.strip_prefix("eui.").is_some_and(|digits| hex(digits, &[16]))
         || name.strip_prefix("naa.").is_some_and(|digits| hex(digits, &[16, 32]))
+}
+
+fn quobyte(errors: &mut Errors, at: &At<'_>) {
+    const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
+    let registry = at.key("registry");
+    if registry.text().is_empty() {
+        errors.required(&registry, PAIRS);
+    } else if at.key("tenant").text().len() > 64 {
+        errors.required(
+            &at.key("tenant"),
+            "must be a UUID and may not exceed a length of 64 characters",
+        );
+    } else {
+        for _ in registry.text().split(',').filter(|pair| !is_host_and_port(pair)) {
+            errors.invalid(&registry, PAIRS);
+        }
+    }
+    required(errors, &at.key("volume"));
+}
+
+/// Whether Go would split it (`net.SplitHostPort`): one colon, or more inside of brackets; both sides may be empty.
+fn is_host_and_port(pair: &str) -> bool {
+    let Some((host, port)) = pair.rsplit_once(':') else {
+        return false;
+    };
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']'),
+        None => Some(host).filter(|host| !host.contains(':')),
+    };
+    host.is_some_and(|host| !host.contains(['[', ']'])) && !port.contains(['[', ']'])
+}
+
+fn flocker(errors: &mut Errors, at: &At<'_>) {
+    let (name, id) = (at.key("datasetName"), at.key("datasetUUID"));
+    match (name.text(), id.text()) {
+        ("", "") => errors.required(at, "one of datasetName and datasetUUID is required"),
+        ("", _) | (_, "") => {}
+        _ => errors.invalid_value(
+            at,
+            "resource",
+            "datasetName and datasetUUID can not be specified simultaneously",
+        ),
+    }
+    if name.text().contains('/') {
+        errors.invalid(&name, "must not contain '/'");
+    }
+}
+
+fn storage_os(errors: &mut Errors, at: &At<'_>) {
+    for field in ["volumeName", "volumeNamespace"] {
+        let name = at.key(field);
+        if !name.text().is_empty() {
+            errors.messages(&name, names::dns1123_label(name.text()));
+        }
+    }
+    if at.key("secretRef").present() {
+        required(errors, &at.keys(&["secretRef", "name"]));
+    }
 }
 
 fn fibre_channel(errors: &mut Errors, at: &At<'_>) {

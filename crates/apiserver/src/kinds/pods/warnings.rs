@@ -44,8 +44,8 @@ const OLD_LABELS: [(&str, &str); 8] = [
         "use \"node-role.kubernetes.io/control-plane\" instead",
     ),
 ];
-/// Kinds of volumes that are going or gone.
-const OLD_VOLUMES: [(&str, &str, &str); 9] = [
+/// Kinds of volumes that are going or gone, the names that the warnings give them, and since when.
+pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     (
         "photonPersistentDisk",
         "photonPersistentDisk",
@@ -118,7 +118,8 @@ pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {
     warn
 }
 
-fn old_label(key: &str) -> Option<&'static str> {
+/// Why a label of nodes should not be used any more, if it should not.
+pub(crate) fn old_label(key: &str) -> Option<&'static str> {
     let (_, why) = OLD_LABELS.iter().find(|(old, _)| *old == key)?;
     Some(why)
 }
@@ -130,10 +131,10 @@ fn labels(spec: &At<'_>, warn: &mut Vec<String>) {
     let node = spec.keys(&["affinity", "nodeAffinity"]);
     let required = node.keys(&["requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"]);
     for term in required.items() {
-        expressions(&term, false, warn);
+        old_labels(&term, false, warn);
     }
     for term in node.key("preferredDuringSchedulingIgnoredDuringExecution").items() {
-        expressions(&term.key("preference"), true, warn);
+        old_labels(&term.key("preference"), true, warn);
     }
     for constraint in spec.key("topologySpreadConstraints").items() {
         let key = constraint.key("topologyKey");
@@ -142,7 +143,8 @@ fn labels(spec: &At<'_>, warn: &mut Vec<String>) {
     }
 }
 
-fn expressions(term: &At<'_>, values: bool, warn: &mut Vec<String>) {
+/// Labels in `matchExpressions` that have others now; with `values`, their values that are none, too.
+pub(crate) fn old_labels(term: &At<'_>, values: bool, warn: &mut Vec<String>) {
     for expression in term.key("matchExpressions").items() {
         let key = expression.key("key");
         warn.extend(old_label(key.text()).map(|why| format!("{}: {} is {why}", key.path, key.text())));
