@@ -24,9 +24,10 @@ use crate::schema::{Schema, SchemaRef};
 /// assert_eq!(value, json!({"mode": "a", "note": null}));
 /// ```
 pub fn default(value: &mut Value, schema: &SchemaRef) {
-    whole_numbers(value);
     drop_nulls(value, schema);
     fill(value, schema);
+    // Last, because a default may have such a form itself.
+    whole_numbers(value);
 }
 
 fn is_forbidden_null(value: &Value, schema: &Schema) -> bool {
@@ -119,6 +120,12 @@ mod tests {
         assert_eq!(&defaulted, expected, "{value}");
         default(&mut defaulted, &schema);
         assert_eq!(&defaulted, expected, "not idempotent: {value}");
+    }
+
+    #[test]
+    fn defaults_come_in_the_form_of_go_too() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "number", "default": 0.0}}});
+        check(&schema, json!({}), &json!({"a": 0}));
     }
 
     #[test]
