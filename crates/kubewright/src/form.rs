@@ -71,25 +71,7 @@ pub(crate) fn typed_ref<K: AnyObject>(object: &dyn Cached) -> &K {
 
 /// As [`typed`], for an event.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Event<K> {
-    match event {
-        Event::Added { object, initial } => Event::Added {
-            object: typed(object.clone()),
-            initial: *initial,
-        },
-        Event::Modified { old, new } => Event::Modified {
-            old: typed(old.clone()),
-            new: typed(new.clone()),
-        },
-        Event::Deleted {
-            key,
-            object,
-            final_state_unknown,
-        } => Event::Deleted {
-            key: key.clone(),
-            object: typed(object.clone()),
-            final_state_unknown: *final_state_unknown,
-        },
-    }
+    event.map(|object| typed(object.clone()))
 }
 
 /// What is known of a type when it is not named.
