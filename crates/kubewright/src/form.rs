@@ -26,6 +26,12 @@ use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
 /// Something that can be looked at as JSON.
 pub(crate) trait AsJson: Send + Sync {
     fn json(&self) -> serde_json::Result<Value>;
+
+    /// For comparing: a cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong
+    /// one.
+    fn json_or_null(&self) -> Value {
+        self.json().unwrap_or(Value::Null)
+    }
 }
 
 impl<T: Serialize + Send + Sync> AsJson for T {

@@ -17,7 +17,6 @@ use std::time::Duration;
 use kube::api::PostParams;
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::apply::NoOpMemory;
 use crate::cache::{Cache, Written};
@@ -219,7 +218,7 @@ impl Client {
             ..*target
         };
         self.tell(&named, verb, subresource, || match before {
-            Some(before) => changes_between(&json_or_null(before), &json_or_null(after)),
+            Some(before) => changes_between(&before.json_or_null(), &after.json_or_null()),
             None => Vec::new(),
         });
     }
@@ -245,10 +244,6 @@ impl Client {
         let informer = self.cache().existing_of(form)?;
         informer.core().get(target.namespace, target.name)
     }
-}
-
-fn json_or_null(object: &dyn Cached) -> Value {
-    object.json().unwrap_or(Value::Null)
 }
 
 fn to_body(object: &dyn AsJson) -> Result<Vec<u8>> {
