@@ -22,7 +22,7 @@ use crate::apply::NoOpMemory;
 use crate::cache::{Cache, Written};
 use crate::diff::changes_between;
 use crate::error::{Error, Result};
-use crate::form::{AsJson, Cached, Form};
+use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
@@ -244,10 +244,6 @@ impl Client {
         let informer = self.cache().existing_of(form)?;
         informer.core().get(target.namespace, target.name)
     }
-}
-
-fn to_body(object: &dyn AsJson) -> Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&object.json()?)?)
 }
 
 /// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.
