@@ -19,6 +19,7 @@ use super::{Inner, decode, managed};
 use crate::env::Env;
 use crate::outbound::Outbound;
 use crate::registry::{Custom, Resource, Several, Snapshot};
+use crate::scheme::split_version;
 use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
 use crate::status::Status;
@@ -292,7 +293,7 @@ impl Inner {
             if owned.api_version == own || views.contains_key(&owned.api_version) {
                 continue;
             }
-            let (group, version) = owned.api_version.split_once('/').unwrap_or(("", &owned.api_version));
+            let (group, version) = split_version(&owned.api_version);
             let row = kinds.lookup(group, version, &resource.plural);
             let view = match row.filter(|row| row.store == resource.store) {
                 None => None,

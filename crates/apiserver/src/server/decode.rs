@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::negotiate::Input;
 use super::options::FieldValidation;
 use crate::registry::{Resource, Snapshot};
+use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
@@ -59,9 +60,7 @@ fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Dec
             ProtobufError::UnknownKind { .. } => unregistered(kind, &envelope.api_version),
             other => other.to_string(),
         };
-        Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
-        ))
+        cannot_be_handled(kind, version, must_be, &why)
     })?;
     Ok(decode::Decoded {
         value,
@@ -86,6 +85,13 @@ fn cannot_be(what: &str) -> String {
 /// What Go says of JSON that is read for its kind and is no object.
 pub(crate) fn not_an_object(value: &Value) -> String {
     cannot_be(go::json_type(value))
+}
+
+/// A body that says what it is, and is not fit for what is wanted.
+pub(crate) fn cannot_be_handled(kind: &str, version: &str, must_be: &str, why: &str) -> Status {
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
+    ))
 }
 
 fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {
@@ -270,19 +276,18 @@ pub(crate) fn check_patched_kind(
     if errors.is_empty() {
         return Ok(());
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let (group, _) = split_version(&api_version);
     let name = crate::object::name(object);
     Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
-    let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let expected = &resource.kind;
+    let (_, version) = split_version(api_version);
     match why_wrong(object, api_version, kind, resource, kinds) {
         WrongKind::Unreadable(why) => Status::bad_request(why),
-        WrongKind::Unregistered(why) | WrongKind::Another(why) => Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-        )),
+        WrongKind::Unregistered(why) | WrongKind::Another(why) => {
+            cannot_be_handled(kind, version, &resource.kind, &why)
+        }
     }
 }
 
@@ -297,34 +302,21 @@ enum WrongKind {
 }
 
 fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> WrongKind {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let expected = &resource.kind;
-    if let Some(other) = kinds.by_kind(group, version, kind) {
-        // It is read as what it says it is before it is found to be something else.
-        let readable = match other.custom {
-            None => structural::type_check(object, &other.schema, &other.kind),
-            Some(_) => Ok(()),
-        };
-        if let Err(why) = readable {
-            return WrongKind::Unreadable(why);
-        }
-        WrongKind::Another(unknown_conversion(
-            version,
-            kind,
-            internal_group(&resource.group),
-            expected,
-        ))
-    } else if catalog::name_for_kind(group, version, kind).is_some() {
-        // A kind that no path leads to, such as Status.
-        WrongKind::Another(unknown_conversion(
-            version,
-            kind,
-            internal_group(&resource.group),
-            expected,
-        ))
-    } else {
-        WrongKind::Unregistered(unregistered(kind, api_version))
+    let (group, version) = split_version(api_version);
+    let other = kinds.by_kind(group, version, kind);
+    // It is read as what it says it is before it is found to be something else.
+    if let Some(other) = &other
+        && other.custom.is_none()
+        && let Err(why) = structural::type_check(object, &other.schema, &other.kind)
+    {
+        return WrongKind::Unreadable(why);
     }
+    // No path leads to a kind such as Status, which is known all the same.
+    if other.is_none() && catalog::name_for_kind(group, version, kind).is_none() {
+        return WrongKind::Unregistered(unregistered(kind, api_version));
+    }
+    let internal = internal_group(&resource.group);
+    WrongKind::Another(unknown_conversion(version, kind, internal, &resource.kind))
 }
 
 /// A body for a subresource that says it is of another kind than that takes.
@@ -347,7 +339,7 @@ pub(crate) fn check_taken_kind(
     if (kind.is_empty() || kind == expected) && (api_version.is_empty() || versions.contains(&api_version)) {
         return Ok(());
     }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_version(api_version);
     let served =
         kinds.by_kind(group, version, kind).is_some() || catalog::name_for_kind(group, version, kind).is_some();
     let why = if served {
@@ -355,19 +347,8 @@ pub(crate) fn check_taken_kind(
     } else {
         unregistered(kind, api_version)
     };
-    let refusal = Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-    ));
+    let refusal = cannot_be_handled(kind, version, expected, &why);
     Err(OtherKind { served, refusal })
-}
-
-fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &str) -> String {
-    format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
-}
-
-/// Group and version of an `apiVersion`.
-fn split_version(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 /// The package of a group's internal types.
@@ -376,10 +357,6 @@ fn internal_group(group: &str) -> &str {
         None | Some("") => "core",
         Some(first) => first,
     }
-}
-
-fn unregistered(kind: &str, api_version: &str) -> String {
-    format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
 }
 
 /// What decoding found that is not an error by itself.
@@ -492,13 +469,7 @@ pub(crate) fn object(
         return Err(unrecognized(&resource.kind, &why, body));
     }
     check_kind(&mut object, resource, kinds)?;
-    let refuse = |why: String| {
-        let kind = &resource.kind;
-        Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
-            resource.version
-        ))
-    };
+    let refuse = |why: String| cannot_be_handled(&resource.kind, &resource.version, &resource.kind, &why);
     let json = (format == Input::Json).then_some(body);
     let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
     let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;

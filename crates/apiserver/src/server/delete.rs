@@ -21,6 +21,7 @@ use crate::env::rfc3339;
 use crate::kinds::check::ensure;
 use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
 use crate::registry::Resource;
+use crate::scheme::unregistered;
 use crate::status::{Details, Status};
 use crate::storage::{StorageError, StoredObject};
 
@@ -123,10 +124,7 @@ impl Call<'_> {
             "DeleteOptions".clone_into(&mut envelope.kind);
         }
         if envelope.kind != "DeleteOptions" {
-            let why = format!(
-                "no kind {:?} is registered for version {:?} in scheme \"kubewright\"",
-                envelope.kind, envelope.api_version
-            );
+            let why = unregistered(&envelope.kind, &envelope.api_version);
             return Err(Status::bad_request(why));
         }
         if envelope.api_version.is_empty() {
@@ -156,9 +154,7 @@ impl Call<'_> {
         let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
         let kind = text("kind");
         if !kind.is_empty() && kind != "DeleteOptions" {
-            let version = text("apiVersion");
-            let why = format!("no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\"");
-            return Err(Status::bad_request(why));
+            return Err(Status::bad_request(unregistered(kind, text("apiVersion"))));
         }
         // A body replaces the query altogether, dryRun included.
         DeleteOptions::from_value(&body)

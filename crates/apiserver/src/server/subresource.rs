@@ -86,9 +86,7 @@ impl Call<'_> {
         let mut warnings = Vec::new();
         decode::fit(&mut scale, &scales::row(), decoded.duplicates, None)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
-            .map_err(|why| {
-                Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
-            })?;
+            .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
         self.fit_name(&scale)?;
         self.write_scale(paths, &options, |live, owners, _| {
@@ -137,8 +135,8 @@ impl Call<'_> {
                 let replicas = match scale.pointer("/spec/replicas") {
                     None | Some(Value::Null) => 0,
                     Some(value) => value.as_i64().ok_or_else(|| {
-                        let message = format!("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer: {value}");
-                        Status::bad_request(message)
+                        let why = format!("spec.replicas is not an integer: {value}");
+                        decode::cannot_be_handled("Scale", "v1", "Scale", &why)
                     })?,
                 };
                 if replicas == NO_REPLICAS {
@@ -147,7 +145,8 @@ impl Call<'_> {
                 }
                 // The numbers of custom kinds are their definition's to judge.
                 if replicas < 0 && resource.custom.is_none() {
-                    let error = FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
+                    let error =
+                        FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
                 }
                 let mut new = old.clone();
