@@ -200,13 +200,14 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: 
 
 /// What is wrong with the metadata of a new object.
 pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    let mut errors = validate_as(object, resource.strategy.names, resource.namespaced);
+    let mut errors = validate_identity(object, resource.strategy.names, resource.namespaced);
+    errors.extend(validate_common(object));
     errors.extend(unqualified_finalizers(object, resource));
     errors
 }
 
-/// What is wrong with metadata, where names follow this rule.
-fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
+/// What is wrong with name, namespace and generation, where names follow this rule.
+fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
     let at = FieldPath::root().key("metadata");
     let mut errors = Vec::new();
     let name_of = |name: &str| check_name(names, name);
@@ -261,7 +262,6 @@ fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldEr
             message,
         ));
     }
-    errors.extend(validate_common(object));
     errors
 }
 

@@ -7,7 +7,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_as, validate_common};
+use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_common, validate_identity};
 use crate::registry::{NameRule, Resource};
 
 /// How often a kind looks at the metadata itself.
@@ -129,31 +129,29 @@ pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_
     } else {
         Looks::at_object(resource)
     };
+    let common = validate_common(new);
     let changed = validate_changed(new, old);
-    let mut errors = validate_as(new, NameRule::PathSegment, resource.namespaced);
-    // Nearly always nothing is wrong, and looking again finds nothing.
     let unqualified = unqualified_finalizers(new, resource);
-    errors.extend(changed.iter().cloned());
+    let mut errors = validate_identity(new, NameRule::PathSegment, resource.namespaced);
+    // Nearly always nothing is wrong, and looking again finds nothing.
+    let mut tell = |found: [&[FieldError]; 3]| found.iter().for_each(|found| errors.extend_from_slice(found));
+    tell([&common, &common, &changed]);
     if looks.changed {
-        errors.extend(changed);
-        errors.extend(unqualified.iter().cloned());
+        tell([&common, &changed, &unqualified]);
     }
-    let whole = if looks.whole > 0 {
-        validate_as(new, resource.strategy.names, resource.namespaced)
-    } else {
-        Vec::new()
-    };
-    for _ in 0..looks.whole {
-        errors.extend(whole.iter().cloned());
-        errors.extend(unqualified.iter().cloned());
+    if looks.whole > 0 {
+        let identity = validate_identity(new, resource.strategy.names, resource.namespaced);
+        for _ in 0..looks.whole {
+            tell([&identity, &common, &unqualified]);
+        }
     }
     errors
 }
 
-/// What may not change, new finalizers of what is being deleted, labels and the like.
+/// What may not change, and new finalizers of what is being deleted.
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
     let at = FieldPath::root().key("metadata");
-    let mut errors = validate_common(new);
+    let mut errors = Vec::new();
     if is_terminating(old) {
         let known = finalizers(old);
         let added: Vec<&str> = finalizers(new)

@@ -472,8 +472,7 @@ impl<'a> Writer<'a> {
             self.check_grant(object::namespace(old), name, &new, Some(old))?;
         }
         let mut claim = Claim::default();
-        let mut errors = Vec::new();
-        errors.extend(object::validate_update(&new, old, &resource, part == Part::Status));
+        let mut errors = object::validate_update(&new, old, &resource, part == Part::Status);
         if part == Part::Status || part == Part::Approval {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
