@@ -245,9 +245,6 @@ fn volume(volume: &mut Object) {
             }
         }
     }
-    if let Some(path) = child(volume, "hostPath") {
-        fill(path, "type", "");
-    }
     if let Some(empty) = child(volume, "emptyDir")
         && !absent(empty, "sizeLimit")
     {
@@ -260,6 +257,14 @@ fn volume(volume: &mut Object) {
         if let Some(spec) = ensure(claim, "spec") {
             claim_spec(spec);
         }
+    }
+    source(volume);
+}
+
+/// Defaults of the sources that volumes of pods and PersistentVolumes share.
+pub(crate) fn source(volume: &mut Object) {
+    if let Some(path) = child(volume, "hostPath") {
+        fill(path, "type", "");
     }
     if let Some(disk) = child(volume, "iscsi") {
         fill_text(disk, "iscsiInterface", "default");
