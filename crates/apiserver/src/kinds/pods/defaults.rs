@@ -274,6 +274,10 @@ pub(crate) fn source(volume: &mut Object) {
         fill_text(disk, "user", "admin");
         fill_text(disk, "keyring", "/etc/ceph/keyring");
     }
+    if let Some(disk) = child(volume, "scaleIO") {
+        fill_text(disk, "storageMode", "ThinProvisioned");
+        fill_text(disk, "fsType", "xfs");
+    }
     if let Some(disk) = child(volume, "azureDisk") {
         fill(disk, "cachingMode", "ReadWrite");
         fill(disk, "kind", "Shared");
@@ -334,6 +338,7 @@ mod tests {
         let mut given = json!({"spec": {
             "serviceAccountName": "sa", "hostNetwork": true,
             "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "x"}}, {"name": "h", "hostPath": {"path": "/x"}},
+                {"name": "s", "scaleIO": {"fsType": "ext4"}},
                 {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
             "containers": [{
                 "name": "c", "image": "a/b:1", "ports": [{"containerPort": 8080}],
@@ -350,7 +355,11 @@ mod tests {
             ("/spec/volumes/1/configMap/defaultMode", json!(420)),
             ("/spec/volumes/2/hostPath/type", json!("")),
             (
-                "/spec/volumes/3/projected/sources/0/serviceAccountToken/expirationSeconds",
+                "/spec/volumes/3/scaleIO",
+                json!({"storageMode": "ThinProvisioned", "fsType": "ext4"}),
+            ),
+            (
+                "/spec/volumes/4/projected/sources/0/serviceAccountToken/expirationSeconds",
                 json!(3600),
             ),
             ("/spec/containers/0/imagePullPolicy", json!("IfNotPresent")),

@@ -68,10 +68,6 @@ fn default_volume(object: &mut Value) {
     fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
     fill(spec, "volumeMode", "Filesystem");
     defaults::source(spec);
-    if let Some(disk) = child(spec, "scaleIO") {
-        fill_text(disk, "storageMode", "ThinProvisioned");
-        fill_text(disk, "fsType", "xfs");
-    }
     if let Some(share) = child(spec, "azureFile") {
         // Go writes this one out even when nobody gave it.
         share.entry("secretNamespace").or_insert(Value::Null);
