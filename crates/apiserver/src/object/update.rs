@@ -1,7 +1,8 @@
 //! The metadata of an object that replaces another: what it keeps, and what is wrong with it.
 //!
 //! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of them as if the object
-//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks is data here ([`Looks`]).
+//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks stands in its strategy
+//! ([`Looks`](crate::registry::Looks)).
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
@@ -9,71 +10,6 @@ use serde_json::{Value, json};
 
 use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_common, validate_identity};
 use crate::registry::{NameRule, Resource};
-
-/// How often a kind looks at the metadata itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Looks {
-    /// As at that of an update: what is immutable, then labels and the like.
-    changed: bool,
-    /// As at that of a new object, names included.
-    whole: usize,
-}
-
-impl Looks {
-    const fn new(changed: bool, whole: usize) -> Looks {
-        Looks { changed, whole }
-    }
-
-    /// For a write to the object.
-    fn at_object(resource: &Resource) -> Looks {
-        if resource.custom.is_some() {
-            return Looks::new(true, 0);
-        }
-        match (resource.group.as_ref(), resource.kind.as_ref()) {
-            ("", "Event") | ("policy", "PodDisruptionBudget") => Looks::new(false, 0),
-            ("", "PersistentVolume") => Looks::new(false, 2),
-            ("", "LimitRange")
-            | ("discovery.k8s.io", "EndpointSlice")
-            | ("storage.k8s.io", "CSINode" | "VolumeAttachment")
-            | ("flowcontrol.apiserver.k8s.io" | "admissionregistration.k8s.io", _) => Looks::new(false, 1),
-            (
-                "",
-                "ConfigMap"
-                | "Secret"
-                | "Endpoints"
-                | "PersistentVolumeClaim"
-                | "Pod"
-                | "ServiceAccount"
-                | "Node"
-                | "Namespace",
-            )
-            | ("apps", "ControllerRevision")
-            | ("batch", "Job")
-            | ("networking.k8s.io", "Ingress" | "IngressClass" | "IPAddress")
-            | ("storage.k8s.io", "StorageClass" | "VolumeAttributesClass" | "CSIStorageCapacity")
-            | ("resource.k8s.io", "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate")
-            | ("rbac.authorization.k8s.io" | "node.k8s.io" | "apiregistration.k8s.io" | "certificates.k8s.io", _) => {
-                Looks::new(true, 1)
-            }
-            _ => Looks::new(true, 0),
-        }
-    }
-
-    /// For a write to `/status`.
-    fn at_status(resource: &Resource) -> Looks {
-        if resource.custom.is_some() {
-            return Looks::new(true, 0);
-        }
-        match (resource.group.as_ref(), resource.kind.as_ref()) {
-            ("batch", "CronJob") | ("policy", "PodDisruptionBudget") | ("admissionregistration.k8s.io", _) => {
-                Looks::new(false, 0)
-            }
-            ("storage.k8s.io", "VolumeAttachment") => Looks::new(false, 1),
-            ("certificates.k8s.io", _) => Looks::new(true, 1),
-            _ => Looks::new(true, 0),
-        }
-    }
-}
 
 /// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
 /// to check.
@@ -125,9 +61,9 @@ fn field<'a>(object: &'a Value, field: &str) -> &'a Value {
 /// What is wrong with the metadata of a changed object, as often as it is looked at; `of_status` when only `/status` is written.
 pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
     let looks = if of_status {
-        Looks::at_status(resource)
+        resource.strategy.status_looks
     } else {
-        Looks::at_object(resource)
+        resource.strategy.looks
     };
     let common = validate_common(new);
     let changed = validate_changed(new, old);

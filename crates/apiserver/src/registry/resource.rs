@@ -164,6 +164,32 @@ impl StatusMetadata {
     ]);
 }
 
+/// How often a kind looks at the metadata of an update: each look tells its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// As at that of an update: what may not change, then labels and the like (`ValidateObjectMetaUpdate`).
+    pub changed: bool,
+    /// How many times as at that of a new object, names included (`ValidateObjectMeta`).
+    pub whole: usize,
+}
+
+impl Looks {
+    /// Not at all.
+    pub const NONE: Looks = Looks::new(false, 0);
+    /// As at that of an update (most kinds).
+    pub const CHANGED: Looks = Looks::new(true, 0);
+    /// As at that of a new object.
+    pub const WHOLE: Looks = Looks::new(false, 1);
+    /// As at that of a new object, and once more (PersistentVolume).
+    pub const WHOLE_TWICE: Looks = Looks::new(false, 2);
+    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those for a create).
+    pub const CHANGED_AND_WHOLE: Looks = Looks::new(true, 1);
+
+    const fn new(changed: bool, whole: usize) -> Looks {
+        Looks { changed, whole }
+    }
+}
+
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
@@ -322,6 +348,12 @@ pub struct Strategy {
     pub names: NameRule,
     /// What a write to `/status` does to the metadata.
     pub status_metadata: StatusMetadata,
+    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every update.
+    pub looks: Looks,
+    /// The same for a write to `/status`.
+    pub status_looks: Looks,
+    /// Writes are entered in `managedFields` (all kinds but CertificateSigningRequest, which does not tell who set what).
+    pub tracked: bool,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job).
@@ -374,6 +406,9 @@ pub const PLAIN: Strategy = Strategy {
     generation: GenerationRule::Never,
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
+    looks: Looks::CHANGED,
+    status_looks: Looks::CHANGED,
+    tracked: true,
     delete_returns_object: false,
     orphan_by_default: false,
     grace_period: |_| None,

@@ -114,11 +114,9 @@ impl<'a> Call<'a> {
 
     /// A writer whose writes belong to the client.
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
-        // Requests for certificates do not tell who set what.
-        let is_tracked = self.resource.kind != "CertificateSigningRequest" || self.resource.custom.is_some();
         let manager = managed::manager_name(&options.field_manager, self.headers);
         Writer {
-            tracking: if is_tracked {
+            tracking: if self.resource.strategy.tracked {
                 Tracking::Update(manager)
             } else {
                 Tracking::Untouched

@@ -18,13 +18,14 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::check::{At, Object, ensure, fill, get, keep, text};
-use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
     status_metadata: StatusMetadata::WrittenBut(&["deletionTimestamp", "ownerReferences"]),
+    looks: Looks::CHANGED_AND_WHOLE,
     grace_period,
     default: defaults::pod,
     prepare_create,

@@ -17,11 +17,12 @@ use crate::kinds::pods::defaults;
 use crate::kinds::pods::scheduling::node_selector;
 use crate::kinds::pods::volumes::{self, required};
 use crate::kinds::pods::warnings::{OLD_VOLUMES, old_labels};
-use crate::registry::{StatusMetadata, Strategy};
+use crate::registry::{Looks, StatusMetadata, Strategy};
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::WHOLE_TWICE,
     default: default_volume,
     prepare_create: |object, context| {
         protect(object, "kubernetes.io/pv-protection");
