@@ -265,22 +265,9 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
     errors
 }
 
-/// Groups that take any finalizer, as custom kinds do.
-const ANY_FINALIZER: [&str; 6] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "policy",
-];
-
-/// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
+/// Most built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
 fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    if resource.custom.is_some()
-        || (resource.group.is_empty() && resource.kind == "Event")
-        || ANY_FINALIZER.contains(&resource.group.as_ref())
-    {
+    if resource.strategy.any_finalizer {
         return Vec::new();
     }
     let at = FieldPath::root().key("metadata").key("finalizers");

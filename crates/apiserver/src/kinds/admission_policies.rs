@@ -28,6 +28,7 @@ const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
+    any_finalizer: true,
     looks: Looks::WHOLE,
     default: default_policy,
     warnings: |new, _| super::webhooks::static_name(new),

@@ -416,6 +416,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
 pub(crate) const LEASE: Strategy = Strategy {
     create_on_update: true,
     unconditional_update: false,
+    any_finalizer: true,
     default: |object| {
         if let Some(object) = object.as_object_mut() {
             ensure(object, "spec");

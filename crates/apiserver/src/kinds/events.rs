@@ -13,6 +13,7 @@ use crate::registry::{Conversion, Looks, NameRule, PLAIN, Strategy};
 pub(crate) const CORE: Strategy = Strategy {
     create_on_update: true,
     names: NameRule::Any,
+    any_finalizer: true,
     looks: Looks::NONE,
     default: default_core,
     validate_create: core,

@@ -21,6 +21,7 @@ pub(crate) const BUDGET: Strategy = Strategy {
     unconditional_update: false,
     generation: GenerationRule::Spec,
     status_metadata: StatusMetadata::WRITTEN,
+    any_finalizer: true,
     looks: Looks::NONE,
     status_looks: Looks::NONE,
     default: default_budget,
@@ -513,6 +514,7 @@ fn priority_class(new: &Value) -> Vec<FieldError> {
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
     create_on_update: true,
     unconditional_update: false,
+    any_finalizer: true,
     looks: Looks::CHANGED_AND_WHOLE,
     validate_create: runtime_class,
     validate_update: |new, old| {

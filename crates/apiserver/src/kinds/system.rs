@@ -30,6 +30,7 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     status_metadata: StatusMetadata::WrittenBut(&["labels", "annotations", "finalizers", "ownerReferences"]),
     names: NameRule::PathSegment,
     unconditional_update: false,
+    any_finalizer: true,
     looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         ensure_status(object);

@@ -19,6 +19,7 @@ use crate::registry::{GenerationRule, Looks, PLAIN, Strategy};
 pub(crate) const VALIDATING: Strategy = Strategy {
     unconditional_update: false,
     generation: GenerationRule::AllButMetadataAndStatus,
+    any_finalizer: true,
     looks: Looks::WHOLE,
     default: |object| default_webhooks(object, false),
     validate_create: |new| configuration(new, false),

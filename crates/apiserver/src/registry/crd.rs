@@ -98,6 +98,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
         columns: columns(&version.key("additionalPrinterColumns")),
         strategy: Strategy {
             unconditional_update: false,
+            any_finalizer: true,
             generation: if has_status {
                 GenerationRule::AllButMetadataAndStatus
             } else {

@@ -348,6 +348,8 @@ pub struct Strategy {
     pub names: NameRule,
     /// What a write to `/status` does to the metadata.
     pub status_metadata: StatusMetadata,
+    /// Finalizers may be named without a domain, which others than Kubernetes' own must have in most built-in kinds.
+    pub any_finalizer: bool,
     /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every update.
     pub looks: Looks,
     /// The same for a write to `/status`.
@@ -406,6 +408,7 @@ pub const PLAIN: Strategy = Strategy {
     generation: GenerationRule::Never,
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
+    any_finalizer: false,
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
     tracked: true,
