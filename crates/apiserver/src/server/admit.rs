@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Status> {
         loop {
             for plugin in &self.server.admission {
-                plugin.mutate(session, attributes, object, old).await?;
+                plugin.mutate(session, attributes, object, old).wait().await?;
             }
             if !session.next_round() {
                 return Ok(());
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         for plugin in &self.server.admission {
-            plugin.validate(session, attributes, object, old).await?;
+            plugin.validate(session, attributes, object, old).wait().await?;
         }
         Ok(())
     }
