@@ -157,7 +157,7 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
 /// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
 fn owned_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     let mut scale = scale_or_none(object, paths)?;
-    managed::set(&mut scale, &managed::of_scale(object, paths));
+    managed::set(&mut scale, managed::of_scale(object, paths));
     Ok(scale)
 }
 

@@ -129,7 +129,7 @@ pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value 
         (Form::Map, Value::Object(map)) => {
             let mut kept = Map::new();
             for (key, below) in map {
-                match gone.nodes.get(&field(key)) {
+                match gone.get(&field(key)) {
                     None => kept.insert(key.clone(), below.clone()),
                     Some(node) if node.member => continue,
                     Some(node) => kept.insert(
@@ -147,7 +147,7 @@ pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value 
         (Form::Set | Form::Items(_), Value::Array(list)) => {
             let mut kept = Vec::new();
             for item in list {
-                let node = element(form, item).ok().and_then(|element| gone.nodes.get(&element));
+                let node = element(form, item).ok().and_then(|element| gone.get(&element));
                 match node {
                     None => kept.push(item.clone()),
                     Some(node) if node.member => {}

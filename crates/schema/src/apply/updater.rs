@@ -34,7 +34,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         "metadata.managedFields",
         "metadata.resourceVersion",
     ] {
-        set.extend(&FieldSet::of_path(path.split('.')));
+        set.extend(FieldSet::of_path(path.split('.')));
     }
     set
 });
@@ -218,7 +218,7 @@ fn follow(
         modified,
         mut removed,
     } = difference;
-    added.extend(&modified);
+    added.extend(modified);
     added.subtract(&UNOWNED);
     removed.subtract(&UNOWNED);
     if added.is_empty() && removed.is_empty() {
@@ -241,7 +241,7 @@ fn follow(
             api_version: version.to_owned(),
             time: None,
         });
-        owned.fields.extend(&added);
+        owned.fields.extend(added);
         owned.time = now.map(str::to_owned);
     }
     true
@@ -282,7 +282,7 @@ fn cap(managed: &mut ManagedFields) -> bool {
             && let Some(owned) = entries.remove(&manager)
             && let Some(joined) = entries.get_mut(&bucket)
         {
-            joined.fields.extend(&owned.fields);
+            joined.fields.extend(owned.fields);
             // The later of the two: the entries come in the order of their times.
             joined.time = owned.time;
             left -= 1;
@@ -377,7 +377,7 @@ pub fn apply_seen(
         .retain(|_, owned| kind.reads(version, &owned.api_version));
     let others = changes(views, managed);
     let mut new = merge::merge(live, config, shape);
-    let last = managed.entries.get(manager).cloned();
+    let last = managed.entries.remove(manager);
     let owned = Owned {
         // With what nobody owns, so that who the object is survives the pruning.
         fields: fields(config, shape).children,
@@ -419,7 +419,7 @@ fn give_way(
     for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
         let difference = others.get(&owned.api_version).unwrap_or(difference);
         let mut changed = difference.modified.clone();
-        changed.extend(&difference.added);
+        changed.extend(difference.added.clone());
         let lost = owned.fields.intersection(&changed);
         if !force {
             conflicts.extend(lost.paths().into_iter().map(|field| Conflict {
@@ -449,7 +449,7 @@ fn prune(merged: &Value, last: &FieldSet, managed: &ManagedFields, shape: Shape<
     // What somebody owns comes back, with everything on the way to it.
     let mut keep = left(&without(&last));
     for owned in managed.entries.values() {
-        keep.extend(&with_named(&owned.fields, shape));
+        keep.extend(with_named(&owned.fields, shape));
     }
     let mut gone = all.clone();
     gone.subtract(&keep);
@@ -632,7 +632,7 @@ mod tests {
             NOW
         ));
         assert_eq!(
-            managed.entries[&manager].fields.encode(),
+            managed.entries[&manager].fields.clone().encode(),
             json!({"f:spec": {"f:selector": {}, "f:strategy": {"f:type": {}},
                 "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:resources": {}}}}}}})
         );
@@ -689,7 +689,7 @@ mod tests {
                 prop_assert_eq!(applied(&object, config, &mut managed, "m", false), Ok(None));
                 prop_assert_eq!(&managed, &before);
                 // What is written is read, and no entry is without a field.
-                prop_assert_eq!(ManagedFields::decode(managed.encode().as_ref()), Ok(managed.clone()));
+                prop_assert_eq!(ManagedFields::decode(managed.clone().encode().as_ref()), Ok(managed.clone()));
                 prop_assert!(managed.entries.values().all(|owned| !owned.fields.is_empty()));
             }
         }

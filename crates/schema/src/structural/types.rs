@@ -7,7 +7,6 @@
 use base64::Engine;
 use serde_json::{Number, Value};
 
-use super::go::facts;
 use super::{Special, json_schema_props, special};
 use crate::go;
 use crate::quantity::Quantity;
@@ -119,11 +118,11 @@ impl<'a> Reader<'a> {
         if let Some(name) = entered {
             self.structs.push(name);
         }
-        let known = schema.name.and_then(facts);
+        let go = schema.go();
         for (key, value) in map {
             if let Some(property) = schema.properties.get(key) {
                 self.fields.push(key);
-                self.value(value, property, known.and_then(|facts| facts.type_of(key)))?;
+                self.value(value, property, go.type_of(key))?;
                 self.fields.pop();
             } else if let Some(values) = &schema.additional_properties {
                 self.value(value, values, None)?;
