@@ -206,9 +206,13 @@ pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
     errors
 }
 
+/// Where a field of the metadata is. Asked for only when something is wrong with it: most objects are as they should be.
+fn metadata(field: &str) -> FieldPath {
+    FieldPath::new(["metadata.", field].concat())
+}
+
 /// What is wrong with name, namespace and generation, where names follow this rule.
 fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
     let mut errors = Vec::new();
     let name_of = |name: &str| check_name(names, name);
     let generate = text(object, "generateName");
@@ -218,36 +222,28 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
             .strip_suffix('-')
             .map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
         for message in name_of(&prefix) {
-            errors.push(FieldError::invalid(
-                at.key("generateName").to_string(),
-                json!(generate),
-                message,
-            ));
+            errors.push(FieldError::invalid(metadata("generateName"), json!(generate), message));
         }
     }
     if names == NameRule::Any {
         // Not even that there is one.
     } else if name(object).is_empty() {
         errors.push(FieldError::required(
-            at.key("name").to_string(),
+            metadata("name"),
             "name or generateName is required",
         ));
     } else {
         for message in name_of(name(object)) {
-            errors.push(FieldError::invalid(
-                at.key("name").to_string(),
-                json!(name(object)),
-                message,
-            ));
+            errors.push(FieldError::invalid(metadata("name"), json!(name(object)), message));
         }
     }
     if namespaced {
         if namespace(object).is_empty() {
-            errors.push(FieldError::required(at.key("namespace").to_string(), ""));
+            errors.push(FieldError::required(metadata("namespace"), ""));
         } else {
             for message in kubewright_schema::names::dns1123_label(namespace(object)) {
                 errors.push(FieldError::invalid(
-                    at.key("namespace").to_string(),
+                    metadata("namespace"),
                     json!(namespace(object)),
                     message,
                 ));
@@ -257,7 +253,7 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
     if generation(object) < 0 {
         let message = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(
-            at.key("generation").to_string(),
+            metadata("generation"),
             json!(generation(object)),
             message,
         ));
@@ -270,45 +266,36 @@ fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError
     if resource.strategy.any_finalizer {
         return Vec::new();
     }
-    let at = FieldPath::root().key("metadata").key("finalizers");
     let odd = |name: &str| !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND_DELETION].contains(&name);
     let found = finalizers(object).into_iter().enumerate().filter(|(_, name)| odd(name));
     found
         .map(|(index, name)| {
             let message = "name is neither a standard finalizer name nor is it fully qualified";
-            FieldError::invalid(at.index(index).to_string(), json!(name), message)
+            FieldError::invalid(metadata("finalizers").index(index), json!(name), message)
         })
         .collect()
 }
 
 /// Labels, annotations, owners and finalizers: checked on create and on update.
 fn validate_common(object: &Value) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
-    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    type Check = fn(&Value, &FieldPath) -> Vec<FieldError>;
+    const CHECKS: [(&str, Check); 3] = [
+        ("labels", names::labels),
+        ("annotations", names::annotations),
+        ("ownerReferences", validate_owners),
+    ];
     let mut errors = Vec::new();
-    errors.extend(names::labels(
-        metadata.get("labels").unwrap_or(&Value::Null),
-        &at.key("labels"),
-    ));
-    errors.extend(names::annotations(
-        metadata.get("annotations").unwrap_or(&Value::Null),
-        &at.key("annotations"),
-    ));
-    errors.extend(validate_owners(
-        metadata.get("ownerReferences").unwrap_or(&Value::Null),
-        &at.key("ownerReferences"),
-    ));
+    for (field, check) in CHECKS {
+        let value = object.get("metadata").and_then(|metadata| metadata.get(field));
+        errors.extend(value.map_or_else(Vec::new, |value| check(value, &metadata(field))));
+    }
     let list = finalizers(object);
     for finalizer in &list {
-        errors.extend(names::finalizer_name(finalizer, &at.key("finalizers")));
+        errors.extend(names::finalizer_name(finalizer, &metadata("finalizers")));
     }
     if list.contains(&ORPHAN) && list.contains(&FOREGROUND_DELETION) {
         let message = format!("finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set");
-        errors.push(FieldError::invalid(
-            at.key("finalizers").to_string(),
-            json!(list),
-            message,
-        ));
+        errors.push(FieldError::invalid(metadata("finalizers"), json!(list), message));
     }
     errors
 }
@@ -328,9 +315,8 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
             ("uid", "must not be empty"),
         ] {
             // A group alone says no version; what has more slashes than one says nothing.
-            let said = match (name, field(name).split('/').collect::<Vec<_>>().as_slice()) {
-                ("apiVersion", [version] | [_, version]) => !version.is_empty(),
-                ("apiVersion", _) => false,
+            let said = match field(name).split_once('/') {
+                Some((_, version)) if name == "apiVersion" => !version.is_empty() && !version.contains('/'),
                 _ => !field(name).is_empty(),
             };
             if !said {
