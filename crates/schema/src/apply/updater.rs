@@ -1,5 +1,6 @@
 //! What a write means for who owns what.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -376,7 +377,11 @@ pub fn apply_seen(
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
     let others = changes(views, managed);
-    let mut new = merge::merge(live, config, shape);
+    let mut new = if merge::is_there(live, config, shape) {
+        Cow::Borrowed(live)
+    } else {
+        Cow::Owned(merge::merge(live, config, shape))
+    };
     let last = managed.entries.remove(manager);
     let owned = Owned {
         // With what nobody owns, so that who the object is survives the pruning.
@@ -391,12 +396,15 @@ pub fn apply_seen(
         now.is_some_and(|owned| owned.fields.contains_all(last))
     };
     if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
-        new = prune(&new, &last.fields, managed, shape);
+        new = Cow::Owned(prune(&new, &last.fields, managed, shape));
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.fields.subtract(&UNOWNED);
     }
-    let difference = diff(live, &new, shape);
+    let difference = match &new {
+        Cow::Borrowed(_) => Diff::default(),
+        Cow::Owned(new) => diff(live, new, shape),
+    };
     give_way(&difference, managed, manager, force, &others)?;
     if difference.is_empty() && !creates {
         return Ok(None);
@@ -404,7 +412,7 @@ pub fn apply_seen(
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.time = Some(now.to_owned());
     }
-    Ok(Some(new))
+    Ok(Some(new.into_owned()))
 }
 
 /// Takes what changes away from the other managers, or says who is in the way.
@@ -672,6 +680,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_there_is_not_merged(live in some_object(), config in some_object()) {
+            let kind = custom();
+            let merged = merge::merge(&live, &config, kind.shape());
+            for live in [&live, &merged] {
+                if merge::is_there(live, &config, kind.shape()) {
+                    prop_assert_eq!(&merge::merge(live, &config, kind.shape()), live);
+                }
+            }
+        }
+
         #[test]
         fn applying_again_changes_nothing(live in some_object(), one in some_object(), two in some_object()) {
             let mut managed = ManagedFields::default();
