@@ -37,6 +37,7 @@ pub(crate) mod query;
 mod quota_tests;
 mod quotas;
 mod read;
+mod rehearsal;
 pub(crate) mod respond;
 mod review;
 mod route;
