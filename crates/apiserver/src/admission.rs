@@ -149,17 +149,6 @@ impl<'a> Admitted<'a> {
     pub fn later(answer: impl Future<Output = Result<(), Status>> + Send + 'a) -> Admitted<'a> {
         Admitted::Later(Box::pin(answer))
     }
-
-    /// The answer, waited for where it must be.
-    ///
-    /// # Errors
-    /// Why the plugin refuses.
-    pub async fn wait(self) -> Result<(), Status> {
-        match self {
-            Admitted::Now(answer) => answer,
-            Admitted::Later(answer) => answer.await,
-        }
-    }
 }
 
 /// An admission plugin.

@@ -215,7 +215,10 @@ fn metadata(field: &str) -> FieldPath {
 fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name_of = |name: &str| check_name(names, name);
-    let generate = text(object, "generateName");
+    let known = object.get("metadata").and_then(Value::as_object);
+    let value = |field: &str| known.and_then(|known| known.get(field));
+    let text = |field: &str| value(field).and_then(Value::as_str).unwrap_or("");
+    let (generate, name, namespace) = (text("generateName"), text("name"), text("namespace"));
     if !generate.is_empty() {
         // A prefix may end with a dash: the suffix follows.
         let prefix = generate
@@ -227,36 +230,29 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
     }
     if names == NameRule::Any {
         // Not even that there is one.
-    } else if name(object).is_empty() {
+    } else if name.is_empty() {
         errors.push(FieldError::required(
             metadata("name"),
             "name or generateName is required",
         ));
     } else {
-        for message in name_of(name(object)) {
-            errors.push(FieldError::invalid(metadata("name"), json!(name(object)), message));
+        for message in name_of(name) {
+            errors.push(FieldError::invalid(metadata("name"), json!(name), message));
         }
     }
     if namespaced {
-        if namespace(object).is_empty() {
+        if namespace.is_empty() {
             errors.push(FieldError::required(metadata("namespace"), ""));
         } else {
-            for message in kubewright_schema::names::dns1123_label(namespace(object)) {
-                errors.push(FieldError::invalid(
-                    metadata("namespace"),
-                    json!(namespace(object)),
-                    message,
-                ));
+            for message in kubewright_schema::names::dns1123_label(namespace) {
+                errors.push(FieldError::invalid(metadata("namespace"), json!(namespace), message));
             }
         }
     }
-    if generation(object) < 0 {
+    let generation = value("generation").and_then(Value::as_i64).unwrap_or(0);
+    if generation < 0 {
         let message = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(
-            metadata("generation"),
-            json!(generation(object)),
-            message,
-        ));
+        errors.push(FieldError::invalid(metadata("generation"), json!(generation), message));
     }
     errors
 }
@@ -284,10 +280,12 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
         ("annotations", names::annotations),
         ("ownerReferences", validate_owners),
     ];
+    let known = object.get("metadata").and_then(Value::as_object);
     let mut errors = Vec::new();
     for (field, check) in CHECKS {
-        let value = object.get("metadata").and_then(|metadata| metadata.get(field));
-        errors.extend(value.map_or_else(Vec::new, |value| check(value, &metadata(field))));
+        if let Some(value) = known.and_then(|known| known.get(field)) {
+            errors.extend(check(value, &metadata(field)));
+        }
     }
     let list = finalizers(object);
     for finalizer in &list {

@@ -5,10 +5,11 @@
 //! ([`Looks`](crate::registry::Looks)).
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_common, validate_identity};
+use super::{
+    finalizers, is_terminating, metadata, metadata_mut, unqualified_finalizers, validate_common, validate_identity,
+};
 use crate::registry::{NameRule, Resource};
 
 /// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
@@ -50,14 +51,6 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
     }
 }
 
-/// A field of the metadata; null when it is absent.
-fn field<'a>(object: &'a Value, field: &str) -> &'a Value {
-    let metadata = object.get("metadata");
-    metadata
-        .and_then(|metadata| metadata.get(field))
-        .unwrap_or(&Value::Null)
-}
-
 /// What is wrong with the metadata of a changed object, as often as it is looked at; `of_status` when only `/status` is written.
 pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
     let looks = if of_status {
@@ -86,7 +79,6 @@ pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_
 
 /// What may not change, and new finalizers of what is being deleted.
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
     let mut errors = Vec::new();
     if is_terminating(old) {
         let known = finalizers(old);
@@ -100,9 +92,10 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 listed.join(", ")
             );
-            errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
+            errors.push(FieldError::forbidden(metadata("finalizers"), message));
         }
     }
+    let (news, olds) = (new.get("metadata"), old.get("metadata"));
     for name in [
         "name",
         "namespace",
@@ -111,17 +104,13 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        let (now, before) = (field(new, name), field(old, name));
+        let [now, before] = [news, olds].map(|known| known.and_then(|known| known.get(name)).unwrap_or(&Value::Null));
         if now != before {
             let shown = match name {
                 "name" | "namespace" | "uid" if now.is_null() => json!(""),
                 _ => now.clone(),
             };
-            errors.push(FieldError::invalid(
-                at.key(name).to_string(),
-                shown,
-                "field is immutable",
-            ));
+            errors.push(FieldError::invalid(metadata(name), shown, "field is immutable"));
         }
     }
     errors

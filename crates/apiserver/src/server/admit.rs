@@ -10,7 +10,7 @@ use super::options::WriteOptions;
 use super::subresource::{scale_or_none, set_path};
 use super::write::{Part, Writer};
 use super::{Call, managed};
-use crate::admission::{self, Operation, Session};
+use crate::admission::{self, Admitted, Operation, Session};
 use crate::object;
 use crate::registry::{Resource, ScalePaths, Subresource};
 use crate::status::Status;
@@ -64,7 +64,10 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Status> {
         loop {
             for plugin in &self.server.admission {
-                plugin.mutate(session, attributes, object, old).wait().await?;
+                match plugin.mutate(session, attributes, object, old) {
+                    Admitted::Now(answer) => answer?,
+                    Admitted::Later(answer) => answer.await?,
+                }
             }
             if !session.next_round() {
                 return Ok(());
@@ -81,7 +84,10 @@ impl<'a> Writer<'a> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         for plugin in &self.server.admission {
-            plugin.validate(session, attributes, object, old).wait().await?;
+            match plugin.validate(session, attributes, object, old) {
+                Admitted::Now(answer) => answer?,
+                Admitted::Later(answer) => answer.await?,
+            }
         }
         Ok(())
     }
