@@ -173,10 +173,6 @@ impl Call<'_> {
         let format = negotiate::input(self.headers)?;
         let binding = decode::parse(self.body, format, "Binding")?.value;
         let name = self.name().to_owned();
-        let wanted = object::name(&binding);
-        if !wanted.is_empty() && wanted != name {
-            return Err(Status::bad_request("name in URL does not match name in Binding object"));
-        }
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
             .await?;
