@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::Input;
 use super::options::FieldValidation;
-use crate::registry::{Resource, Snapshot};
+use crate::registry::{Resource, Snapshot, unserved};
 use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
@@ -184,9 +184,7 @@ fn say_what_it_is(object: &mut Value, resource: &Resource) {
 fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource) -> Result<(), Status> {
     let expected = resource.api_version();
     if api_version != expected {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+        return Err(Status::bad_request(unserved::mismatch(api_version, &expected)));
     }
     if kind == resource.kind {
         return Ok(());
@@ -308,6 +306,10 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
         if let Err(why) = readable {
             return WrongKind::Unreadable(why);
         }
+        // Another version of the same.
+        if other.store == resource.store && kind == expected {
+            return WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()));
+        }
         WrongKind::Another(unknown_conversion(
             version,
             kind,
@@ -316,6 +318,15 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
         ))
     } else if catalog::name_for_kind(group, version, kind).is_some() {
         // A kind that no path leads to, such as Status.
+        WrongKind::Another(unknown_conversion(
+            version,
+            kind,
+            internal_group(&resource.group),
+            expected,
+        ))
+    } else if unserved::knows(api_version, kind) && kind == expected {
+        WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()))
+    } else if unserved::knows(api_version, kind) {
         WrongKind::Another(unknown_conversion(
             version,
             kind,
@@ -348,8 +359,14 @@ pub(crate) fn check_taken_kind(
         return Ok(());
     }
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let served =
-        kinds.by_kind(group, version, kind).is_some() || catalog::name_for_kind(group, version, kind).is_some();
+    if kind == expected && unserved::knows(api_version, kind) {
+        let wanted = versions.first().copied().unwrap_or_default();
+        let refusal = Status::bad_request(unserved::mismatch(api_version, wanted));
+        return Err(OtherKind { served: true, refusal });
+    }
+    let served = kinds.by_kind(group, version, kind).is_some()
+        || catalog::name_for_kind(group, version, kind).is_some()
+        || unserved::knows(api_version, kind);
     let why = if served {
         unknown_conversion(version, kind, internal, expected)
     } else {

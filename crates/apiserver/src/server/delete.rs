@@ -95,6 +95,9 @@ impl Call<'_> {
 
     pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
+        super::options::version_match(self.query, false)?;
+        self.selection()?;
+        self.warn_of_orphans(&options);
         // A collection is read in pages, all of them unless the client limits it.
         let (mut list, is_limited) = self.listed(Some(COLLECTION_PAGE)).await?;
         if !is_limited && !list.continue_token.is_empty() {
@@ -107,7 +110,6 @@ impl Call<'_> {
                 items,
             };
         }
-        self.warn_of_orphans(&options);
         for item in &list.items {
             let mut writer = self.writer(options.dry_run);
             writer.options = options.to_value();
