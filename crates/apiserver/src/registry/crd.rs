@@ -194,6 +194,7 @@ fn subresources(at: &At<'_>) -> Vec<Subresource> {
 fn selectable(path: &str) -> SelectableField {
     SelectableField {
         label: owned(path.trim_start_matches('.')),
+        absent: Text::Borrowed(""),
         pointers: vec![Text::Owned(path.replace('.', "/"))],
     }
 }

@@ -235,13 +235,24 @@ pub struct ScalePaths {
     pub selector: Option<Text>,
 }
 
+/// How long an object of a kind with grace periods may take to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GracePeriod {
+    /// No time at all, whatever the client grants: nobody runs it.
+    AtOnce,
+    /// So many seconds, unless the client says otherwise.
+    Seconds(i64),
+}
+
 /// A field that a field selector may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// Name in the selector, such as `spec.nodeName`.
     pub label: Text,
-    /// JSON pointers to the value; the first that exists counts, absent is the empty string.
+    /// JSON pointers to the value; the first that exists counts.
     pub pointers: Vec<Text>,
+    /// What counts as the value of an object that has none: the text of Go's zero, such as `0` of a number.
+    pub absent: Text,
 }
 
 /// A column of a Table.
@@ -358,10 +369,10 @@ pub struct Strategy {
     pub tracked: bool,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
-    /// Deleting without a policy orphans the dependents (Job).
+    /// Deleting without a policy orphans the dependents (Job, ReplicationController).
     pub orphan_by_default: bool,
-    /// Grace period in seconds of a delete that names none; `None`: the kind is deleted at once. Pods: 30 when bound to a node.
-    pub grace_period: fn(&Value) -> Option<i64>,
+    /// How long an object may take to end; `None`: the kind is deleted at once.
+    pub grace_period: fn(&Value) -> Option<GracePeriod>,
     /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
     pub default: fn(&mut Value),
     /// `PrepareForCreate`: drops what a client may not set, fills in what the server sets.

@@ -210,9 +210,26 @@ impl Call<'_> {
         let session = writer.session();
         let mut admitted = writer.mutate(&session, &attributes, &mut document, None).await;
         if admitted.is_ok() {
+            admitted = same_name(&attributes.kind.kind, object::name(&document), self.name());
+        }
+        if admitted.is_ok() {
             admitted = writer.validate(&session, &attributes, &document, None).await;
         }
         self.warnings.extend(session.take_warnings());
         admitted.map(|()| document)
     }
+}
+
+/// Whether a document that is posted to an object names that object; bindings need not name any.
+fn same_name(kind: &str, said: &str, name: &str) -> Result<(), Status> {
+    let differs = match kind {
+        "Binding" => !name.is_empty() && !said.is_empty() && said != name,
+        "Eviction" => said != name,
+        _ => false,
+    };
+    if differs {
+        let message = format!("name in URL does not match name in {kind} object");
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
 }

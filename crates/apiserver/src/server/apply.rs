@@ -391,7 +391,7 @@ impl Call<'_> {
     pub(crate) async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
         let configuration = Configuration::read(self.body)?;
-        self.write_scale(paths, &options, |live, owners, _| {
+        self.write_scale(paths, &options, false, |live, owners, _| {
             configuration.check(managed::SCALE_VERSION, "Scale")?;
             let applied = owners.apply(live, &configuration.value, options.force);
             let scale = applied.map_err(|error| configuration.refused(error))?;

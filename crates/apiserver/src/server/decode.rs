@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::Input;
 use super::options::FieldValidation;
-use crate::registry::{Resource, Snapshot};
+use crate::registry::{Resource, Snapshot, unserved};
 use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::status::Status;
 
@@ -190,9 +190,7 @@ fn say_what_it_is(object: &mut Value, resource: &Resource) {
 fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource) -> Result<(), Status> {
     let expected = resource.api_version();
     if api_version != expected {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+        return Err(Status::bad_request(unserved::mismatch(api_version, &expected)));
     }
     if kind == resource.kind {
         return Ok(());
@@ -312,8 +310,15 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
         return WrongKind::Unreadable(why);
     }
     // No path leads to a kind such as Status, which is known all the same.
-    if other.is_none() && catalog::name_for_kind(group, version, kind).is_none() {
+    let is_known = other.is_some() || catalog::name_for_kind(group, version, kind).is_some();
+    let was_served = !is_known && unserved::knows(api_version, kind);
+    if !is_known && !was_served {
         return WrongKind::Unregistered(unregistered(kind, api_version));
+    }
+    let same_store = other.as_ref().is_some_and(|other| other.store == resource.store);
+    if kind == resource.kind && (was_served || same_store) {
+        // Another version of the same.
+        return WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()));
     }
     let internal = internal_group(&resource.group);
     WrongKind::Another(unknown_conversion(version, kind, internal, &resource.kind))
@@ -339,9 +344,15 @@ pub(crate) fn check_taken_kind(
     if (kind.is_empty() || kind == expected) && (api_version.is_empty() || versions.contains(&api_version)) {
         return Ok(());
     }
+    if kind == expected && unserved::knows(api_version, kind) {
+        let wanted = versions.first().copied().unwrap_or_default();
+        let refusal = Status::bad_request(unserved::mismatch(api_version, wanted));
+        return Err(OtherKind { served: true, refusal });
+    }
     let (group, version) = split_version(api_version);
-    let served =
-        kinds.by_kind(group, version, kind).is_some() || catalog::name_for_kind(group, version, kind).is_some();
+    let served = kinds.by_kind(group, version, kind).is_some()
+        || catalog::name_for_kind(group, version, kind).is_some()
+        || unserved::knows(api_version, kind);
     let why = if served {
         unknown_conversion(version, kind, internal, expected)
     } else {

@@ -164,6 +164,10 @@ fn best_of(text: &str, pretty: bool, streams: bool, custom: bool) -> Result<Outp
             _ => continue,
         };
         known = true;
+        // There are no streams of YAML.
+        if format == Format::Yaml && clause.parameter("stream") == "watch" {
+            continue;
+        }
         if let Some(transform) = clause.transform() {
             let possible = match transform {
                 // Its rows hold anything.
@@ -182,7 +186,8 @@ fn best_of(text: &str, pretty: bool, streams: bool, custom: bool) -> Result<Outp
         }
     }
     let streams = if streams { STREAMS } else { "" };
-    Err(if known {
+    // Paths of custom resources are not known to the router, which speaks first elsewhere.
+    Err(if known || custom {
         not_transformed()
     } else {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}{streams}");

@@ -208,9 +208,12 @@ impl DeleteOptions {
     /// From the query of a DELETE without a body.
     pub(crate) fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
         let policy = query.all("propagationPolicy").first().map(String::as_str);
+        let text = |name: &str| query.all(name).first().cloned();
         DeleteOptions {
             grace_period: query.number("gracePeriodSeconds")?,
             orphan_dependents: query.optional_flag("orphanDependents"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
             ..DeleteOptions::default()
         }
         .checked(policy, query.all("dryRun"))
@@ -262,6 +265,14 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
     let mut errors = Vec::new();
     let initial_events = query.optional_flag("sendInitialEvents");
     if watch {
+        // A watch from now, or from anything, is one with initial events that names no match of its own.
+        let legacy = wanted.is_empty() && initial_events.is_none() && ["", "0"].contains(&version);
+        if (legacy || !wanted.is_empty()) && !query.get("continue").is_empty() {
+            errors.push(FieldError::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
         if initial_events.is_some() {
             if wanted.is_empty() {
                 let what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";

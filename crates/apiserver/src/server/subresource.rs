@@ -14,7 +14,7 @@ use super::write::{Part, Written};
 use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{ScalePaths, Subresource};
+use crate::registry::{Resource, ScalePaths, Subresource};
 use crate::status::{Details, Status};
 
 impl Call<'_> {
@@ -89,7 +89,7 @@ impl Call<'_> {
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
         self.fit_name(&scale)?;
-        self.write_scale(paths, &options, |live, owners, _| {
+        self.write_scale(paths, &options, true, |live, owners, _| {
             owners.update(live, &scale);
             Ok(scale.clone())
         })
@@ -102,7 +102,7 @@ impl Call<'_> {
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let patch = self.read_patch(options.field_validation)?;
-        self.write_scale(paths, &options, |live, owners, warnings| {
+        self.write_scale(paths, &options, false, |live, owners, warnings| {
             let mut scale = patch.apply_plain(live)?;
             patch.fit(&mut scale, &scales::row(), options.field_validation, warnings)?;
             owners.update(live, &scale);
@@ -111,12 +111,13 @@ impl Call<'_> {
         .await
     }
 
-    /// Writes `spec.replicas` of a Scale into the object; `wanted` makes the new Scale of the present one, says who owns it, and what the
+    /// Writes `spec.replicas` of a Scale into the object (`whole`: the client sent all of the Scale); `wanted` makes the new Scale of the present one, says who owns it, and what the
     /// client is to be warned of.
     pub(crate) async fn write_scale(
         &mut self,
         paths: &ScalePaths,
         options: &WriteOptions,
+        whole: bool,
         wanted: impl Fn(&Value, &mut ScaleOwners, &mut Vec<String>) -> Result<Value, Status>,
     ) -> Result<Reply, Status> {
         let resource = self.resource.clone();
@@ -130,6 +131,10 @@ impl Call<'_> {
             .update(&namespace, &name, Part::Whole, |old, warnings| {
                 let mut owners = ScaleOwners::new(old, paths, &manager, &now);
                 let scale = wanted(&scale_or_none(old, paths)?, &mut owners, warnings)?;
+                if !whole {
+                    self.fit_name(&scale)?;
+                    check_patched_uid(&resource, &name, &scale, object::uid(old))?;
+                }
                 check_uid(&resource, &key, &name, &scale, object::uid(old), options.dry_run)?;
                 check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
                 let replicas = match scale.pointer("/spec/replicas") {
@@ -172,10 +177,6 @@ impl Call<'_> {
         let format = negotiate::input(self.headers)?;
         let binding = decode::parse(self.body, format, "Binding")?.value;
         let name = self.name().to_owned();
-        let wanted = object::name(&binding);
-        if !wanted.is_empty() && wanted != name {
-            return Err(Status::bad_request("name in URL does not match name in Binding object"));
-        }
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
             .await?;
@@ -334,6 +335,30 @@ pub(crate) fn scale_or_none(object: &Value, paths: &ScalePaths) -> Result<Value,
         status.insert("selector".to_owned(), json!(selector));
     }
     Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+/// The uid that a patch puts into a Scale: it is compared before the object is asked for it.
+fn check_patched_uid(resource: &Resource, name: &str, scale: &Value, present: &str) -> Result<(), Status> {
+    let wanted = object::uid(scale);
+    if wanted.is_empty() || wanted == present {
+        return Ok(());
+    }
+    let kind = format!("{}/scale", resource.plural);
+    let qualified = if resource.group.is_empty() {
+        kind.clone()
+    } else {
+        format!("{kind}.{}", resource.group)
+    };
+    let message = format!(
+        "Operation cannot be fulfilled on {qualified} \"{name}\": Precondition failed: UID in precondition: {wanted}, UID in object meta: {present}"
+    );
+    let details = Details {
+        name: name.to_owned(),
+        group: resource.group.to_string(),
+        kind,
+        ..Details::default()
+    };
+    Err(Status::failure(409, "Conflict", message).with_details(details))
 }
 
 /// The node of a Binding; the error is upstream's text for what is wrong with it.
