@@ -311,6 +311,10 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
         metadata.get("ownerReferences").unwrap_or(&Value::Null),
         &at.key("ownerReferences"),
     ));
+    errors.extend(validate_managers(
+        metadata.get("managedFields").unwrap_or(&Value::Null),
+        &at.key("managedFields"),
+    ));
     let list = finalizers(object);
     for finalizer in &list {
         errors.extend(names::finalizer_name(finalizer, &at.key("finalizers")));
@@ -322,6 +326,29 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
             json!(list),
             message,
         ));
+    }
+    errors
+}
+
+/// The names in the entries of who owns which field. What else is in them was read before.
+fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
+    const MAX_MANAGER: usize = 128;
+    const MAX_SUBRESOURCE: usize = 256;
+    let mut errors = Vec::new();
+    for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
+        let at = at.index(index);
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("");
+        let (path, manager) = (at.key("manager").to_string(), text("manager"));
+        if manager.len() > MAX_MANAGER {
+            errors.push(FieldError::too_long(&path, MAX_MANAGER));
+        }
+        for (place, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let message = format!("invalid character U+{:04X} (at position {place})", c as u32);
+            errors.push(FieldError::invalid(path.clone(), json!(manager), message));
+        }
+        if text("subresource").len() > MAX_SUBRESOURCE {
+            errors.push(FieldError::too_long(at.key("subresource").to_string(), MAX_SUBRESOURCE));
+        }
     }
     errors
 }

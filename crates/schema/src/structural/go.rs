@@ -29,18 +29,6 @@ pub(super) struct Facts {
     omitted: Vec<&'static str>,
     /// Quantities that are written as `"0"` when they are absent.
     quantities: Vec<&'static str>,
-    /// Strings with a Go type of their own.
-    types: Vec<(&'static str, &'static str)>,
-}
-
-impl Facts {
-    /// The Go name of the type of a string field, where it has one.
-    pub(super) fn type_of(&self, field: &str) -> Option<&'static str> {
-        self.types
-            .iter()
-            .find(|(name, _)| *name == field)
-            .map(|(_, type_)| *type_)
-    }
 }
 
 /// What the table says about a definition.
@@ -71,7 +59,6 @@ fn table(text: &'static str) -> Result<BTreeMap<String, Facts>, String> {
                 "null" => facts.nulls.extend(fields),
                 "omit" => facts.omitted.extend(fields),
                 "quantity" => facts.quantities.extend(fields),
-                "type" => facts.types.extend(fields.filter_map(|field| field.split_once('='))),
                 other => return Err(format!("unknown word {other:?}: {line}")),
             }
         }
@@ -261,8 +248,7 @@ mod tests {
         for (name, facts) in &table {
             let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
             let fields = [&facts.pointers, &facts.nulls, &facts.omitted, &facts.quantities];
-            let named = facts.types.iter().map(|(field, _)| field);
-            for field in fields.into_iter().flatten().chain(named) {
+            for field in fields.into_iter().flatten() {
                 assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
             }
         }
