@@ -137,9 +137,13 @@ impl Converter {
             foreign.push(text(&object, "apiVersion") != to);
             // It may have been written before there was a default.
             let own = text(&object, "apiVersion").rsplit('/').next().unwrap_or("").to_owned();
-            if let Some(schema) = several.schemas.get(&own) {
-                structural::default(&mut object, schema);
-            }
+            let Some(schema) = several.schemas.get(&own) else {
+                return Err(Status::untyped(format!(
+                    "request to convert CR from an invalid group/version: {}",
+                    text(&object, "apiVersion")
+                )));
+            };
+            structural::default(&mut object, schema);
             // Whoever converts sees what is stored, which has no version of its own.
             crate::object::metadata_mut(&mut object).remove("resourceVersion");
             objects.push(object);

@@ -288,7 +288,11 @@ fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snaps
         return Err(Unfit::Unreadable(no_group_version(&api_version)));
     }
     let (group, version) = split_version(&api_version);
-    let kind = if kind.is_empty() { resource.kind.to_string() } else { kind };
+    let kind = if kind.is_empty() {
+        resource.kind.to_string()
+    } else {
+        kind
+    };
     if version.is_empty() && (group.is_empty() || *group == *resource.group) && kind == resource.kind {
         // Without a version it is read as the internal type, which has none of these fields.
         let read = std::mem::replace(object, json!({}));

@@ -401,12 +401,7 @@ pub fn apply_seen(
         now.is_some_and(|owned| owned.fields.contains_all(last))
     };
     if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
-        new = Pruning {
-            kind,
-            version,
-            convert,
-        }
-        .prune(&new, &last, managed);
+        new = Pruning { kind, version, convert }.prune(&new, &last, managed);
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.fields.subtract(&UNOWNED);

@@ -26,7 +26,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     }
     if let Some(at) = text.find('\t').filter(|_| text.trim().is_empty()) {
         let line = text[..at].matches('\n').count();
-        return Err(DecodeError::new(on_line(line, "found character that cannot start any token")));
+        return Err(DecodeError::new(on_line(
+            line,
+            "found character that cannot start any token",
+        )));
     }
     let mut builder = Builder::default();
     let mut options = Options::default();

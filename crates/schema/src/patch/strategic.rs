@@ -212,7 +212,11 @@ fn check_orders(
                 Some(key) => Identity::Key(key),
                 None => Identity::Value,
             };
-            let named: Vec<Value> = change.iter().filter(|item| item.get(DIRECTIVE).is_none()).cloned().collect();
+            let named: Vec<Value> = change
+                .iter()
+                .filter(|item| item.get(DIRECTIVE).is_none())
+                .cloned()
+                .collect();
             check_order(&named, order, identity)?;
         }
     }
@@ -277,9 +281,7 @@ fn merge_value(
 ) -> Result<Option<Value>, StrategicError> {
     Ok(match (original, change) {
         (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Some(change.clone()),
-        (Some(Value::Object(before)), Value::Object(change)) => {
-            Some(Value::Object(merge_map(before, change, schema)?))
-        }
+        (Some(Value::Object(before)), Value::Object(change)) => Some(Value::Object(merge_map(before, change, schema)?)),
         (Some(Value::Array(before)), Value::Array(change)) if follows(schema, "merge") => {
             check_types(before, change)?;
             Some(Value::Array(merge_list(before, change, order, schema)?))
@@ -296,7 +298,10 @@ fn fresh(change: &Value) -> Option<Value> {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Some(kept.filter_map(|(key, value)| Some((key.clone(), fresh(value)?))).collect())
+            Some(
+                kept.filter_map(|(key, value)| Some((key.clone(), fresh(value)?)))
+                    .collect(),
+            )
         }
         Value::Array(items) => Some(items.iter().filter_map(fresh).collect()),
         other => Some(other.clone()),
@@ -560,7 +565,7 @@ mod tests {
         check(
             json!({"metadata": {"labels": {"x": "1"}}}),
             json!({"metadata": {"labels": {"$patch": "delete"}}}),
-            json!({"metadata": {"labels": {}}}),
+            json!({"metadata": {}}),
         );
         // `merge` is what happens anyway; said aloud it is refused.
         assert_eq!(
@@ -575,7 +580,7 @@ mod tests {
             check(
                 json!({"metadata": {}}),
                 json!({"metadata": {"labels": {"$patch": directive, "z": "3"}}}),
-                json!({"metadata": {"labels": {}}}),
+                json!({"metadata": {}}),
             );
         }
         check(

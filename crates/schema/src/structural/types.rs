@@ -449,7 +449,9 @@ mod tests {
         check(
             deployment,
             &surge(json!(true)),
-            Err("json: cannot unmarshal bool into Go value of type int32"),
+            Err(
+                "json: cannot unmarshal bool into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
+            ),
         );
         let limits = |value: Value| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": value}}}]}});
         check(("", "Pod"), &limits(json!("100m")), Ok(()));
