@@ -275,10 +275,11 @@ fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError
 /// Labels, annotations, owners and finalizers: checked on create and on update.
 fn validate_common(object: &Value) -> Vec<FieldError> {
     type Check = fn(&Value, &FieldPath) -> Vec<FieldError>;
-    const CHECKS: [(&str, Check); 3] = [
+    const CHECKS: [(&str, Check); 4] = [
         ("labels", names::labels),
         ("annotations", names::annotations),
         ("ownerReferences", validate_owners),
+        ("managedFields", validate_managers),
     ];
     let known = object.get("metadata").and_then(Value::as_object);
     let mut errors = Vec::new();
@@ -294,6 +295,29 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
     if list.contains(&ORPHAN) && list.contains(&FOREGROUND_DELETION) {
         let message = format!("finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set");
         errors.push(FieldError::invalid(metadata("finalizers"), json!(list), message));
+    }
+    errors
+}
+
+/// The names in the entries of who owns which field. What else is in them was read before.
+fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
+    const MAX_MANAGER: usize = 128;
+    const MAX_SUBRESOURCE: usize = 256;
+    let mut errors = Vec::new();
+    for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
+        let at = at.index(index);
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("");
+        let (path, manager) = (at.key("manager").to_string(), text("manager"));
+        if manager.len() > MAX_MANAGER {
+            errors.push(FieldError::too_long(&path, MAX_MANAGER));
+        }
+        for (place, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let message = format!("invalid character U+{:04X} (at position {place})", c as u32);
+            errors.push(FieldError::invalid(path.clone(), json!(manager), message));
+        }
+        if text("subresource").len() > MAX_SUBRESOURCE {
+            errors.push(FieldError::too_long(at.key("subresource").to_string(), MAX_SUBRESOURCE));
+        }
     }
     errors
 }

@@ -34,7 +34,7 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (plural, group) = (spec.keys(&["names", "plural"]).text(), spec.key("group").text());
     let name = at.keys(&["metadata", "name"]);
     // A changed plural is told by its own rule.
-    if old.is_none() && name.text() != format!("{plural}.{group}") {
+    if old.is_none() && !name.text().is_empty() && name.text() != format!("{plural}.{group}") {
         errors.invalid(&name, "must be spec.names.plural+\".\"+spec.group");
     }
     self::group(&mut errors, &at, group);
@@ -119,10 +119,11 @@ fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
         errors.required(&field, "");
         return;
     }
-    errors.messages(&field, names::dns1123_subdomain(group));
-    if !group.contains('.') {
+    let wrong = names::dns1123_subdomain(group);
+    if wrong.is_empty() && !group.contains('.') {
         errors.invalid(&field, "should be a domain with at least one dot");
     }
+    errors.messages(&field, wrong);
     let protected = group == "k8s.io"
         || group.ends_with(".k8s.io")
         || group == "kubernetes.io"
@@ -254,8 +255,8 @@ fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
 fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, index: usize, old: Option<&Value>) {
     let once = |path: &FieldPath, field: &str| index == 0 || *path == version.path.key(field);
     let warning = version.key("deprecationWarning");
-    if warning.present() && !version.key("deprecated").is_true() {
-        errors.invalid(&warning, "can only be set for deprecated versions");
+    if warning.present() {
+        deprecation_warning(errors, &warning, version.key("deprecated").is_true());
     }
     let schema = version.keys(&["schema", "openAPIV3Schema"]);
     let path = hoisted(spec, version, "schema", "validation");
@@ -286,6 +287,27 @@ fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, index: usize, o
     }
 }
 
+fn deprecation_warning(errors: &mut Errors, warning: &At<'_>, deprecated: bool) {
+    const MAX: usize = 256;
+    let text = warning.text();
+    if !deprecated {
+        errors.invalid(warning, "can only be set for deprecated versions");
+    }
+    if text.is_empty() {
+        errors.invalid(warning, "must not be an empty string");
+    }
+    if text.len() > MAX {
+        errors.invalid(warning, format!("must be <= {MAX} characters long"));
+    }
+    let odd = text.char_indices().find(|(_, c)| c.is_control());
+    if let Some((place, _)) = odd {
+        errors.invalid(
+            warning,
+            format!("must only contain printable UTF-8 characters; non-printable character found at index {place}"),
+        );
+    }
+}
+
 fn scale(errors: &mut Errors, at: &At<'_>) {
     const SIMPLE: &str = "must be a simple json path starting with .";
     for (field, roots, text, required) in [
@@ -313,20 +335,12 @@ fn scale(errors: &mut Errors, at: &At<'_>) {
             if required {
                 errors.required(&path, "");
             }
-        } else if !is_simple_path(path.text()) {
+        } else if !path.text().starts_with('.') {
             errors.invalid(&path, SIMPLE);
         } else if !roots.iter().any(|root| path.text().starts_with(root)) {
             errors.invalid(&path, text);
         }
     }
-}
-
-/// A dotted path of plain names.
-fn is_simple_path(path: &str) -> bool {
-    path.strip_prefix('.').is_some_and(|rest| {
-        rest.split('.')
-            .all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))
-    })
 }
 
 fn column(errors: &mut Errors, at: &At<'_>) {
@@ -381,6 +395,14 @@ fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
             errors.invalid(&path, format!("is an invalid path: expected [ or . but got: {first}"));
             continue;
         }
+        if path.text() == "." {
+            errors.invalid(&path, "is an invalid path: unexpected end of JSON path");
+            continue;
+        }
+        if names_an_item(schema, path.text()) {
+            errors.invalid(&path, "is an invalid path: array notation is not allowed");
+            continue;
+        }
         let target = parsed.clone().and_then(|schema| schema_at(schema, path.text()));
         let mut fits = false;
         match target {
@@ -397,10 +419,20 @@ fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
     }
 }
 
+/// Whether a path leads through fields that are there to an item in brackets.
+fn names_an_item(schema: &Value, path: &str) -> bool {
+    let Some((fields, _)) = path.split_once('[') else {
+        return false;
+    };
+    let mut names = fields.split('.').skip(1);
+    let end = names.try_fold(schema, |schema, name| schema.get("properties")?.get(name));
+    end.is_some()
+}
+
 /// The schema of a field; metadata is not the definition's to select by.
 fn schema_at(schema: SchemaRef, path: &str) -> Option<SchemaRef> {
     let mut at = schema;
-    for name in path.trim_start_matches('.').split('.') {
+    for name in path.strip_prefix('.').unwrap_or(path).split('.') {
         if name == "metadata" {
             return None;
         }

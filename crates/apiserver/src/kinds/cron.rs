@@ -30,7 +30,13 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     },
     validate_update: |new, _| cron_job(new),
     validate_status: |_, _| Vec::new(),
-    warnings: |new, _| pods::warnings::warnings(&At::root(new).keys(&["spec", "jobTemplate", "spec", "template"])),
+    warnings: |new, old| {
+        if pods::warnings::are_told(new, old) {
+            pods::warnings::warnings(&At::root(new).keys(&["spec", "jobTemplate", "spec", "template"]))
+        } else {
+            Vec::new()
+        }
+    },
     ..WORKLOAD
 };
 

@@ -6,7 +6,7 @@ use kubewright_schema::definition::{check, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, fill_number, fill_text, get, keep, text};
+use super::check::{At, Errors, child, ensure, fill, fill_text, get, keep, text};
 use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
@@ -18,6 +18,11 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     default,
     prepare_create,
     prepare_update,
+    prepare_status: |new, _, _| {
+        if let Some(object) = new.as_object_mut() {
+            stored_version(object);
+        }
+    },
     validate_create: definition,
     validate_update: update,
     warnings: |new, _| {
@@ -52,7 +57,7 @@ fn default(object: &mut Value) {
         .and_then(|webhook| child(webhook, "clientConfig"))
         .and_then(|client| child(client, "service"))
     {
-        fill_number(service, "port", 443);
+        fill(service, "port", 443);
     }
 }
 
@@ -84,7 +89,7 @@ fn stored_version(object: &mut super::check::Object) {
         .filter_map(|version| version.get("name").cloned())
         .collect();
     // None or several storage versions are refused by validation, which also names the empty list.
-    let [storage] = storage.as_slice() else { return };
+    let Some(storage) = storage.first() else { return };
     let Some(status) = ensure(object, "status") else { return };
     fill(status, "storedVersions", json!([]));
     if let Some(stored) = status.get_mut("storedVersions").and_then(Value::as_array_mut)

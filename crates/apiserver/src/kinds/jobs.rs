@@ -21,7 +21,7 @@ pub(crate) const JOB: Strategy = Strategy {
     prepare_create: prepare_job,
     validate_create: create,
     validate_update: update,
-    warnings: |new, old| warnings(new, old.is_none()),
+    warnings,
     validate_status: job_status::validate,
     orphan_by_default: true,
     ..WORKLOAD
@@ -613,7 +613,8 @@ fn resources(spec: &mut Object, wanted: &Value) {
     }
 }
 
-fn warnings(new: &Value, created: bool) -> Vec<String> {
+fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let created = old.is_none();
     let mut warn = Vec::new();
     let at = At::root(new);
     let messages = names::dns1123_label(at.keys(&["metadata", "name"]).text());
@@ -633,7 +634,9 @@ fn warnings(new: &Value, created: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
-    warn.extend(pods::warnings::warnings(&spec.key("template")));
+    if pods::warnings::are_told(new, old) {
+        warn.extend(pods::warnings::warnings(&spec.key("template")));
+    }
     warn
 }
 

@@ -526,7 +526,9 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
         }
         _ => {}
     }
+    // The path stands so in Kubernetes.
     let ranges = spec.key("loadBalancerSourceRanges");
+    let ranges = ranges.moved(spec.path.key("LoadBalancerSourceRanges"));
     if kind != "LoadBalancer" {
         if !ranges.is_empty() {
             errors.forbidden(&ranges, "may only be used when `type` is 'LoadBalancer'");
@@ -537,8 +539,7 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
             }
         }
     }
-    // The path stands so in Kubernetes.
-    for range in ranges.moved(spec.path.key("LoadBalancerSourceRanges")).items() {
+    for range in ranges.items() {
         if !is_cidr(range.text().trim()) {
             errors.invalid(
                 &range,

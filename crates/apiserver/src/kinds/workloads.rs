@@ -73,7 +73,13 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
     },
     validate_create: lone_template,
     validate_update: |new, _| lone_template(new),
-    warnings: |new, _| pods::warnings::warnings(&At::root(new).key("template")),
+    warnings: |new, old| {
+        if pods::warnings::are_told(new, old) {
+            pods::warnings::warnings(&At::root(new).key("template"))
+        } else {
+            Vec::new()
+        }
+    },
     ..PLAIN
 };
 
@@ -103,6 +109,11 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
     validate_create: daemon_set,
     validate_update: |new, old| update(new, old, daemon_set, &["selector"]),
     validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
+    // Its templates are counted, and only a new one is looked at.
+    warnings: |new, old| match old {
+        Some(old) if template_count(old) == template_count(new) => Vec::new(),
+        _ => pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])),
+    },
     ..WORKLOAD
 };
 
@@ -324,8 +335,12 @@ fn default_stateful_set(object: &mut Value) {
     }
 }
 
-fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
-    pods::warnings::warnings(&At::root(new).keys(&["spec", "template"]))
+fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if pods::warnings::are_told(new, old) {
+        pods::warnings::warnings(&At::root(new).keys(&["spec", "template"]))
+    } else {
+        Vec::new()
+    }
 }
 
 pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {

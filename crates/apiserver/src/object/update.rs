@@ -35,17 +35,12 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
             };
         }
     }
-    for field in ["generation", "generateName"] {
-        match old_metadata.get(field) {
-            Some(value) if field == "generation" || !metadata.contains_key(field) => {
-                metadata.insert(field.to_owned(), value.clone());
-            }
-            None if field == "generation" => {
-                metadata.remove(field);
-            }
-            _ => {}
-        }
-    }
+    match old_metadata.get("generation") {
+        Some(generation) => metadata.insert("generation".to_owned(), generation.clone()),
+        None => metadata.remove("generation"),
+    };
+    // Nobody links to himself any more: what an old client sends is dropped.
+    metadata.remove("selfLink");
     if !namespaced {
         metadata.remove("namespace");
     }

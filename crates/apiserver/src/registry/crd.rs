@@ -141,7 +141,9 @@ fn read_schema(at: &At<'_>) -> SchemaRef {
 /// What it takes to tell versions of objects apart and to convert them.
 fn several(definition: &Value) -> Option<Several> {
     let spec = At::root(definition).key("spec");
-    if spec.key("versions").len() < 2 {
+    // A definition that was changed may have had other versions, in which objects are stored.
+    let changed = At::root(definition).keys(&["metadata", "generation"]).int() > Some(1);
+    if spec.key("versions").len() < 2 && !changed {
         return None;
     }
     let stored = At::root(definition).keys(&["status", "storedVersions"]);
@@ -473,8 +475,8 @@ pub fn terminate(definition: &mut Value, now: Timestamp) {
             "Terminating",
             (
                 "True",
-                "InstanceDeletionInProgress",
-                "CustomResource deletion is in progress",
+                "InstanceDeletionPending",
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
             ),
             now,
         );

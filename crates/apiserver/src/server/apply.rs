@@ -13,7 +13,7 @@ use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
-use super::convert::is_converted;
+use super::convert::{convert_by_function, is_converted};
 use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
@@ -68,6 +68,8 @@ struct Apply<'a> {
     options: &'a WriteOptions,
     part: Part,
     now: String,
+    /// Shows an object in another version, for kinds whose versions are converted by functions.
+    convert: Option<apply::Convert<'a>>,
 }
 
 /// Takes out the nulls of fields that have a default and do not allow null.
@@ -97,14 +99,12 @@ fn drop_defaulted(value: &mut Value, schema: &SchemaRef) {
 impl Configuration {
     /// Reads a body: YAML, of which JSON is a part.
     fn read(body: &[u8]) -> Result<Configuration, Status> {
+        // YAML has escapes of its own.
+        let escaped = body.windows(2).any(|pair| pair == b"\\u");
         let decoded = match schema_decode::json(body) {
-            Ok(decoded) if decoded.duplicates.is_empty() => decoded,
+            Ok(decoded) if decoded.duplicates.is_empty() && !escaped => decoded,
             _ => schema_decode::yaml(body).map_err(|error| {
-                let text = error.to_string();
-                let text = text.strip_prefix("yaml: ").unwrap_or(&text);
-                Status::bad_request(format!(
-                    "error decoding YAML: error converting YAML to JSON: yaml: {text}"
-                ))
+                Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
             })?,
         };
         if !matches!(decoded.value, Value::Object(_) | Value::Null) {
@@ -132,8 +132,12 @@ impl Configuration {
     /// `apps/v1, Kind=Deployment`, as Go prints it.
     fn group_version_kind(&self) -> String {
         let version = self.text("apiVersion");
-        let slash = if version.contains('/') { "" } else { "/" };
-        format!("{slash}{version}, Kind={}", self.text("kind"))
+        match version.matches('/').count() {
+            0 => format!("/{version}, Kind={}", self.text("kind")),
+            1 => format!("{version}, Kind={}", self.text("kind")),
+            // No version at all is nothing that a kind could be of.
+            _ => "/, Kind=".to_owned(),
+        }
     }
 
     /// It must be of this kind and must not say who owns what.
@@ -161,6 +165,16 @@ impl Configuration {
             }
             FieldValidation::Ignore | FieldValidation::Strict => Ok(()),
         }
+    }
+
+    /// The answer to a configuration whose values do not fit the Go type.
+    fn unfit(&self, why: &str) -> Status {
+        let kind = self.group_version_kind();
+        Status::untyped(format!(
+            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
+            object::namespace(&self.value),
+            object::name(&self.value),
+        ))
     }
 
     /// The answer to a configuration that was not applied.
@@ -276,6 +290,7 @@ impl Apply<'_> {
                 force,
                 &self.now,
                 seen.views(),
+                self.convert,
             )
         };
         let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
@@ -290,6 +305,11 @@ impl Apply<'_> {
         }
         let mut new = match applied.map_err(|error| self.configuration.refused(error))? {
             Some(mut new) => {
+                if self.resource.custom.is_none() {
+                    structural::convert_check(&new, &self.resource.schema)
+                        .map_err(|why| self.configuration.unfit(&why))?;
+                    structural::convert(&mut new, &self.resource.schema);
+                }
                 decode::fit(&mut new, self.resource, Vec::new(), None).map_err(Status::untyped)?;
                 self.refuse_nulls(&new)?;
                 new
@@ -310,12 +330,15 @@ impl Call<'_> {
         let options = WriteOptions::parse_apply(self.query)?;
         let configuration = Configuration::read(self.body)?;
         let resource = self.resource.clone();
+        let rows = self.server.registry.snapshot();
+        let convert = |object: &Value, from: &str, to: &str| convert_by_function(&rows, &resource, object, from, to);
         let apply = Apply {
             configuration: &configuration,
             resource: &resource,
             options: &options,
             part,
             now: crate::env::rfc3339(self.server.env.now()),
+            convert: resource.conversion.is_some().then_some(&convert),
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
@@ -361,13 +384,13 @@ impl Call<'_> {
 
     /// How the apply looks in the versions in which other managers wrote.
     async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if !is_converted(apply.resource) {
+        if !is_converted(apply.resource) && apply.resource.conversion.is_none() {
             return Ok(Seen::Same);
         }
         let live = self.get_stored().await?;
         let live = full(apply.resource, live.value());
         let new = apply.run(&live, &Seen::Probing, &mut Vec::new())?;
-        let views = self.server.views(apply.resource, &live, &new).await?;
+        let views = self.server.views(apply.resource, &live, &new, None).await?;
         Ok(Seen::Apart(object::text(&live, "resourceVersion").to_owned(), views))
     }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use kubewright_schema::apply::{View, Views};
+use kubewright_schema::apply::{ObjectType, View, Views};
 use kubewright_schema::schema::GroupVersionKind;
 use kubewright_schema::{catalog, structural};
 use serde_json::{Value, json};
@@ -19,7 +19,6 @@ use super::{Inner, decode, managed};
 use crate::env::Env;
 use crate::outbound::Outbound;
 use crate::registry::{Custom, Resource, Several, Snapshot};
-use crate::scheme::split_version;
 use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
 use crate::status::Status;
@@ -138,9 +137,13 @@ impl Converter {
             foreign.push(text(&object, "apiVersion") != to);
             // It may have been written before there was a default.
             let own = text(&object, "apiVersion").rsplit('/').next().unwrap_or("").to_owned();
-            if let Some(schema) = several.schemas.get(&own) {
-                structural::default(&mut object, schema);
-            }
+            let Some(schema) = several.schemas.get(&own) else {
+                return Err(Status::untyped(format!(
+                    "request to convert CR from an invalid group/version: {}",
+                    text(&object, "apiVersion")
+                )));
+            };
+            structural::default(&mut object, schema);
             // Whoever converts sees what is stored, which has no version of its own.
             crate::object::metadata_mut(&mut object).remove("resourceVersion");
             objects.push(object);
@@ -198,6 +201,39 @@ pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<Sto
     }
 }
 
+/// The same kind in another version, if that is served.
+fn row_of(kinds: &Snapshot, resource: &Resource, api_version: &str) -> Option<Arc<Resource>> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let row = kinds.lookup(group, version, &resource.plural);
+    row.filter(|row| row.store == resource.store)
+}
+
+/// An object of a built-in kind in another of its versions, and how fields are looked at there.
+pub(crate) fn convert_by_function(
+    kinds: &Snapshot,
+    resource: &Resource,
+    object: &Value,
+    from: &str,
+    to: &str,
+) -> Option<(ObjectType, Value)> {
+    let (from, to) = (row_of(kinds, resource, from)?, row_of(kinds, resource, to)?);
+    let mut seen = by_function(object.clone(), &from, &to);
+    structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
+    Some((managed::object_type(&to), seen))
+}
+
+fn by_function(object: Value, from: &Resource, to: &Resource) -> Value {
+    let stored = match from.conversion {
+        Some(conversion) => (conversion.to_stored)(object),
+        None => object,
+    };
+    let shown = match to.conversion {
+        Some(conversion) => (conversion.from_stored)(stored),
+        None => stored,
+    };
+    with_kind(to, shown)
+}
+
 impl Inner {
     pub(crate) fn converter(&self) -> Converter {
         Converter {
@@ -215,15 +251,7 @@ impl Inner {
             // Admission sees what the version does not have; storing drops it.
             return self.convert_raw(object, from, to).await;
         }
-        let stored = match from.conversion {
-            Some(conversion) => (conversion.to_stored)(object),
-            None => object,
-        };
-        let shown = match to.conversion {
-            Some(conversion) => (conversion.from_stored)(stored),
-            None => stored,
-        };
-        Ok(with_kind(to, shown))
+        Ok(by_function(object, from, to))
     }
 
     /// An object of a custom kind as it comes out of its conversion.
@@ -278,38 +306,46 @@ impl Inner {
         Ok(shown)
     }
 
-    /// A write as the versions see it in which managers of the object wrote; nothing where all versions have the same fields.
-    pub(crate) async fn views(&self, resource: &Resource, old: &Value, new: &Value) -> Result<Views, Status> {
+    /// A write as the versions see it in which managers of the object wrote, or say they did in the entries that the client `claimed`;
+    /// nothing where all versions have the same fields. `old` is null when the object is created.
+    pub(crate) async fn views(
+        &self,
+        resource: &Resource,
+        old: &Value,
+        new: &Value,
+        claimed: Option<&Value>,
+    ) -> Result<Views, Status> {
         let mut views = Views::new();
+        let own = resource.api_version();
+        let mut versions = managed::versions(managed::entries(old));
+        versions.extend(managed::versions(claimed));
+        versions.remove(own.as_str());
         let by_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
-        let kinds = self.registry.snapshot();
-        let by_function = |row: &Arc<Resource>| row.conversion.is_some() && row.store == resource.store;
-        // Versions that differ in their name only see the same fields.
-        if !by_webhook && !kinds.resources().iter().any(by_function) {
+        if versions.is_empty() || (resource.custom.is_some() && !by_webhook) {
             return Ok(views);
         }
-        let own = resource.api_version();
-        for owned in managed::decode(old).entries.into_values() {
-            if owned.api_version == own || views.contains_key(&owned.api_version) {
-                continue;
-            }
-            let (group, version) = split_version(&owned.api_version);
-            let row = kinds.lookup(group, version, &resource.plural);
-            let view = match row.filter(|row| row.store == resource.store) {
+        let kinds = self.registry.snapshot();
+        for api_version in versions {
+            let view = match row_of(&kinds, resource, api_version) {
                 None => None,
+                // Versions that differ in their name only see the same fields.
+                Some(row) if !by_webhook && row.conversion.is_none() && resource.conversion.is_none() => continue,
                 Some(row) => Some(View {
                     kind: managed::object_type(&row),
                     live: self.seen_as(resource, old, &row).await?,
                     new: self.seen_as(resource, new, &row).await?,
                 }),
             };
-            views.insert(owned.api_version, view);
+            views.insert(api_version.to_owned(), view);
         }
         Ok(views)
     }
 
     /// The fields of an object in another version; with those that it does not have, as upstream, which then tracks nobody.
     async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
+        if object.is_null() {
+            return Ok(Value::Null);
+        }
         let mut object = with_kind(resource, object.clone());
         crate::object::metadata_mut(&mut object).remove("managedFields");
         if several(resource).is_some() {

@@ -150,9 +150,15 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
         }
         return check_custom_kind(object, &api_version, &kind, resource);
     }
-    if api_version.is_empty() {
-        api_version.clone_from(&expected);
+    if api_version.matches('/').count() > 1 {
+        return Err(Status::bad_request(no_group_version(&api_version)));
     }
+    let (group, version) = split_version(&api_version);
+    api_version = if version.is_empty() && (group.is_empty() || *group == *resource.group) {
+        expected.clone()
+    } else {
+        join_version(group, version)
+    };
     if kind.is_empty() {
         kind = resource.kind.to_string();
     }
@@ -179,7 +185,7 @@ pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds
     })
 }
 
-fn say_what_it_is(object: &mut Value, resource: &Resource) {
+pub(crate) fn say_what_it_is(object: &mut Value, resource: &Resource) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), json!(resource.api_version()));
         map.insert("kind".to_owned(), json!(resource.kind));
@@ -237,18 +243,18 @@ impl From<String> for Unfit {
 }
 
 /// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is false for a
-/// subresource, which cannot change what the object is.
+/// subresource, which cannot change what the object is. Answers the fields that are not even read.
 pub(crate) fn check_patched_kind(
     object: &mut Value,
     resource: &Resource,
     kinds: &Snapshot,
     whole: bool,
-) -> Result<(), Unfit> {
+) -> Result<Vec<String>, Unfit> {
     if !object.is_object() {
         return Err(Unfit::Unreadable(not_an_object(object)));
     }
     if resource.custom.is_none() {
-        return check_kind(object, resource, kinds).map_err(|status| Unfit::Unreadable(status.message));
+        return check_patched_built_in(object, resource, kinds);
     }
     let (api_version, kind) = type_meta(object)?;
     if kind.is_empty() {
@@ -260,7 +266,7 @@ pub(crate) fn check_patched_kind(
     }
     if !whole {
         say_what_it_is(object, resource);
-        return Ok(());
+        return Ok(Vec::new());
     }
     let wrong = [
         ("kind", &kind, resource.kind.to_string()),
@@ -272,11 +278,53 @@ pub(crate) fn check_patched_kind(
         .map(|(field, said, expected)| FieldError::invalid(field, json!(said), format!("must be {expected}")))
         .collect();
     if errors.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let (group, _) = split_version(&api_version);
     let name = crate::object::name(object);
     Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
+}
+
+/// What a patch left of a built-in object is read as what it says it is.
+fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<Vec<String>, Unfit> {
+    let (api_version, kind) = type_meta(object)?;
+    if api_version.matches('/').count() > 1 {
+        return Err(Unfit::Unreadable(no_group_version(&api_version)));
+    }
+    let (group, version) = split_version(&api_version);
+    let kind = if kind.is_empty() {
+        resource.kind.to_string()
+    } else {
+        kind
+    };
+    if version.is_empty() && (group.is_empty() || *group == *resource.group) && kind == resource.kind {
+        // Without a version it is read as the internal type, which has none of these fields.
+        let read = std::mem::replace(object, json!({}));
+        say_what_it_is(object, resource);
+        let fields = read.as_object().into_iter().flat_map(|map| map.keys());
+        let unread = fields.filter(|field| *field != "apiVersion" && *field != "kind");
+        return Ok(unread.cloned().collect());
+    }
+    let version = join_version(group, version);
+    if version == resource.api_version() && kind == resource.kind {
+        say_what_it_is(object, resource);
+        return Ok(Vec::new());
+    }
+    Err(match why_wrong(object, &version, &kind, resource, kinds) {
+        WrongKind::Unregistered(why) | WrongKind::Unreadable(why) | WrongKind::Another(why) => Unfit::Unreadable(why),
+    })
+}
+
+fn no_group_version(api_version: &str) -> String {
+    format!("unexpected GroupVersion string: {api_version}")
+}
+
+fn join_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
@@ -424,7 +472,13 @@ pub(crate) fn fit(
         if let (Some(body), true) = (body, unknown.len() > 1) {
             unknown = structural::unknown_fields_as_written(body, &resource.schema);
         }
+        // No entries at all ask for what is there to be forgotten, where other empty lists are nothing.
+        let entries = super::managed::entries(object);
+        let forgets = entries.and_then(Value::as_array).is_some_and(Vec::is_empty);
         structural::go_normalize_read(object, &resource.schema);
+        if forgets {
+            super::managed::put(object, Some(json!([])));
+        }
         unknown
     };
     if resource.custom.is_none() && !unknown.is_empty() {

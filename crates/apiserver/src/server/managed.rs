@@ -3,6 +3,8 @@
 //! Invariants: entries change before admission, so that what webhooks and the server fill in belongs to nobody; entries that cannot be
 //! read never fail a write; what no client wrote (a binding, a delete) leaves the entries alone.
 
+use std::collections::BTreeSet;
+
 use http::HeaderMap;
 use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
@@ -83,6 +85,13 @@ pub(crate) fn entries(object: &Value) -> Option<&Value> {
     object.get("metadata").and_then(|metadata| metadata.get(KEY))
 }
 
+/// The versions in which entries were written.
+pub(crate) fn versions(entries: Option<&Value>) -> BTreeSet<&str> {
+    let entries = entries.and_then(Value::as_array).into_iter().flatten();
+    let versions = entries.filter_map(|entry| entry.get("apiVersion").and_then(Value::as_str));
+    versions.filter(|version| !version.is_empty()).collect()
+}
+
 /// A copy of an object without the entries, which are often the larger part of it.
 pub(crate) fn without(object: &Value) -> Value {
     let Value::Object(fields) = object else {
@@ -134,7 +143,13 @@ pub(crate) fn check_admitted(object: &mut Value, before: &Value, session: &Sessi
 }
 
 /// Enters a create.
-pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mut Value, now: &str) {
+pub(crate) fn track_create(
+    resource: &Resource,
+    tracking: &Tracking,
+    object: &mut Value,
+    now: &str,
+    views: &apply::Views,
+) {
     match tracking {
         Tracking::Given => {}
         Tracking::Untouched => put(object, None),
@@ -148,7 +163,7 @@ pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mu
                 Some(map) if resource.has_status() => map.remove("status"),
                 _ => None,
             };
-            apply::update(
+            apply::update_seen(
                 &object_type(resource),
                 &Value::Null,
                 object,
@@ -156,6 +171,7 @@ pub(crate) fn track_create(resource: &Resource, tracking: &Tracking, object: &mu
                 &manager,
                 &version,
                 now,
+                views,
             );
             if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
                 map.insert("status".to_owned(), status);

@@ -38,6 +38,16 @@ pub(crate) struct Patch {
     findings: Vec<String>,
 }
 
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+const BUILT_IN_PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
+                                application/apply-patch+yaml";
+const CUSTOM_PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
 /// The largest number of operations in a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
@@ -84,9 +94,14 @@ impl Call<'_> {
             "application/merge-patch+json" => PatchType::Merge,
             "application/strategic-merge-patch+json" if self.resource.custom.is_none() => PatchType::Strategic,
             "application/strategic-merge-patch+json" => {
-                return Err(Status::unsupported_media_type(
-                    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-                ));
+                return Err(Status::unsupported_media_type(CUSTOM_PATCHES));
+            }
+            // The path takes a list of types, and only the patch itself looks at the whole text.
+            list if list.split(',').any(|one| PATCHES.contains(&one.trim())) => {
+                return Err(Status::unsupported_media_type(match self.resource.custom {
+                    None => BUILT_IN_PATCHES,
+                    Some(_) => CUSTOM_PATCHES,
+                }));
             }
             _ => {
                 return Err(
@@ -197,9 +212,12 @@ impl Patch {
         if self.kind == PatchType::Strategic {
             structural::convert_check(&new, &resource.schema)
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
+            structural::convert(&mut new, &resource.schema);
+            // Reflection looks for fields, whatever the object says it is.
+            decode::say_what_it_is(&mut new, resource);
         }
         let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
-            .and_then(|()| Ok(self.fit_fields(&mut new, resource, how, warnings)?));
+            .and_then(|unread| Ok(self.fit_fields(&mut new, resource, &unread, how, warnings)?));
         match unfit {
             Ok(()) => Ok(new),
             Err(Unfit::Refused(status)) => Err(status),
@@ -218,13 +236,17 @@ impl Patch {
         &self,
         new: &mut Value,
         resource: &Resource,
+        unread: &[String],
         how: FieldValidation,
         warnings: &mut Vec<String>,
     ) -> Result<(), String> {
         if !new.is_object() {
             return Err(decode::not_an_object(new));
         }
-        decode::fit(new, resource, self.findings.clone(), None)?.apply(how, warnings)
+        let mut findings = decode::fit(new, resource, self.findings.clone(), None)?;
+        let unread = unread.iter().map(|field| format!("unknown field {field:?}"));
+        findings.texts.extend(unread);
+        findings.apply(how, warnings)
     }
 
     /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and told.
@@ -240,7 +262,7 @@ impl Patch {
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
         let document = new.clone();
-        self.fit_fields(new, resource, how, warnings)
+        self.fit_fields(new, resource, &[], how, warnings)
             .map_err(|why| undecodable(&document, &why))
     }
 }

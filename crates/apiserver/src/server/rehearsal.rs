@@ -5,6 +5,7 @@
 //!
 //! Invariant: no plugin is asked and nothing is stored; what is read is the same for every server.
 
+use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
@@ -35,7 +36,13 @@ fn check(resource: &Resource) -> Vec<FieldError> {
     }
     write::default(&mut definition, resource);
     let manager = Tracking::Update("rehearsal".to_owned());
-    managed::track_create(resource, &manager, &mut definition, "2026-01-01T00:00:00Z");
+    managed::track_create(
+        resource,
+        &manager,
+        &mut definition,
+        "2026-01-01T00:00:00Z",
+        &Views::new(),
+    );
     let mut errors = object::validate(&definition, resource);
     errors.extend((resource.strategy.validate_create)(&definition));
     errors

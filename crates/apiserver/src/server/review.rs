@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
+use kubewright_schema::apply;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::fields::{self, FieldSelector};
 use kubewright_schema::labels::{self, Selector};
@@ -80,7 +81,13 @@ impl Call<'_> {
         self.warnings.extend(object::dedup_owners(&mut object));
         object::wipe_system_fields(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
-        managed::track_create(&self.resource, &writer.tracking, &mut object, &now);
+        managed::track_create(
+            &self.resource,
+            &writer.tracking,
+            &mut object,
+            &now,
+            &apply::Views::new(),
+        );
         let name = object::name(&object).to_owned();
         let attributes = writer.attributes(Operation::Create, "", self.namespace(), &name);
         let session = writer.session();

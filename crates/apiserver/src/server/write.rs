@@ -216,7 +216,13 @@ impl<'a> Writer<'a> {
         let namespace = object::namespace(&object).to_owned();
         self.default(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
-        managed::track_create(&resource, &self.tracking, &mut object, &now);
+        let views = match (&self.tracking, managed::entries(&object)) {
+            (Tracking::Update(_), claimed @ Some(_)) => {
+                self.server.views(&resource, &Value::Null, &object, claimed).await?
+            }
+            _ => Views::new(),
+        };
+        managed::track_create(&resource, &self.tracking, &mut object, &now, &views);
         without_empty_lists(&resource, &mut object);
         let mut attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         let session = self.session();
@@ -377,8 +383,9 @@ impl<'a> Writer<'a> {
             let shown = self.server.show_one(&resource, present.clone()).await?;
             let old = full(&resource, shown.value());
             let mut warnings = Vec::new();
-            let new = next(&old, &mut warnings)?;
+            let new = next(&old, &mut warnings);
             self.warnings.append(&mut warnings);
+            let new = new?;
             let (new, _claim) = self.prepare_update(new, &old, name, part).await?;
             let stored = self.server.stored_form(&resource, new).await?;
             match self.replace(&key, name, &present, &old, stored)? {
@@ -425,7 +432,7 @@ impl<'a> Writer<'a> {
         self.default(&mut new);
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match &self.tracking {
-            Tracking::Update(_) => self.server.views(&resource, old, &new).await?,
+            Tracking::Update(_) => self.server.views(&resource, old, &new, claimed.as_ref()).await?,
             Tracking::Untouched | Tracking::Given => Views::new(),
         };
         managed::track_update(

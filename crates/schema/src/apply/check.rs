@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::set::shown;
 use super::shape::{Form, Shape, element};
 use crate::go;
 use crate::schema::{Schema, Type};
+use crate::structural;
 
 /// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
 pub(super) fn check(value: &Value, shape: Shape<'_>) -> Vec<String> {
@@ -38,23 +39,7 @@ fn walk(value: &Value, shape: Shape<'_>, path: &mut String, errors: &mut Vec<Str
         return;
     }
     match (shape.form([Some(value), None]), value) {
-        (Form::Map, Value::Object(map)) => {
-            let here = path.len();
-            for (key, below) in map {
-                path.push('.');
-                path.push_str(key);
-                let part = shape.part(key);
-                match &part {
-                    Some(part) => walk(below, part.shape, path, errors),
-                    None => report(path, "field not declared in schema", errors),
-                }
-                path.truncate(here);
-                // The walk through a map ends with the first field that does not belong there.
-                if part.is_none() {
-                    break;
-                }
-            }
-        }
+        (Form::Map, Value::Object(map)) => fields(map, shape, path, errors),
         (Form::Map, other) => report(path, &format!("expected map, got &{{{}}}", go::text(other)), errors),
         (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => items(list, form, shape, path, errors),
         (Form::Set | Form::Items(_), other) => {
@@ -65,10 +50,50 @@ fn walk(value: &Value, shape: Shape<'_>, path: &mut String, errors: &mut Vec<Str
                 && let Some(message) = wrong_leaf(value, schema)
             {
                 report(path, &message, errors);
+            } else if let Shape::Schema(schema) = shape
+                && structural::special(schema).is_none()
+            {
+                inside(value, shape, schema, path, errors);
             } else if matches!(shape, Shape::Text) && !value.is_string() {
                 report(path, &not_a_string(value), errors);
             }
         }
+    }
+}
+
+fn fields(map: &Map<String, Value>, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
+    let here = path.len();
+    for (key, below) in map {
+        path.push('.');
+        path.push_str(key);
+        let part = shape.part(key);
+        match &part {
+            Some(part) => walk(below, part.shape, path, errors),
+            None => report(path, "field not declared in schema", errors),
+        }
+        path.truncate(here);
+        // The walk through a map ends with the first field that does not belong there.
+        if part.is_none() {
+            break;
+        }
+    }
+}
+
+/// Looks into an atomic list or map.
+fn inside(value: &Value, shape: Shape<'_>, schema: &Schema, path: &mut String, errors: &mut Vec<String>) {
+    let here = path.len();
+    match value {
+        Value::Array(list) if schema.items.is_some() => {
+            for (at, item) in list.iter().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                walk(item, shape.items(), path, errors);
+                path.truncate(here);
+            }
+        }
+        Value::Object(map) if !schema.properties.is_empty() || schema.additional_properties.is_some() => {
+            fields(map, shape, path, errors);
+        }
+        _ => {}
     }
 }
 
@@ -77,16 +102,19 @@ fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &mut String, er
     let mut seen = BTreeSet::new();
     for (at, item) in list.iter().enumerate() {
         match element(form, item) {
-            Err(why) => report(path, &format!("element {at}: {why}"), errors),
+            Err(why) => {
+                // Where the item is cannot even be said.
+                report(path, &format!("element {at}: {why}"), errors);
+                return;
+            }
             Ok(element) => {
                 let below = shown(&element);
-                if seen.insert(element) {
-                    path.push_str(&below);
-                    walk(item, shape.items(), path, errors);
-                    path.truncate(here);
-                } else {
+                if !seen.insert(element) {
                     report(path, &format!("duplicate entries for key {below}"), errors);
                 }
+                path.push_str(&below);
+                walk(item, shape.items(), path, errors);
+                path.truncate(here);
             }
         }
     }
@@ -116,7 +144,7 @@ fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
 }
 
 /// A value as Go's `%#v` prints it.
-fn go_syntax(value: &Value) -> String {
+pub(crate) fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::String(text) => crate::error::quote(text),

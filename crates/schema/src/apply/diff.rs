@@ -16,12 +16,6 @@ pub(super) struct Diff {
     pub(super) removed: FieldSet,
 }
 
-impl Diff {
-    pub(super) fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
-    }
-}
-
 /// Compares two objects.
 pub(super) fn diff(old: &Value, new: &Value, shape: Shape<'_>) -> Diff {
     let found = compare(old, new, shape);

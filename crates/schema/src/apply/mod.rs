@@ -20,11 +20,12 @@ mod set;
 mod shape;
 mod updater;
 
+pub(crate) use check::go_syntax;
 pub use configuration::merge_configuration;
 pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
 pub use updater::{
-    ApplyError, Conflict, View, Views, apply, apply_seen, conflict_message, scale_managers, scale_to_parent, unchanged,
-    update, update_seen,
+    ApplyError, Conflict, Convert, View, Views, apply, apply_seen, conflict_message, scale_managers, scale_to_parent,
+    unchanged, update, update_seen,
 };

@@ -236,15 +236,20 @@ impl Node {
 fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
     let mut set = FieldSet::default();
     let mut itself = false;
+    let nothing = Map::new();
     for (written, below) in map {
-        let Value::Object(below) = below else {
-            return Err(format!("the value of {written:?} must be an object"));
+        let below = match below {
+            Value::Object(below) => below,
+            Value::Null => &nothing,
+            _ => return Err(format!("the value of {written:?} must be an object")),
         };
         if written == "." {
             itself = true;
             continue;
         }
-        let element = canonical(written)?;
+        let Some(element) = canonical(written)? else {
+            continue;
+        };
         let (children, member) = decode_map(below)?;
         let member = member || below.is_empty();
         set.put(element, Node { member, children });
@@ -252,23 +257,24 @@ fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
     Ok((set, itself))
 }
 
-/// The element in its one written form.
-fn canonical(written: &str) -> Result<String, String> {
+/// The element in its one written form; none for one of a kind that is not known, which a later version may know.
+fn canonical(written: &str) -> Result<Option<String>, String> {
     let wrong = || format!("{written:?} is no element of a path");
     match written.split_once(':').ok_or_else(wrong)? {
-        ("f", _) => Ok(written.to_owned()),
+        ("f", _) => Ok(Some(written.to_owned())),
         ("i", place) => place
             .parse::<i64>()
-            .map(|place| format!("i:{place}"))
+            .map(|place| Some(format!("i:{place}")))
             .map_err(|_| wrong()),
         ("v", value) => {
             let value: Value = serde_json::from_str(value).map_err(|_| wrong())?;
-            Ok(format!("v:{value}"))
+            Ok(Some(format!("v:{value}")))
         }
         ("k", keys) => {
             let keys: Map<String, Value> = serde_json::from_str(keys).map_err(|_| wrong())?;
-            Ok(key_element(keys))
+            Ok(Some(key_element(keys)))
         }
+        (kind, _) if kind.len() == 1 => Ok(None),
         _ => Err(wrong()),
     }
 }

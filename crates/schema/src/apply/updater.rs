@@ -64,6 +64,10 @@ pub struct View {
 /// in it owns nothing. A version that is not here has the fields of the write's own.
 pub type Views = BTreeMap<String, Option<View>>;
 
+/// An object as another version of its kind has it, by what it is, the `apiVersion` that it is in, and the one it is wanted in; with how
+/// fields are looked at there. None where it cannot be said.
+pub type Convert<'a> = &'a (dyn Fn(&Value, &str, &str) -> Option<(ObjectType, Value)> + Sync);
+
 /// What changed and what went, by the version in which it is looked at.
 type Changes = BTreeMap<String, Diff>;
 
@@ -184,7 +188,8 @@ pub fn update_seen(
     if managed.entries.is_empty() && !live.is_null() {
         return false;
     }
-    if !readable(views) {
+    let no_version = |owned: &Owned| owned.api_version.matches('/').count() > 1;
+    if !readable(views) || managed.entries.values().any(no_version) {
         // As upstream: an object whose owners cannot be told any more is not tracked.
         managed.entries.clear();
         return true;
@@ -194,6 +199,8 @@ pub fn update_seen(
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
     let others = changes(views, managed);
+    // Whoever owns nothing has no entry.
+    managed.entries.retain(|_, owned| !owned.fields.is_empty());
     let dropped = managed.entries.len() != known;
     let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now), &others);
     cap(managed) || changed || dropped
@@ -328,11 +335,13 @@ pub fn apply(
     force: bool,
     now: &str,
 ) -> Result<Option<Value>, ApplyError> {
-    apply_seen(kind, live, config, managed, manager, version, force, now, &Views::new())
+    let views = Views::new();
+    apply_seen(kind, live, config, managed, manager, version, force, now, &views, None)
 }
 
 /// [`apply`] for a kind whose versions differ in their fields. What comes of it does not depend on `views`, only who owns what and who is
-/// in the way: so an apply without them, by force, shows what they must be made of.
+/// in the way: so an apply without them, by force, shows what they must be made of. What is given up is judged in the versions in which
+/// its owners wrote where `convert` can tell, and otherwise in that of the apply.
 ///
 /// # Errors
 /// As [`apply`].
@@ -347,6 +356,7 @@ pub fn apply_seen(
     force: bool,
     now: &str,
     views: &Views,
+    convert: Option<Convert<'_>>,
 ) -> Result<Option<Value>, ApplyError> {
     let shape = kind.shape();
     let errors = check::check(config, shape);
@@ -396,7 +406,7 @@ pub fn apply_seen(
         now.is_some_and(|owned| owned.fields.contains_all(last))
     };
     if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
-        new = Cow::Owned(prune(&new, &last.fields, managed, shape));
+        new = Cow::Owned(Pruning { kind, version, convert }.prune(&new, &last, managed));
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.fields.subtract(&UNOWNED);
@@ -406,7 +416,8 @@ pub fn apply_seen(
         Cow::Owned(new) => diff(live, new, shape),
     };
     give_way(&difference, managed, manager, force, &others)?;
-    if difference.is_empty() && !creates {
+    // The order of items is nobody's field, and yet a change.
+    if !creates && *live == *new {
         return Ok(None);
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
@@ -445,27 +456,72 @@ fn give_way(
     Ok(())
 }
 
-/// Takes out what the manager applied the last time, does not apply now, and nobody else owns.
-fn prune(merged: &Value, last: &FieldSet, managed: &ManagedFields, shape: Shape<'_>) -> Value {
-    if last.is_empty() {
-        return merged.clone();
+/// Taking out what a manager gave up, in the versions that have something to say about it.
+struct Pruning<'a> {
+    kind: &'a ObjectType,
+    version: &'a str,
+    convert: Option<Convert<'a>>,
+}
+
+impl Pruning<'_> {
+    /// The object in another version.
+    fn seen(&self, value: &Value, from: &str, to: &str) -> (ObjectType, Value) {
+        let other = self.convert.filter(|_| from != to);
+        let converted = other.and_then(|convert| convert(value, from, to));
+        converted.unwrap_or_else(|| (self.kind.clone(), value.clone()))
     }
-    let last = with_named(last, shape);
-    let all = with_named(&fields(merged, shape).children, shape);
-    let without = |gone: &FieldSet| merge::remove(merged, gone, shape);
-    let left = |value: &Value| with_named(&fields(value, shape).children, shape);
-    // What somebody owns comes back, with everything on the way to it.
-    let mut keep = left(&without(&last));
-    for owned in managed.entries.values() {
-        keep.extend(with_named(&owned.fields, shape));
+
+    /// Takes out what the manager applied the last time, does not apply now, and nobody else owns.
+    fn prune(&self, merged: &Value, last: &Owned, managed: &ManagedFields) -> Value {
+        if last.fields.is_empty() {
+            return merged.clone();
+        }
+        let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        for entry in managed.entries.values() {
+            let version = match self.convert {
+                Some(_) => entry.api_version.as_str(),
+                None => self.version,
+            };
+            owned.entry(version).or_default().extend(entry.fields.clone());
+        }
+        let first = match self.convert {
+            Some(_) => last.api_version.as_str(),
+            None => self.version,
+        };
+        let (kind, merged) = self.seen(merged, self.version, first);
+        let shape = kind.shape();
+        let gone = with_named(&last.fields, shape);
+        let pruned = merge::remove(&merged, &gone, shape);
+        let mut pruned = add_back(&merged, &pruned, owned.remove(first).as_ref(), shape);
+        let (mut other, mut at) = (merged.clone(), first);
+        for (version, fields) in &owned {
+            let (kind, whole) = self.seen(&other, at, version);
+            let (_, left) = self.seen(&pruned, at, version);
+            pruned = add_back(&whole, &left, Some(fields), kind.shape());
+            (other, at) = (whole, version);
+        }
+        // And so does what went with its parent although this manager never owned it.
+        let (_, pruned) = self.seen(&pruned, at, first);
+        let mut dangling = named(&merged, shape);
+        dangling.subtract(&named(&pruned, shape));
+        let left = merge::remove(&merged, &dangling.intersection(&gone), shape);
+        self.seen(&left, first, self.version).1
     }
-    let mut gone = all.clone();
-    gone.subtract(&keep);
-    let pruned = without(&gone);
-    // And so does what went with its parent although this manager never owned it.
-    let mut gone = all;
-    gone.subtract(&left(&pruned));
-    without(&gone.intersection(&last))
+}
+
+/// The fields of an object, those included that its type names.
+fn named(value: &Value, shape: Shape<'_>) -> FieldSet {
+    with_named(&fields(value, shape).children, shape)
+}
+
+/// What is left of an object when what somebody owns comes back, with everything on the way to it.
+fn add_back(whole: &Value, left: &Value, owned: Option<&FieldSet>, shape: Shape<'_>) -> Value {
+    let mut gone = named(whole, shape);
+    gone.subtract(&named(left, shape));
+    if let Some(owned) = owned {
+        gone.subtract(&with_named(owned, shape));
+    }
+    merge::remove(whole, &gone, shape)
 }
 
 /// The owners of the replicas as a Scale shows them (`ScaleHandler.ToSubresource` upstream).

@@ -51,6 +51,8 @@ pub mod schema;
 pub mod types;
 pub mod value;
 
+pub(crate) use library::regex::compile as go_regex;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

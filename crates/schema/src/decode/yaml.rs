@@ -24,6 +24,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     if text.chars().any(is_control) {
         return Err(DecodeError::new("yaml: control characters are not allowed"));
     }
+    if let Some(at) = text.find('\t').filter(|_| text.trim().is_empty()) {
+        let line = text[..at].matches('\n').count();
+        return Err(DecodeError::new(on_line(
+            line,
+            "found character that cannot start any token",
+        )));
+    }
     let mut builder = Builder::default();
     let mut options = Options::default();
     // Comments mean nothing here, and the parser would bound their number.
@@ -32,7 +39,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     options.block_nesting_limit = MAX_DEPTH;
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| wrong(&error, text))?;
-        if builder.take(event, span.start.line(), text)? {
+        let closes = matches!(event, Event::MappingEnd | Event::SequenceEnd);
+        // Nobody looks at what follows the document.
+        if builder.take(event, span.start.line(), text)? || (closes && builder.open.is_empty()) {
             break;
         }
     }
@@ -66,6 +75,8 @@ enum Kind {
 enum Key {
     Expected,
     Field(String),
+    /// A null, which no field can be called.
+    Null,
     /// `<<`: the next value is merged.
     Merge,
 }
@@ -165,6 +176,9 @@ impl Builder {
         if matches!(scalar, Scalar::Merge) {
             return self.set_key(Key::Merge);
         }
+        if matches!(scalar, Scalar::Null) {
+            return self.set_key(Key::Null);
+        }
         let (name, shown) = scalar.key()?;
         if anchor != 0 {
             let value = Value::String(name.clone());
@@ -208,6 +222,12 @@ impl Builder {
             Some(Kind::Mapping { fields, key, .. }) => match std::mem::replace(key, Key::Expected) {
                 Key::Field(name) => {
                     fields.insert(name, value);
+                }
+                Key::Null => {
+                    let shown = crate::apply::go_syntax(&value);
+                    return Err(DecodeError::new(format!(
+                        "unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"
+                    )));
                 }
                 Key::Merge => merge(fields, value)?,
                 Key::Expected => {
@@ -335,6 +355,14 @@ fn wrong(error: &ScanError, text: &str) -> DecodeError {
     let sequence = "did not find expected ',' or ']'";
     let mapping = "did not find expected ',' or '}'";
     let node = "did not find expected node content";
+    if matches!(error.kind(), ErrorKind::UnknownAnchor) {
+        let rest = text.chars().skip(error.marker().index());
+        let name: String = rest
+            .skip_while(|c| *c == '*')
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            .collect();
+        return DecodeError::new(format!("yaml: unknown anchor '{name}' referenced"));
+    }
     let words = match error.kind() {
         ErrorKind::UnclosedFlowCollection { .. } if begun => node,
         ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } if closes_at_once(text, error.marker().index()) => {
@@ -367,11 +395,16 @@ fn wrong(error: &ScanError, text: &str) -> DecodeError {
     } else {
         words.to_owned()
     };
-    DecodeError::new(if line == 0 {
+    DecodeError::new(on_line(line, &words))
+}
+
+/// An error of `goyaml.v2`, which does not tell the first line.
+fn on_line(line: usize, words: &str) -> String {
+    if line == 0 {
         format!("yaml: {words}")
     } else {
         format!("yaml: line {line}: {words}")
-    })
+    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::go;
-use crate::schema::{Schema, SchemaRef};
+use crate::schema::{Schema, SchemaRef, Type};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
+const DELETE: &str = "$deleteFromPrimitiveList";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
+const ORDER: &str = "$setElementOrder";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
 /// Why a strategic merge patch cannot be applied.
@@ -38,9 +40,29 @@ pub enum StrategicError {
         /// The directive's items, as Go prints them.
         order: String,
     },
-    /// `$setElementOrder/x` is no list.
+    /// `$setElementOrder/x`, or the list that it orders, is no list.
     #[error("expected a []interface {{}}, but received a {0}")]
     OrderType(&'static str),
+    /// `$setElementOrder` does not say of what.
+    #[error("invalid patch format of setElementOrder list")]
+    OrderFormat,
+    /// `$deleteFromPrimitiveList` does not say from what.
+    #[error("invalid patch format of primitive list")]
+    DeleteFormat,
+    /// `$setElementOrder/x` orders a field that is not there.
+    #[error("unable to find api field in struct {type_} for the json field {field:?}")]
+    NoField {
+        /// The Go name of the struct.
+        type_: String,
+        /// The field.
+        field: String,
+    },
+    /// `$setElementOrder/x` orders what is no list by its type.
+    #[error("expected slice or array type, but got: struct")]
+    NotAList,
+    /// An item of `$setElementOrder/x` is no map although the list merges by a key.
+    #[error("value for key {0} is not a map")]
+    OrderItem(usize),
     /// `$retainKeys` is no list, or does not list a key that the patch sets.
     #[error("invalid patch format of retainKeys")]
     Retain,
@@ -70,7 +92,7 @@ impl StrategicError {
     /// The code that kube-apiserver answers with: 400 for a malformed directive, 422 for what it does not do, and 500 for everything else.
     pub fn code(&self) -> u16 {
         match self {
-            StrategicError::Retain => 400,
+            StrategicError::Retain | StrategicError::OrderFormat | StrategicError::DeleteFormat => 400,
             StrategicError::ListOfLists => 422,
             _ => 500,
         }
@@ -119,38 +141,86 @@ fn merge_map(
     }
     let schema = schema.map(SchemaRef::get);
     let mut merged = retain(original, patch)?;
-    for (key, items) in patch {
-        if let Some(list) = key.strip_prefix(DELETE_PREFIX) {
-            // What is no list deletes nothing.
-            if let (Some(Value::Array(items)), Value::Array(gone)) = (merged.get_mut(list), items) {
+    check_orders(&merged, patch, schema)?;
+    for (key, items) in patch.iter().filter(|(key, _)| key.starts_with(DELETE)) {
+        let list = key.strip_prefix(DELETE_PREFIX).ok_or(StrategicError::DeleteFormat)?;
+        match (merged.get_mut(list), items) {
+            (Some(Value::Array(items)), Value::Array(gone)) => {
                 check_types(items, gone)?;
                 let gone = Identity::Value.index(gone);
                 items.retain(|item| !gone.contains_key(&Identity::Value.of(item)));
             }
+            (_, Value::Null) => {
+                merged.remove(list);
+            }
+            // What is no list deletes nothing.
+            _ => {}
         }
     }
     for (key, change) in patch.iter().filter(|(key, _)| !is_directive(key)) {
         let order = patch.get(&format!("{ORDER_PREFIX}{key}"));
         if change.is_null() {
             merged.remove(key);
-        } else {
-            let value = merge_value(merged.get(key), change, order, child(schema, key))?;
+        } else if let Some(value) = merge_value(merged.get(key), change, order, child(schema, key))? {
             merged.insert(key.clone(), value);
         }
     }
     // An order without a change of the list only sorts it.
     for (key, order) in patch {
-        if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list)) {
-            let Value::Array(_) = order else {
-                return Err(StrategicError::OrderType(go::type_name(order)));
-            };
-            if let Some(Value::Array(items)) = merged.get(list).cloned() {
-                let sorted = merge_list(&items, &[], Some(order), child(schema, list))?;
-                merged.insert(list.to_owned(), Value::Array(sorted));
-            }
+        if let Some(list) = key.strip_prefix(ORDER_PREFIX).filter(|list| !patch.contains_key(*list))
+            && let Some(Value::Array(items)) = merged.get(list).cloned()
+        {
+            let sorted = merge_list(&items, &[], Some(order), child(schema, list))?;
+            merged.insert(list.to_owned(), Value::Array(sorted));
         }
     }
     Ok(merged)
+}
+
+/// Whether every `$setElementOrder/x` can order what it names.
+fn check_orders(
+    original: &Map<String, Value>,
+    patch: &Map<String, Value>,
+    schema: Option<&Schema>,
+) -> Result<(), StrategicError> {
+    let list_of = |value: &Value| match value {
+        Value::Array(_) => Ok(()),
+        Value::Null => Err(StrategicError::OrderType("%!s(<nil>)")),
+        other => Err(StrategicError::OrderType(go::type_name(other))),
+    };
+    for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(ORDER)) {
+        let field = key.strip_prefix(ORDER_PREFIX).ok_or(StrategicError::OrderFormat)?;
+        list_of(order)?;
+        let change = patch.get(field);
+        for list in [original.get(field), change].into_iter().flatten() {
+            list_of(list)?;
+        }
+        let Some(schema) = schema.filter(|schema| !schema.properties.is_empty()) else {
+            continue;
+        };
+        let Some(of) = schema.properties.get(field) else {
+            return Err(StrategicError::NoField {
+                type_: schema.type_name().unwrap_or_default().to_owned(),
+                field: field.to_owned(),
+            });
+        };
+        if of.type_ != Some(Type::Array) {
+            return Err(StrategicError::NotAList);
+        }
+        if let (Value::Array(order), Some(Value::Array(change))) = (order, change) {
+            let identity = match of.patch_merge_key.as_deref() {
+                Some(key) => Identity::Key(key),
+                None => Identity::Value,
+            };
+            let named: Vec<Value> = change
+                .iter()
+                .filter(|item| item.get(DIRECTIVE).is_none())
+                .cloned()
+                .collect();
+            check_order(&named, order, identity)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_directive(key: &str) -> bool {
@@ -208,36 +278,33 @@ fn merge_value(
     change: &Value,
     order: Option<&Value>,
     schema: Option<&SchemaRef>,
-) -> Result<Value, StrategicError> {
-    match (original, change) {
-        (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Ok(change.clone()),
-        (Some(Value::Object(before)), Value::Object(change)) => Ok(Value::Object(merge_map(before, change, schema)?)),
+) -> Result<Option<Value>, StrategicError> {
+    Ok(match (original, change) {
+        (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Some(change.clone()),
+        (Some(Value::Object(before)), Value::Object(change)) => Some(Value::Object(merge_map(before, change, schema)?)),
         (Some(Value::Array(before)), Value::Array(change)) if follows(schema, "merge") => {
             check_types(before, change)?;
-            Ok(Value::Array(merge_list(before, change, order, schema)?))
+            Some(Value::Array(merge_list(before, change, order, schema)?))
         }
-        (Some(Value::Array(_)), Value::Array(_)) => Ok(change.clone()),
+        (Some(Value::Array(_)), Value::Array(_)) => Some(change.clone()),
         // Where there was nothing of that type, there is nothing to merge with.
-        _ => Ok(fresh(change)),
-    }
+        _ => fresh(change),
+    })
 }
 
-/// A new part of the document: without `null`s, and without directives. A map with a directive is an empty map, as on the real server.
-fn fresh(change: &Value) -> Value {
+/// A new part of the document: without `null`s, and without maps that say `$patch`. None when it is such a map itself.
+fn fresh(change: &Value) -> Option<Value> {
     match change {
-        Value::Object(fields) if fields.contains_key(DIRECTIVE) => Value::Object(Map::new()),
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
         Value::Object(fields) => {
-            let kept = fields
-                .iter()
-                .filter(|(key, value)| !is_directive(key) && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), fresh(value))).collect()
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Some(
+                kept.filter_map(|(key, value)| Some((key.clone(), fresh(value)?)))
+                    .collect(),
+            )
         }
-        Value::Array(items) => items
-            .iter()
-            .filter(|item| item.get(DIRECTIVE).is_none())
-            .map(fresh)
-            .collect(),
-        other => other.clone(),
+        Value::Array(items) => Some(items.iter().filter_map(fresh).collect()),
+        other => Some(other.clone()),
     }
 }
 
@@ -300,7 +367,8 @@ fn merge_list(
             (Some(before), _) => before.clone_from(item),
             (None, _) => {
                 places.insert(id, merged.len());
-                merged.push(fresh(item));
+                // Taken as it stands, whatever directives are in it.
+                merged.push(item.clone());
             }
         }
     }
@@ -308,6 +376,7 @@ fn merge_list(
         None => changes.as_slice(),
         Some(Value::Array(order)) => {
             check_order(&changes, order, identity)?;
+            check_order_items(&merged, order, identity)?;
             order
         }
         Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
@@ -366,6 +435,21 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity<'_>) -> Re
         list: go::text(&Value::from(changes.to_vec())),
         order: go::text(&Value::from(order.to_vec())),
     })
+}
+
+/// The items of an order are looked through for each item of the list, as far as to the one that it is.
+fn check_order_items(list: &[Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
+    let Identity::Key(_) = identity else { return Ok(()) };
+    let places = identity.index(order);
+    let place = |item: &Value| places.get(&identity.of(item)).map_or(order.len(), |place| place + 1);
+    let seen = list.iter().map(place).max().unwrap_or(0);
+    for (at, item) in order.iter().enumerate().take(seen) {
+        if !item.is_object() {
+            return Err(StrategicError::OrderItem(at));
+        }
+        identity.check(item)?;
+    }
+    Ok(())
 }
 
 /// Interleaves what the patch names (in its order) with what it does not name (in the old order).
@@ -481,7 +565,7 @@ mod tests {
         check(
             json!({"metadata": {"labels": {"x": "1"}}}),
             json!({"metadata": {"labels": {"$patch": "delete"}}}),
-            json!({"metadata": {"labels": {}}}),
+            json!({"metadata": {}}),
         );
         // `merge` is what happens anyway; said aloud it is refused.
         assert_eq!(
@@ -496,7 +580,7 @@ mod tests {
             check(
                 json!({"metadata": {}}),
                 json!({"metadata": {"labels": {"$patch": directive, "z": "3"}}}),
-                json!({"metadata": {"labels": {}}}),
+                json!({"metadata": {}}),
             );
         }
         check(

@@ -5,13 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 
+use crate::cel::go_regex;
+
 /// A `pattern` keyword: the text of an RE2 expression, compiled on the first match and shared by clones.
 #[derive(Clone)]
 pub struct Pattern(Arc<Inner>);
 
 struct Inner {
     source: String,
-    compiled: OnceLock<Result<Regex, regex::Error>>,
+    compiled: OnceLock<Result<Regex, String>>,
 }
 
 impl Pattern {
@@ -31,9 +33,9 @@ impl Pattern {
     /// The compiled expression.
     ///
     /// # Errors
-    /// The text is no regular expression, or compiles to more than `regex` allows in memory.
-    pub fn regex(&self) -> Result<&Regex, &regex::Error> {
-        self.0.compiled.get_or_init(|| Regex::new(&self.0.source)).as_ref()
+    /// What Go says of a text that is no regular expression, or one that compiles to more than `regex` allows in memory.
+    pub fn regex(&self) -> Result<&Regex, &String> {
+        self.0.compiled.get_or_init(|| go_regex(&self.0.source)).as_ref()
     }
 }
 

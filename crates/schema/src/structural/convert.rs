@@ -54,7 +54,9 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
             list.iter().try_for_each(|item| convert_check(item, items))
         }
         (Some(Type::Array), other) => Err(format!("cannot restore slice from {}", kind_of(other))),
-        (Some(Type::String), Value::String(text)) if schema.format.as_deref() == Some("byte") => base64_check(text),
+        (Some(Type::String), Value::String(text)) if schema.format.as_deref() == Some("byte") => {
+            base64_check(text).map_err(|why| format!("error decoding from json: {why}"))
+        }
         (Some(Type::String), Value::String(_)) | (Some(Type::Boolean), Value::Bool(_)) => Ok(()),
         (Some(Type::String), other) if schema.format.as_deref() == Some("byte") => {
             Err(format!("cannot restore slice from {}", kind_of(other)))
@@ -77,6 +79,44 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
             schema.format.as_deref().unwrap_or("int64")
         )),
     }
+}
+
+/// Moves a value that [`convert_check`] finds fit: numbers become those that the Go type holds, without a fraction and cut to its size, as
+/// reflection sets them.
+pub fn convert(value: &mut Value, schema: &SchemaRef) {
+    if special(schema).is_some() {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if let Some(property) = schema.properties.get(key).or(schema.additional_properties.as_ref()) {
+                    convert(value, property);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &schema.items {
+                list.iter_mut().for_each(|item| convert(item, items));
+            }
+        }
+        Value::Number(number) if schema.type_ == Some(Type::Integer) => {
+            let whole = number.as_i64().or_else(|| number.as_f64().map(cut));
+            *value = match (whole, schema.format.as_deref()) {
+                #[allow(clippy::cast_possible_truncation, reason = "Go's SetInt keeps the lower bits")]
+                (Some(whole), Some("int32")) => Value::from(whole as i32),
+                (Some(whole), _) => Value::from(whole),
+                (None, _) => return,
+            };
+        }
+        _ => {}
+    }
+}
+
+/// A float as the nearest `int64`.
+#[allow(clippy::cast_possible_truncation, reason = "what does not fit is cut, as in Go")]
+fn cut(float: f64) -> i64 {
+    float as i64
 }
 
 /// The Go kind of a value out of JSON.

@@ -13,7 +13,7 @@
 mod form;
 mod words;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{PruneOptions, prune, validate};
 use crate::cel::rules;
@@ -49,6 +49,11 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) 
     let mut errors = words.errors;
     // Rules are looked at when the schema is structural and its defaults are valid.
     let mut has_form = words.has_form;
+    if has_form && says_dialect(schema) {
+        let detail = "OpenAPIV3Schema 'schema' is not supported";
+        errors.push(FieldError::invalid(at, json!(""), detail));
+        has_form = false;
+    }
     if has_form {
         let mut form = form::check(root, at);
         if form.is_empty() {
@@ -66,6 +71,23 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) 
         _ => {}
     }
     errors
+}
+
+/// Whether a schema says by `$schema` what it is written in, which no structural one does.
+fn says_dialect(schema: &Value) -> bool {
+    let Some(words) = schema.as_object() else {
+        return false;
+    };
+    let within = |key: &str| match words.get(key) {
+        Some(Value::Array(list)) => list.iter().any(says_dialect),
+        Some(schema) => says_dialect(schema),
+        None => false,
+    };
+    !text(words, "$schema").is_empty()
+        || object(words, "properties").is_some_and(|fields| fields.values().any(says_dialect))
+        || ["items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"]
+            .into_iter()
+            .any(within)
 }
 
 /// The word as an object with something in it.
@@ -126,6 +148,13 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     let mut wrong = validate(value, &parsed, &at);
     if wrong.is_empty() {
         wrong = rules::check_default(&parsed, value, &at);
+    }
+    // The path of an item is put together as that of a field.
+    let items = format!("{at}[");
+    for error in &mut wrong {
+        if let Some(rest) = error.field.strip_prefix(&items) {
+            error.field = format!("{at}.[{rest}");
+        }
     }
     errors.extend(wrong);
 }

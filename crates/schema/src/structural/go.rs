@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::names::{Names, names};
 use super::{Special, json_schema_props, special};
 use crate::quantity::Quantity;
 use crate::schema::{Schema, SchemaRef, Type};
@@ -29,18 +30,6 @@ pub(super) struct Facts {
     omitted: Vec<&'static str>,
     /// Quantities that are written as `"0"` when they are absent.
     quantities: Vec<&'static str>,
-    /// Strings with a Go type of their own.
-    types: Vec<(&'static str, &'static str)>,
-}
-
-impl Facts {
-    /// The Go name of the type of a string field, where it has one.
-    fn type_of(&self, field: &str) -> Option<&'static str> {
-        self.types
-            .iter()
-            .find(|(name, _)| *name == field)
-            .map(|(_, type_)| *type_)
-    }
 }
 
 /// What the table says about a definition.
@@ -71,7 +60,6 @@ fn table(text: &'static str) -> Result<BTreeMap<String, Facts>, String> {
                 "null" => facts.nulls.extend(fields),
                 "omit" => facts.omitted.extend(fields),
                 "quantity" => facts.quantities.extend(fields),
-                "type" => facts.types.extend(fields.filter_map(|field| field.split_once('='))),
                 other => return Err(format!("unknown word {other:?}: {line}")),
             }
         }
@@ -176,6 +164,8 @@ fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
 pub(crate) struct GoStruct {
     /// What the table says about the type.
     facts: Option<&'static Facts>,
+    /// What Go calls the fields.
+    names: Option<&'static Names>,
     /// What is written for fields that are absent.
     zeros: BTreeMap<String, Zero>,
 }
@@ -199,12 +189,18 @@ impl GoStruct {
             Some((key.clone(), Zero { held, written }))
         });
         let zeros = zeros.collect();
-        GoStruct { facts, zeros }
+        let names = schema.name.and_then(names);
+        GoStruct { facts, names, zeros }
     }
 
-    /// The Go name of the type of a string field, where it has one.
+    /// The Go type of a field, where the schema does not tell it.
     pub(super) fn type_of(&self, field: &str) -> Option<&'static str> {
-        self.facts?.type_of(field)
+        self.names?.type_of(field)
+    }
+
+    /// The embedded struct that a field is in.
+    pub(super) fn embedding(&self, field: &str) -> Option<&'static str> {
+        self.names?.embedding(field)
     }
 }
 
@@ -299,8 +295,7 @@ mod tests {
         for (name, facts) in &table {
             let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
             let fields = [&facts.pointers, &facts.nulls, &facts.omitted, &facts.quantities];
-            let named = facts.types.iter().map(|(field, _)| field);
-            for field in fields.into_iter().flatten().chain(named) {
+            for field in fields.into_iter().flatten() {
                 assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
             }
         }

@@ -19,11 +19,12 @@ mod crd_rules;
 mod default;
 mod formats;
 mod go;
+mod names;
 mod prune;
 mod types;
 mod validate;
 
-pub use convert::convert_check;
+pub use convert::{convert, convert_check};
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub use formats::is_known as is_known_format;

@@ -7,6 +7,7 @@
 use base64::Engine;
 use serde_json::{Number, Value};
 
+use super::names::part;
 use super::{Special, json_schema_props, special};
 use crate::go;
 use crate::quantity::Quantity;
@@ -86,21 +87,47 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `named` is the Go name of a string type that the schema does not tell.
+    /// What the reader of a type that reads itself says, with the place where it was asked (`addErrorContext` upstream).
+    fn in_place(&self, text: String) -> String {
+        let Some(rest) = text.strip_prefix("json: cannot unmarshal ") else {
+            return text;
+        };
+        let (what, field, type_) = if let Some((what, type_)) = rest.split_once(" into Go value of type ") {
+            (what, "", type_)
+        } else if let Some((what, rest)) = rest.split_once(" into Go struct field ")
+            && let Some((place, type_)) = rest.split_once(" of type ")
+        {
+            (what, place.split_once('.').map_or("", |(_, field)| field), type_)
+        } else {
+            return text;
+        };
+        let Some(name) = self.structs.last().filter(|_| !self.fields.is_empty()) else {
+            return text;
+        };
+        let mut fields = self.fields.clone();
+        if !field.is_empty() {
+            fields.push(field);
+        }
+        let fields = fields.join(".");
+        format!("json: cannot unmarshal {what} into Go struct field {name}.{fields} of type {type_}")
+    }
+
+    /// `named` is the Go name of a type that the schema does not tell.
     fn value(&mut self, value: &'a Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), String> {
         // Null leaves every Go value as it is.
         if value.is_null() {
             return Ok(());
         }
         if let Some(special) = special(schema) {
-            return special_text(value, special);
+            return special_text(value, special).map_err(|text| self.in_place(text));
         }
         let type_ = || named.map_or_else(|| go_type(schema), str::to_owned);
         match (schema.type_, value) {
-            (Some(Type::Object), Value::Object(map)) => self.object(map, schema),
+            (Some(Type::Object), Value::Object(map)) => self.object(map, schema, named),
             (Some(Type::Array), Value::Array(list)) => {
                 let Some(items) = &schema.items else { return Ok(()) };
-                list.iter().try_for_each(|item| self.value(item, items, None))
+                list.iter()
+                    .try_for_each(|item| self.value(item, items, named.and_then(part)))
             }
             (Some(Type::String), Value::String(text)) => match schema.format.as_deref() {
                 Some("byte") => base64_check(text),
@@ -112,7 +139,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, map: &'a serde_json::Map<String, Value>, schema: &SchemaRef) -> Result<(), String> {
+    fn object(
+        &mut self,
+        map: &'a serde_json::Map<String, Value>,
+        schema: &SchemaRef,
+        named: Option<&str>,
+    ) -> Result<(), String> {
         // The root's name is the kind; a struct further in brings its own.
         let entered = schema.type_name().filter(|_| !self.fields.is_empty());
         if let Some(name) = entered {
@@ -121,11 +153,13 @@ impl<'a> Reader<'a> {
         let go = schema.go();
         for (key, value) in map {
             if let Some(property) = schema.properties.get(key) {
+                let outside = self.fields.len();
+                self.fields.extend(go.embedding(key));
                 self.fields.push(key);
                 self.value(value, property, go.type_of(key))?;
-                self.fields.pop();
+                self.fields.truncate(outside);
             } else if let Some(values) = &schema.additional_properties {
-                self.value(value, values, None)?;
+                self.value(value, values, named.and_then(part))?;
             }
         }
         if entered.is_some() {
@@ -415,7 +449,9 @@ mod tests {
         check(
             deployment,
             &surge(json!(true)),
-            Err("json: cannot unmarshal bool into Go value of type int32"),
+            Err(
+                "json: cannot unmarshal bool into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
+            ),
         );
         let limits = |value: Value| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": value}}}]}});
         check(("", "Pod"), &limits(json!("100m")), Ok(()));

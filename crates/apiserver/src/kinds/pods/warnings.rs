@@ -8,6 +8,8 @@ use std::str::FromStr;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
+use serde_json::Value;
+
 use super::{annotations, defaults::CONTAINER_LISTS};
 use crate::kinds::check::At;
 use crate::kinds::service_warnings::address;
@@ -72,6 +74,11 @@ pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
+
+/// Whether what a template says is told again: only when something was changed.
+pub(crate) fn are_told(new: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| crate::object::generation(old) != crate::object::generation(new))
+}
 
 /// The texts of `Warning` headers about a pod, or about the template of one.
 pub(crate) fn warnings(pod: &At<'_>) -> Vec<String> {

@@ -14,7 +14,7 @@ pub(super) mod objects;
 pub mod opaque;
 mod optional;
 mod quantities;
-pub(super) mod regex;
+pub(crate) mod regex;
 mod semver;
 mod strings;
 mod times;

@@ -47,7 +47,7 @@ const KEPT: usize = 256;
 static COMPILED: LazyLock<Mutex<BTreeMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
 /// The compiled expression, or Go's message.
-pub(in crate::cel) fn compile(pattern: &str) -> Result<Regex, String> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let mut kept = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = kept.get(pattern) {
         return Ok(regex.clone());
@@ -55,7 +55,12 @@ pub(in crate::cel) fn compile(pattern: &str) -> Result<Regex, String> {
     let regex = Regex::new(&translate(pattern)).map_err(|_| refused(&complaint(pattern)))?;
     // What Go refuses although the crate takes it.
     let complaint = complaint(pattern);
-    if complaint.starts_with("invalid nested repetition") || complaint.starts_with("invalid repeat count") {
+    let refusals = [
+        "invalid nested repetition",
+        "invalid repeat count",
+        "invalid character class range: `[:",
+    ];
+    if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
         return Err(refused(&complaint));
     }
     if kept.len() >= KEPT {
@@ -169,8 +174,11 @@ fn complaint(pattern: &str) -> String {
         match c {
             '\\' => match rest.chars().nth(1) {
                 None => return "trailing backslash at end of expression: ``".into(),
-                Some(next) if next.is_ascii_alphabetic() && !"abfnrtvdDwWsSbBAzQEpPCx".contains(next) => {
+                Some(next) if next.is_ascii_alphanumeric() && !"0abfnrtvdDwWsSbBAzQEpPCx".contains(next) => {
                     return format!("invalid escape sequence: `\\{next}`");
+                }
+                Some('p' | 'P') if Regex::new(&rest[..class_end(rest)]).is_err() => {
+                    return format!("invalid character class range: `{}`", &rest[..class_end(rest)]);
                 }
                 Some(next) => taken += next.len_utf8(),
             },
@@ -184,10 +192,21 @@ fn complaint(pattern: &str) -> String {
                 }
             }
             '(' => {
-                if rest.starts_with("(?") && !rest.starts_with("(?P<") {
+                let named = ["(?P<", "(?<"].into_iter().find(|start| rest.starts_with(start));
+                if let Some(start) = named.filter(|_| !rest.starts_with("(?<=") && !rest.starts_with("(?<!")) {
+                    let name = rest[start.len()..].split_once('>').map(|(name, _)| name);
+                    let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+                    match name {
+                        None => return format!("invalid named capture: `{rest}`"),
+                        Some(name) if name.is_empty() || !name.chars().all(is_word) => {
+                            return format!("invalid named capture: `{start}{name}>`");
+                        }
+                        Some(_) => {}
+                    }
+                } else if rest.starts_with("(?") {
                     let flags = rest[2..].bytes().take_while(|b| b"imsU-".contains(b)).count();
-                    if !rest[2 + flags..].starts_with([':', ')', '<']) || rest[2..].starts_with(['<']) {
-                        let shown: String = rest.chars().take(3).collect();
+                    if !rest[2 + flags..].starts_with([':', ')']) {
+                        let shown: String = rest.chars().take(3 + flags).collect();
                         return format!("invalid or unsupported Perl syntax: `{shown}`");
                     }
                 }
@@ -232,6 +251,23 @@ fn complaint(pattern: &str) -> String {
     format!("missing closing ): `{pattern}`")
 }
 
+/// Whether a name stands for characters in a set: `[:alpha:]`, `[:^alpha:]`.
+fn is_class(name: &str) -> bool {
+    const CLASSES: [&str; 14] = [
+        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
+        "word", "xdigit",
+    ];
+    CLASSES.contains(&name.strip_prefix('^').unwrap_or(name))
+}
+
+/// Where `\pL` or `\p{Greek}` ends.
+fn class_end(text: &str) -> usize {
+    match text.find('}') {
+        Some(end) if text[2..].starts_with('{') => end + 1,
+        _ => 2 + text[2..].chars().next().map_or(0, char::len_utf8),
+    }
+}
+
 /// Where a set ends, or which of its ranges runs backwards.
 fn set_end(text: &str) -> Result<usize, Option<&str>> {
     let chars: Vec<(usize, char)> = text.char_indices().collect();
@@ -241,6 +277,9 @@ fn set_end(text: &str) -> Result<usize, Option<&str>> {
             ']' => return Ok(place),
             '\\' => at += 2,
             '[' if text[place..].starts_with("[:") => match text[place..].find(":]") {
+                Some(end) if !is_class(&text[place + 2..place + end]) => {
+                    return Err(Some(&text[place..place + end + 2]));
+                }
                 Some(end) => at += text[place..place + end + 2].chars().count(),
                 None => at += 1,
             },

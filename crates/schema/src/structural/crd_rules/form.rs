@@ -18,13 +18,22 @@ enum Level {
 
 /// What is wrong with the form of a schema.
 pub(super) fn check(root: &Schema, at: &FieldPath) -> Vec<FieldError> {
-    let mut form = Form { errors: Vec::new() };
+    let mut form = Form {
+        errors: Vec::new(),
+        uncovered: Vec::new(),
+    };
     form.core(root, Level::Root, at);
+    // Whether combinators speak of what is there is asked when each of them may stand where it does.
+    if form.errors.is_empty() {
+        form.errors = form.uncovered;
+    }
     form.errors
 }
 
 struct Form {
     errors: Vec<FieldError>,
+    /// Where a combinator says something about what the core does not have.
+    uncovered: Vec<FieldError>,
 }
 
 impl Form {
@@ -34,6 +43,11 @@ impl Form {
 
     fn required(&mut self, at: FieldPath, detail: &str) {
         self.errors.push(FieldError::required(&at, detail));
+    }
+
+    fn uncover(&mut self, core_at: FieldPath, at: &FieldPath) {
+        let detail = format!("because it is defined in {at}");
+        self.uncovered.push(FieldError::required(&core_at, detail));
     }
 
     fn core(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
@@ -114,9 +128,12 @@ impl Form {
                 "must be object",
             ));
         }
+        if has(metadata, "default") {
+            self.forbidden(at.key("default"), "must not be set in top-level metadata");
+        }
         let other_words = metadata
             .keys()
-            .any(|key| !matches!(key.as_str(), "type" | "description" | "properties"));
+            .any(|key| !matches!(key.as_str(), "type" | "description" | "properties" | "default"));
         let other_fields = object(metadata, "properties").is_some_and(|properties| {
             properties
                 .keys()
@@ -202,14 +219,14 @@ impl Form {
                 .or(values)
             {
                 Some(core) => self.covered(property, core, &at, &core_at),
-                None => self.required(core_at, &format!("because it is defined in {at}")),
+                None => self.uncover(core_at, &at),
             }
         }
         if let Some(items) = object(nested, "items") {
             let (at, core_at) = (at.key("items"), core_at.key("items"));
             match object(core, "items") {
                 Some(core) => self.covered(items, core, &at, &core_at),
-                None => self.required(core_at, &format!("because it is defined in {at}")),
+                None => self.uncover(core_at, &at),
             }
         }
         for key in ["allOf", "anyOf", "oneOf"] {

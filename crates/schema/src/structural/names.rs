@@ -1,0 +1,89 @@
+//! How Go's decoder names a field whose value has the wrong type: the type of the field, and the structs on the way to it that are embedded
+//! in others. Neither is in the OpenAPI; what is needed of both is in `data/go-names.txt`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static TABLE: &str = include_str!("../../data/go-names.txt");
+
+/// What Go calls the fields of one type.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    types: BTreeMap<&'static str, &'static str>,
+    embedded: BTreeMap<&'static str, &'static str>,
+}
+
+impl Names {
+    /// The type of a field, as `reflect` prints it, where the schema does not tell it.
+    pub(super) fn type_of(&self, field: &str) -> Option<&'static str> {
+        self.types.get(field).copied()
+    }
+
+    /// The embedded struct that a field is in, with dots where it is itself embedded.
+    pub(super) fn embedding(&self, field: &str) -> Option<&'static str> {
+        self.embedded.get(field).copied()
+    }
+}
+
+/// What the table says about a definition.
+pub(super) fn names(definition: &str) -> Option<&'static Names> {
+    static NAMES: LazyLock<BTreeMap<String, Names>> =
+        LazyLock::new(|| table(TABLE).expect("the table's test reads it"));
+    NAMES.get(definition)
+}
+
+/// The type of an item of a list or of a value of a map of this type.
+pub(super) fn part(type_: &str) -> Option<&str> {
+    let part = match type_.strip_prefix("map[") {
+        Some(map) => map.split_once(']').map(|(_, values)| values),
+        None => type_.strip_prefix("[]"),
+    };
+    part.map(|part| part.trim_start_matches('*'))
+}
+
+fn table(text: &'static str) -> Result<BTreeMap<String, Names>, String> {
+    let mut found = BTreeMap::new();
+    let mut prefix = "";
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            prefix = section;
+            continue;
+        }
+        let (name, groups) = line
+            .split_once(' ')
+            .ok_or_else(|| format!("nothing about it: {line}"))?;
+        let mut names = Names::default();
+        for group in groups.split(", ") {
+            let mut words = group.split(' ');
+            match (words.next(), words) {
+                (Some("type"), fields) => names.types.extend(fields.filter_map(|field| field.split_once('='))),
+                (Some("in"), mut fields) => {
+                    let embedded = fields.next().ok_or_else(|| format!("in nothing: {line}"))?;
+                    names.embedded.extend(fields.map(|field| (field, embedded)));
+                }
+                _ => return Err(format!("unknown word: {line}")),
+            }
+        }
+        if found.insert(format!("{prefix}.{name}"), names).is_some() {
+            return Err(format!("{prefix}.{name} stands twice"));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_what_exists() {
+        let table = table(TABLE).expect("well-formed");
+        assert!(table.len() > 100, "{} lines", table.len());
+        for (name, names) in &table {
+            let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
+            for field in names.types.keys().chain(names.embedded.keys()) {
+                assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
+            }
+        }
+    }
+}
