@@ -223,6 +223,7 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
         // A prefix may end with a dash: the suffix follows.
         let prefix = generate
             .strip_suffix('-')
+            .filter(|base| !base.is_empty())
             .map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
         for message in name_of(&prefix) {
             errors.push(FieldError::invalid(metadata("generateName"), json!(generate), message));

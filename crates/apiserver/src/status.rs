@@ -162,6 +162,15 @@ impl Status {
         Status::failure(405, "MethodNotAllowed", message).with_empty_details()
     }
 
+    /// 405 for a verb that a subresource of a custom kind does not have.
+    pub fn not_supported(resource: &Resource, verb: &str) -> Status {
+        let message = format!(
+            "{verb} is not supported on resources of kind {:?}",
+            resource.group_resource()
+        );
+        Status::failure(405, "MethodNotAllowed", message).with_details(about(resource, ""))
+    }
+
     /// 409 for a name that is taken. A terminating holder of the name is said to be one.
     pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Status {
         let prefix = if terminating { "object is being deleted: " } else { "" };

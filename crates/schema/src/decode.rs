@@ -58,7 +58,22 @@ impl DecodeError {
 /// # Errors
 /// When it is not JSON or nests deeper than [`MAX_DEPTH`].
 pub fn json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
-    json::decode(bytes)
+    json::decode(bytes, false)
+}
+
+/// As [`json`], but as Go reads into a struct: an object that stands twice is read into the same one, so that both say something.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// let decoded = decode::json_struct(br#"{"spec":{"a":1},"spec":{"b":2}}"#)?;
+/// assert_eq!(decoded.value.to_string(), r#"{"spec":{"a":1,"b":2}}"#);
+/// # Ok::<(), decode::DecodeError>(())
+/// ```
+///
+/// # Errors
+/// As [`json`].
+pub fn json_struct(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    json::decode(bytes, true)
 }
 
 /// Reads the first YAML document, by the rules of YAML 1.1 (`yes` is a boolean), as Kubernetes does.

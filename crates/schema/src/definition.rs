@@ -381,9 +381,7 @@ fn column(errors: &mut Errors, at: &At<'_>) {
 fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
     let parsed = SchemaRef::from_crd(schema).ok();
     let mut seen = BTreeSet::new();
-    if at.len() > 8 {
-        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 8));
-    }
+    let before = errors.len();
     for field in at.items() {
         let path = field.key("jsonPath");
         if path.text().is_empty() {
@@ -416,6 +414,9 @@ fn selectable(errors: &mut Errors, at: &At<'_>, schema: &Value) {
         if fits && !seen.insert(path.text()) {
             errors.duplicate(&path);
         }
+    }
+    if at.len() > 8 && errors.len() == before {
+        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 8));
     }
 }
 

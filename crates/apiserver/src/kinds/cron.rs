@@ -244,7 +244,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 /// Whether this is a duration in Go's form, such as `1h30m`.
-fn duration(text: &str) -> Result<(), String> {
+pub(crate) fn duration(text: &str) -> Result<(), String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {

@@ -19,7 +19,8 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     prepare_create,
     prepare_update,
     prepare_status: |new, _, _| {
-        if let Some(object) = new.as_object_mut() {
+        let stored = At::root(new).keys(&["status", "storedVersions"]).is_empty();
+        if let Some(object) = new.as_object_mut().filter(|_| stored) {
             stored_version(object);
         }
     },
@@ -91,7 +92,9 @@ fn stored_version(object: &mut super::check::Object) {
     // None or several storage versions are refused by validation, which also names the empty list.
     let Some(storage) = storage.first() else { return };
     let Some(status) = ensure(object, "status") else { return };
-    fill(status, "storedVersions", json!([]));
+    if status.get("storedVersions").is_none_or(Value::is_null) {
+        status.insert("storedVersions".to_owned(), json!([]));
+    }
     if let Some(stored) = status.get_mut("storedVersions").and_then(Value::as_array_mut)
         && !stored.contains(storage)
     {

@@ -469,18 +469,45 @@ pub fn terminate(definition: &mut Value, now: Timestamp) {
             finalizers.push(CLEANUP_FINALIZER.into());
         }
     }
-    if let Some(status) = ensure(object, "status") {
-        set_condition(
-            status,
-            "Terminating",
-            (
-                "True",
-                "InstanceDeletionPending",
-                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-            ),
-            now,
-        );
+    set_terminating(definition, Ending::Pending, now);
+}
+
+/// How far the deletion of the objects of a definition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It will begin.
+    Pending,
+    /// Something holds some of them.
+    InProgress,
+    /// None is left.
+    Completed,
+}
+
+/// Sets the condition `Terminating` of a definition; whether that changed it.
+pub fn set_terminating(definition: &mut Value, ending: Ending, now: Timestamp) -> bool {
+    let to = match ending {
+        Ending::Pending => (
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        ),
+        Ending::InProgress => (
+            "True",
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        ),
+        Ending::Completed => ("False", "InstanceDeletionCompleted", "removed all instances"),
+    };
+    let before = definition.get("status").cloned();
+    if let Some(status) = definition.as_object_mut().and_then(|object| ensure(object, "status")) {
+        let conditions = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+        let same = |condition: &Value| condition["type"] == "Terminating" && condition["reason"] == to.1;
+        if conditions.into_iter().any(same) {
+            return false;
+        }
+        set_condition(status, "Terminating", to, now);
     }
+    before.as_ref() != definition.get("status")
 }
 
 #[cfg(test)]

@@ -220,10 +220,10 @@ impl Call<'_> {
     }
 }
 
-/// Whether a document that is posted to an object names that object; bindings need not name any.
+/// Whether a document that is posted to an object names that object; one that is posted to a collection names its own.
 fn same_name(kind: &str, said: &str, name: &str) -> Result<(), Status> {
     let differs = match kind {
-        "Binding" => !name.is_empty() && !said.is_empty() && said != name,
+        "Binding" => !name.is_empty() && said != name,
         "Eviction" => said != name,
         _ => false,
     };

@@ -25,6 +25,9 @@ use crate::object;
 use crate::registry::{Custom, Resource, ScalePaths, StatusMetadata};
 use crate::status::{Cause, Details, Status};
 
+/// What a custom kind says when it is to be a Scale.
+const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";
+
 /// Whether a patch is an apply.
 pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
     negotiate::content_type(headers) == "application/apply-patch+yaml"
@@ -414,11 +417,28 @@ impl Call<'_> {
     pub(crate) async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
         let configuration = Configuration::read(self.body)?;
+        let custom = self.resource.custom.is_some();
+        let version = managed::SCALE_VERSION;
         self.write_scale(paths, &options, false, |live, owners, _| {
             configuration.check(managed::SCALE_VERSION, "Scale")?;
+            if custom && owners.is_empty() {
+                // Whom everything belongs to so far is asked of the kind, which is none of Scale's.
+                return Err(Status::untyped(format!(
+                    "failed to create manager for existing fields: failed to convert live object (/; {version}, Kind=Scale) to proper \
+                     version: {CANNOT_CONVERT}{version}"
+                )));
+            }
             let applied = owners.apply(live, &configuration.value, options.force);
-            let scale = applied.map_err(|error| configuration.refused(error))?;
-            Ok(scale.unwrap_or_else(|| live.clone()))
+            match applied.map_err(|error| configuration.refused(error))? {
+                // What comes of it is a Scale, and the kind is asked to make one of its own versions of that.
+                Some(_) if custom => Err(Status::untyped(format!(
+                    "failed to convert new object ({}/{}; {version}, Kind=Scale) to proper version: {CANNOT_CONVERT}{version}",
+                    object::namespace(&configuration.value),
+                    object::name(&configuration.value),
+                ))),
+                Some(scale) => Ok(scale),
+                None => Ok(live.clone()),
+            }
         })
         .await
     }

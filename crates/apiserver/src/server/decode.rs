@@ -18,17 +18,22 @@ use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
 pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode::Decoded, Status> {
-    parse_as(body, format, "", must_be)
+    parse_as(body, format, "", must_be, true)
 }
 
-/// The same, with the `apiVersion` of a protobuf body that does not say it.
-fn parse_as(body: &[u8], format: Input, api_version: &str, must_be: &str) -> Result<decode::Decoded, Status> {
+/// The same, with the `apiVersion` of a protobuf body that does not say it; `built_in` when it is read into a struct.
+fn parse_as(
+    body: &[u8],
+    format: Input,
+    api_version: &str,
+    must_be: &str,
+    built_in: bool,
+) -> Result<decode::Decoded, Status> {
+    let json = if built_in { decode::json_struct } else { decode::json };
     let parsed = match format {
         Input::Protobuf => return protobuf(body, api_version, must_be),
-        Input::Json => {
-            decode::json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
-        }
-        Input::Yaml => decode::yaml(body).map_err(|error| yaml_error(&error.to_string())),
+        Input::Json => json(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+        Input::Yaml => decode::yaml(body).map_err(|error| error.to_string()),
     };
     let mut decoded = parsed.map_err(|why| unrecognized(must_be, &why, body))?;
     match decoded.value {
@@ -66,14 +71,6 @@ fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Dec
         value,
         duplicates: Vec::new(),
     })
-}
-
-fn yaml_error(text: &str) -> String {
-    if text.starts_with("yaml: ") {
-        text.to_owned()
-    } else {
-        format!("yaml: {text}")
-    }
 }
 
 fn cannot_be(what: &str) -> String {
@@ -357,8 +354,10 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
     {
         return WrongKind::Unreadable(why);
     }
-    // No path leads to a kind such as Status, which is known all the same.
-    let is_known = other.is_some() || catalog::name_for_kind(group, version, kind).is_some();
+    // No path leads to a kind such as Status or List, which is known all the same.
+    let is_known = other.is_some()
+        || catalog::name_for_kind(group, version, kind).is_some()
+        || (kind == "List" && api_version == "v1");
     let was_served = !is_known && unserved::knows(api_version, kind);
     if !is_known && !was_served {
         return WrongKind::Unregistered(unregistered(kind, api_version));
@@ -527,7 +526,8 @@ pub(crate) fn object(
     if format == Input::Protobuf && resource.custom.is_some() {
         return Err(Status::unsupported_media_type("application/json, application/yaml"));
     }
-    let decoded = parse_as(body, format, &resource.api_version(), &resource.kind)?;
+    let built_in = resource.custom.is_none();
+    let decoded = parse_as(body, format, &resource.api_version(), &resource.kind, built_in)?;
     let mut object = decoded.value;
     if resource.custom.is_some() && object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
         let why = missing_kind(&String::from_utf8_lossy(body));

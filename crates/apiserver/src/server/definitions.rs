@@ -108,7 +108,22 @@ impl Inner {
             let held = object::is_terminating(value) && object::finalizers(value).contains(&crd::CLEANUP_FINALIZER);
             if held && self.delete_objects(value) {
                 self.release(&definition);
+            } else if held {
+                self.say_in_progress(&definition);
             }
+        }
+    }
+
+    /// Says of a definition that something holds its objects.
+    fn say_in_progress(&self, definition: &Arc<StoredObject>) {
+        let present = definition.value();
+        let mut next = present.clone();
+        if crd::set_terminating(&mut next, crd::Ending::InProgress, self.env.now()) {
+            self.enter_settled(&mut next, present);
+            // Whoever was faster settles the definition too.
+            let _ = self
+                .storage
+                .update(STORE, object::name(present), definition.revision(), next);
         }
     }
 
@@ -171,6 +186,8 @@ impl Inner {
                 self.storage.delete(STORE, &name, present.revision()).map(drop)
             } else {
                 object::set_finalizers(&mut next, left);
+                crd::set_terminating(&mut next, crd::Ending::Completed, self.env.now());
+                self.enter_settled(&mut next, present.value());
                 self.storage.update(STORE, &name, present.revision(), next).map(drop)
             };
             if !matches!(done, Err(StorageError::Conflict { .. })) {

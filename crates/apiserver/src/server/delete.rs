@@ -309,6 +309,11 @@ impl Writer<'_> {
             self.mark_definition(&mut marked, options);
             return self.store_mark(key, present, marked);
         }
+        if definitions::is_definition(&resource) && !object::finalizers(&old).is_empty() {
+            // Its first mark knows no grace, every later one gives none.
+            object::metadata_mut(&mut marked).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+            return self.store_mark(key, present, marked);
+        }
         let grace = self.grace(&mut marked, &old, options);
         if grace == Grace::Pending {
             let waits = if self.dry_run {

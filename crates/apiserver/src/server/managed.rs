@@ -367,6 +367,11 @@ impl ScaleOwners {
         }
     }
 
+    /// Whether nobody owns what it shows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scale.entries.is_empty()
+    }
+
     /// Enters a PUT or a patch.
     pub(crate) fn update(&mut self, live: &Value, new: &Value) {
         let manager = Manager::new(&self.manager, Operation::Update, SCALE_VERSION, "scale");

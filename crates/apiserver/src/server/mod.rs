@@ -355,6 +355,16 @@ impl ApiServer {
     }
 }
 
+/// How long a client wants to wait must be a duration; watches have a parameter of their own for it.
+fn check_timeout(query: &Query) -> Result<(), Status> {
+    let timeout = query.get("timeout");
+    if timeout.is_empty() || query.flag("watch") {
+        return Ok(());
+    }
+    crate::kinds::cron::duration(timeout)
+        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
+}
+
 impl Inner {
     /// A failure before anything is negotiated.
     fn fail(&self, status: &Status) -> Response<Body> {
@@ -391,6 +401,9 @@ impl Inner {
             Ok(query) => query,
             Err(status) => return self.fail(&status),
         };
+        if let Err(status) = check_timeout(&query) {
+            return self.fail_as_asked(headers, &query, &status);
+        }
         match route::parse(uri.path()) {
             Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
             Path::Verb => {
@@ -455,7 +468,7 @@ impl Inner {
                 return self.fail(&Status::method_not_allowed());
             }
         }
-        let streams = path.name.is_none();
+        let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
             Err(status) => return self.fail_as_asked(headers, query, &status),

@@ -208,7 +208,7 @@ impl DeleteOptions {
     /// From the query of a DELETE without a body.
     pub(crate) fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
         let policy = query.all("propagationPolicy").first().map(String::as_str);
-        let text = |name: &str| query.all(name).first().cloned();
+        let text = |key: &str| Some(query.get(key)).filter(|text| !text.is_empty()).map(str::to_owned);
         DeleteOptions {
             grace_period: query.number("gracePeriodSeconds")?,
             orphan_dependents: query.optional_flag("orphanDependents"),

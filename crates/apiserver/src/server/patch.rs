@@ -61,8 +61,15 @@ impl Call<'_> {
             return self.apply_part(part).await;
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        let patch = self.read_patch(options.field_validation)?;
         let resource = self.resource.clone();
+        let patch = match self.read_patch(options.field_validation) {
+            Ok(patch) => patch,
+            // A patch is read when there is something to apply it to.
+            Err(status) if status.code != 415 && self.server.storage.get(&resource.store, &self.key()).is_none() => {
+                return Err(Status::not_found(&resource, self.name()));
+            }
+            Err(status) => return Err(status),
+        };
         let kinds = self.kinds.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.tracked_writer(&options);

@@ -16,6 +16,30 @@ fn number(object: &Value, part: &str) -> Value {
     get(object, &[part, "replicas"]).as_i64().unwrap_or(0).into()
 }
 
+/// The row of the Scale of a kind: custom kinds show the same columns in other words.
+pub(super) fn row_of(scaled: &Resource) -> Arc<Resource> {
+    static CUSTOM: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+        let mut row = (*row()).clone();
+        let words = [
+            ("Desired", "Number of desired replicas"),
+            ("Available", "Number of actual replicas"),
+        ];
+        for column in &mut row.columns {
+            if let Some((_, description)) = words.iter().find(|(name, _)| *name == column.name) {
+                column.description = (*description).into();
+            }
+            if column.name == "Age" {
+                column.type_ = "date".into();
+            }
+        }
+        Arc::new(row)
+    });
+    match scaled.custom {
+        Some(_) => Arc::clone(&CUSTOM),
+        None => row(),
+    }
+}
+
 /// The row of `autoscaling/v1` Scale, which no path of its own serves.
 pub(super) fn row() -> Arc<Resource> {
     static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {

@@ -54,7 +54,10 @@ impl Call<'_> {
                 let stored = self.get_stored().await?;
                 Ok(Reply::new(
                     200,
-                    Content::Object(scales::row(), scale_of(&full(&self.resource, stored.value()), &paths)?),
+                    Content::Object(
+                        scales::row_of(&self.resource),
+                        scale_of(&full(&self.resource, stored.value()), &paths)?,
+                    ),
                 ))
             }
             (Some(Subresource::Scale(paths)), Verb::Update) => self.update_scale(&paths).await,
@@ -72,6 +75,9 @@ impl Call<'_> {
                 }),
                 _,
             ) => self.connect(name, kind, instead).await,
+            (Some(_), verb) if self.resource.custom.is_some() => {
+                Err(Status::not_supported(&self.resource, verb.as_str()))
+            }
             _ => Err(Status::method_not_allowed()),
         }
     }
@@ -102,9 +108,11 @@ impl Call<'_> {
         }
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let patch = self.read_patch(options.field_validation)?;
+        let name = self.name().to_owned();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
             let mut scale = patch.apply_plain(live)?;
             patch.fit(&mut scale, &scales::row(), options.field_validation, warnings)?;
+            super::update::check_name(&scale, &name)?;
             owners.update(live, &scale);
             Ok(scale)
         })
@@ -167,7 +175,7 @@ impl Call<'_> {
         };
         Ok(Reply::new(
             200,
-            Content::Object(scales::row(), scale_of(&object, paths)?),
+            Content::Object(scales::row_of(&resource), scale_of(&object, paths)?),
         ))
     }
 

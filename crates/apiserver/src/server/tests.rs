@@ -504,6 +504,7 @@ fn protobuf_bodies() {
 #[test]
 fn bodies_and_media_types() {
     let world = World::new();
+    world.must(201, &post_maps(), &json!({"metadata": {"name": "a"}}));
     let check = |content_type: &str, line: &str, body: Bytes, code: u16, part: &str| {
         let answer = world.send(line, &[("content-type", content_type)], body, UserInfo::admin());
         let message = answer.body["message"].as_str().unwrap_or("");

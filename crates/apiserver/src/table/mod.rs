@@ -171,9 +171,17 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
 /// The value of a path as its column's type wants it; null when it is absent or of another type.
 fn found(path: &JsonPath, type_: &str, object: &Value, now: jiff::Timestamp) -> Value {
     let results = path.find(object);
-    let Some(first) = results.first().filter(|value| !value.is_null()) else {
+    let Some(first) = results.first() else {
         return Value::Null;
     };
+    if first.is_null() {
+        // A text is printed, and so prints Go a null.
+        return if type_ == "string" {
+            "<no value>".into()
+        } else {
+            Value::Null
+        };
+    }
     match type_ {
         // Of several values the first is shown.
         "string" if results.len() > 1 => match first {

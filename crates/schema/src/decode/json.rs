@@ -6,8 +6,10 @@ use serde_json::{Map, Number, Value};
 
 use super::{DecodeError, Decoded, MAX_DEPTH, MAX_DUPLICATES};
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+/// `merging`: an object that stands twice is read into the same one.
+pub(super) fn decode(bytes: &[u8], merging: bool) -> Result<Decoded, DecodeError> {
     let mut reader = Reader {
+        merging,
         bytes,
         at: 0,
         depth: 0,
@@ -30,7 +32,18 @@ enum Step {
     Index(usize),
 }
 
+/// Reads an object into one that is there.
+fn overlay(before: &mut Map<String, Value>, value: Map<String, Value>) {
+    for (key, value) in value {
+        match (before.get_mut(&key), value) {
+            (Some(Value::Object(before)), Value::Object(value)) => overlay(before, value),
+            (_, value) => drop(before.insert(key, value)),
+        }
+    }
+}
+
 struct Reader<'a> {
+    merging: bool,
     bytes: &'a [u8],
     at: usize,
     depth: usize,
@@ -82,7 +95,7 @@ impl Reader<'_> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, DecodeError>) -> Result<Value, DecodeError> {
         if self.depth == MAX_DEPTH {
-            return Err(DecodeError::new("exceeded max depth"));
+            return Err(unexpected(self.bytes[self.at], "exceeded max depth"));
         }
         self.depth += 1;
         self.at += 1;
@@ -116,7 +129,10 @@ impl Reader<'_> {
             let Some(Step::Key(key)) = self.path.pop() else {
                 unreachable!("steps are popped in the order of their pushing")
             };
-            fields.insert(key, value);
+            match (fields.get_mut(&key), value) {
+                (Some(Value::Object(before)), Value::Object(value)) if self.merging => overlay(before, value),
+                (_, value) => drop(fields.insert(key, value)),
+            }
             match self.peek().ok_or_else(end)? {
                 b',' => self.at += 1,
                 b'}' => break,
@@ -313,6 +329,10 @@ pub(super) fn number(text: &str, whole: bool) -> Result<Value, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+        super::decode(bytes, false)
+    }
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -380,7 +400,7 @@ mod tests {
             "json: cannot unmarshal number 1e999 into Go value of type float64",
         );
         check("é", "invalid character 'Ã' looking for beginning of value");
-        check(&"[".repeat(MAX_DEPTH + 1), "exceeded max depth");
+        check(&"[".repeat(MAX_DEPTH + 1), "invalid character '[' exceeded max depth");
     }
 
     #[test]

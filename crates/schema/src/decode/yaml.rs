@@ -24,13 +24,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     if text.chars().any(is_control) {
         return Err(DecodeError::new("yaml: control characters are not allowed"));
     }
-    if let Some(at) = text.find('\t').filter(|_| text.trim().is_empty()) {
-        let line = text[..at].matches('\n').count();
-        return Err(DecodeError::new(on_line(
-            line,
-            "found character that cannot start any token",
-        )));
+    if let Some(refusal) = refused_start(text) {
+        return Err(DecodeError::new(refusal));
     }
+    let text = json_length(text).map_or(text, |length| &text[..length]);
+    let halves = text.contains("\\ud") || text.contains("\\uD");
     let mut builder = Builder::default();
     let mut options = Options::default();
     // Comments mean nothing here, and the parser would bound their number.
@@ -40,6 +38,18 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| wrong(&error, text))?;
         let closes = matches!(event, Event::MappingEnd | Event::SequenceEnd);
+        if halves
+            && matches!(event, Event::Scalar(_, ScalarStyle::DoubleQuoted, ..))
+            && let Some(line) = half_character(text, span.start.index(), span.end.index())
+        {
+            return Err(DecodeError::new(told(Place::Scanner(line), NO_SUCH_CHARACTER)));
+        }
+        if let Event::Alias(id) = event
+            && !builder.anchors.contains_key(&id)
+        {
+            let name = name_at(text, span.start.index());
+            return Err(DecodeError::new(format!("yaml: anchor '{name}' value contains itself")));
+        }
         // Nobody looks at what follows the document.
         if builder.take(event, span.start.line(), text)? || (closes && builder.open.is_empty()) {
             break;
@@ -155,16 +165,6 @@ impl Builder {
     }
 
     fn start(&mut self, anchor: usize, kind: Kind) -> Result<(), DecodeError> {
-        if self.expects_key() {
-            let found = if matches!(kind, Kind::List(_)) {
-                "[]interface {}"
-            } else {
-                "map[interface {}]interface {}"
-            };
-            return Err(DecodeError::new(format!(
-                "yaml: invalid map key: a value of type {found} cannot be the key of an object"
-            )));
-        }
         if self.open.len() == MAX_DEPTH {
             return Err(DecodeError::new("yaml: exceeded max depth"));
         }
@@ -224,16 +224,21 @@ impl Builder {
                     fields.insert(name, value);
                 }
                 Key::Null => {
-                    let shown = crate::apply::go_syntax(&value);
+                    let shown = if value.is_null() {
+                        "<nil>".to_owned()
+                    } else {
+                        go_syntax(&value)
+                    };
                     return Err(DecodeError::new(format!(
                         "unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"
                     )));
                 }
                 Key::Merge => merge(fields, value)?,
                 Key::Expected => {
-                    return Err(DecodeError::new(
-                        "yaml: invalid map key: an object or list cannot be a key",
-                    ));
+                    return Err(DecodeError::new(format!(
+                        "yaml: invalid map key: {}",
+                        go_syntax(&value)
+                    )));
                 }
             },
         }
@@ -298,6 +303,11 @@ impl Builder {
     }
 }
 
+/// A value of `goyaml.v2`, whose maps may have any keys, as `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    crate::apply::go_syntax(value).replace("map[string]interface {}", "map[interface {}]interface {}")
+}
+
 /// Depth, number of nodes and bytes of text of a value.
 fn measure(value: &Value) -> (usize, usize, usize) {
     let of = |(depth, nodes, bytes): (usize, usize, usize), value: &Value| {
@@ -349,62 +359,165 @@ fn closes_at_once(text: &str, at: usize) -> bool {
     matches!(rest.next(), Some('}' | ']'))
 }
 
-/// The parser's error in the words of `goyaml.v2`, as far as it has words for it.
-fn wrong(error: &ScanError, text: &str) -> DecodeError {
-    let begun = matches!(text.trim_end().as_bytes().last(), Some(b'[' | b'{' | b','));
-    let sequence = "did not find expected ',' or ']'";
-    let mapping = "did not find expected ',' or '}'";
-    let node = "did not find expected node content";
-    if matches!(error.kind(), ErrorKind::UnknownAnchor) {
-        let rest = text.chars().skip(error.marker().index());
-        let name: String = rest
-            .skip_while(|c| *c == '*')
-            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-            .collect();
-        return DecodeError::new(format!("yaml: unknown anchor '{name}' referenced"));
-    }
-    let words = match error.kind() {
-        ErrorKind::UnclosedFlowCollection { .. } if begun => node,
-        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } if closes_at_once(text, error.marker().index()) => {
-            node
-        }
-        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } => sequence,
-        ErrorKind::MismatchedFlowCollectionEnd { .. } => mapping,
-        ErrorKind::UnclosedFlowCollection { open: '[' } | ErrorKind::ExpectedFlowSequenceSeparator => sequence,
-        ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::ExpectedFlowMappingSeparator => mapping,
-        ErrorKind::ExpectedNodeContent => node,
-        ErrorKind::ExpectedBlockMappingKey => "did not find expected key",
-        ErrorKind::ExpectedBlockSequenceEntry => "did not find expected '-' indicator",
-        ErrorKind::InvalidSimpleKey | ErrorKind::SimpleKeyExpected => "could not find expected ':'",
-        ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation => "found character that cannot start any token",
-        ErrorKind::UnclosedQuotedScalar => "found unexpected end of stream",
-        _ => "",
-    };
-    // libyaml counts lines from zero, and sees the end of the text on a line of its own.
-    let unclosed = matches!(
-        error.kind(),
-        ErrorKind::UnclosedFlowCollection { .. } | ErrorKind::UnclosedQuotedScalar
-    );
-    let line = if unclosed {
-        text.lines().count()
-    } else {
-        error.marker().line().saturating_sub(1)
-    };
-    let words = if words.is_empty() {
-        error.info()
-    } else {
-        words.to_owned()
-    };
-    DecodeError::new(on_line(line, &words))
+/// Where `goyaml.v2` sees a mistake, by lines from zero: its scanner tells the line, its parser the one before, and neither the first.
+#[derive(Clone, Copy)]
+enum Place {
+    Scanner(usize),
+    Parser(usize),
 }
 
-/// An error of `goyaml.v2`, which does not tell the first line.
-fn on_line(line: usize, words: &str) -> String {
-    if line == 0 {
-        format!("yaml: {words}")
-    } else {
-        format!("yaml: line {line}: {words}")
+/// The parser's error in the words of `goyaml.v2`, as far as it has words for it.
+fn wrong(error: &ScanError, text: &str) -> DecodeError {
+    const NODE: &str = "did not find expected node content";
+    const SEQUENCE: &str = "did not find expected ',' or ']'";
+    const MAPPING: &str = "did not find expected ',' or '}'";
+    let at = error.marker().index();
+    let line = error.marker().line().saturating_sub(1);
+    let (parser, scanner) = (Place::Parser(line), Place::Scanner(line));
+    let end = Place::Scanner(text.matches('\n').count());
+    // It sees the end of the text on a line of its own.
+    let unclosed = Place::Parser(text.lines().count());
+    let begun = matches!(text.trim_end().as_bytes().last(), Some(b'[' | b'{' | b','));
+    let before = || text.chars().take(at).filter(|c| matches!(c, '[' | '{')).last();
+    let (place, words) = match error.kind() {
+        ErrorKind::UnknownAnchor => {
+            let name = name_at(text, at);
+            return DecodeError::new(format!("yaml: unknown anchor '{name}' referenced"));
+        }
+        ErrorKind::UnclosedFlowCollection { .. } if begun => (unclosed, NODE),
+        ErrorKind::UnclosedFlowCollection { open: '[' } => (unclosed, SEQUENCE),
+        ErrorKind::UnclosedFlowCollection { .. } => (unclosed, MAPPING),
+        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } if closes_at_once(text, at) => (parser, NODE),
+        ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } | ErrorKind::ExpectedFlowSequenceSeparator => {
+            (parser, SEQUENCE)
+        }
+        ErrorKind::InvalidColonPlacement if before() == Some('[') => (parser, SEQUENCE),
+        ErrorKind::MismatchedFlowCollectionEnd { .. }
+        | ErrorKind::ExpectedFlowMappingSeparator
+        | ErrorKind::InvalidColonPlacement => (parser, MAPPING),
+        ErrorKind::ExpectedNodeContent
+        | ErrorKind::MisplacedFlowCollectionEnd
+        | ErrorKind::UnexpectedEofImplicitFlowMapping => (parser, NODE),
+        ErrorKind::ExpectedBlockMappingKey
+        | ErrorKind::InvalidTrailingSingleQuotedScalar
+        | ErrorKind::InvalidTrailingDoubleQuotedScalar => (parser, "did not find expected key"),
+        ErrorKind::ExpectedBlockSequenceEntry => (parser, "did not find expected '-' indicator"),
+        ErrorKind::UnsupportedYamlMajorVersion => (parser, "found incompatible YAML document"),
+        // A key is missed on the line after it.
+        ErrorKind::InvalidSimpleKey | ErrorKind::SimpleKeyExpected => {
+            (Place::Scanner(line + 1), "could not find expected ':'")
+        }
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+            (end, "found unexpected end of stream")
+        }
+        ErrorKind::TabAtBlockScalarStart => (
+            Place::Scanner(line + 1),
+            "found a tab character where an indentation space is expected",
+        ),
+        ErrorKind::TabInPlainScalar => (
+            Place::Scanner(line + 1),
+            "found a tab character that violates indentation",
+        ),
+        other => match scanner_words(other) {
+            Some(words) => (scanner, words),
+            None => return DecodeError::new(told(scanner, own_words(error))),
+        },
+    };
+    DecodeError::new(told(place, words))
+}
+
+fn scanner_words(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::UnexpectedCharacter { .. } | ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation => {
+            "found character that cannot start any token"
+        }
+        ErrorKind::UnknownQuotedScalarEscape => "found unknown escape character",
+        ErrorKind::InvalidQuotedScalarHexEscape => "did not find expected hexdecimal number",
+        ErrorKind::InvalidLowSurrogateHexEscape
+        | ErrorKind::InvalidLowSurrogate
+        | ErrorKind::MissingLowSurrogate
+        | ErrorKind::UnpairedLowSurrogate
+        | ErrorKind::InvalidUnicodeEscape => NO_SUCH_CHARACTER,
+        ErrorKind::MappingValueNotAllowed => "mapping values are not allowed in this context",
+        ErrorKind::MappingKeyNotAllowed => "mapping keys are not allowed in this context",
+        ErrorKind::BlockSequenceEntryNotAllowed => "block sequence entries are not allowed in this context",
+        ErrorKind::MissingAnchorOrAliasName => "did not find expected alphabetic or numeric character",
+        ErrorKind::UnclosedVerbatimTag => "did not find the expected '>'",
+        ErrorKind::InvalidBlockScalarHeader => "did not find expected comment or line break",
+        ErrorKind::ZeroBlockScalarIndent => "found an indentation indicator equal to 0",
+        _ => return None,
+    })
+}
+
+const NO_SUCH_CHARACTER: &str = "found invalid Unicode character escape code";
+
+/// What the parser at hand says, without what it was doing.
+fn own_words(error: &ScanError) -> String {
+    let info = error.info();
+    match info.strip_prefix("while ").and_then(|rest| rest.split_once(", ")) {
+        Some((_, words)) => words.to_owned(),
+        None => info,
     }
+}
+
+fn told(place: Place, words: impl std::fmt::Display) -> String {
+    match place {
+        Place::Scanner(0) | Place::Parser(0) => format!("yaml: {words}"),
+        Place::Scanner(line) => format!("yaml: line {}: {words}", line + 1),
+        Place::Parser(line) => format!("yaml: line {line}: {words}"),
+    }
+}
+
+/// The name of the alias at this character.
+fn name_at(text: &str, at: usize) -> String {
+    let rest = text.chars().skip(at).skip_while(|c| *c == '*');
+    rest.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        .collect()
+}
+
+/// What the scanner of `goyaml.v2` refuses before there is a document: a tab that indents it, and a directive that it does not know.
+fn refused_start(text: &str) -> Option<String> {
+    for (line, content) in text.lines().enumerate() {
+        let rest = content.trim_start_matches([' ', '\t']);
+        let indent = &content[..content.len() - rest.len()];
+        if indent.contains('\t') {
+            let words = "found character that cannot start any token";
+            return Some(told(Place::Scanner(line), words));
+        }
+        if rest.is_empty() || rest.starts_with('#') {
+            continue;
+        }
+        let unknown = content.starts_with('%') && !content.starts_with("%YAML") && !content.starts_with("%TAG");
+        return unknown.then(|| told(Place::Scanner(line), "found unknown directive name"));
+    }
+    None
+}
+
+/// How long the document is when it is JSON, which ends where its bracket closes, whatever follows.
+fn json_length(text: &str) -> Option<usize> {
+    if !text.starts_with('{') {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    matches!(values.next(), Some(Ok(_))).then(|| values.byte_offset())
+}
+
+/// The line of an escape in these characters of the text that stands for half a character, which YAML has not.
+fn half_character(text: &str, from: usize, to: usize) -> Option<usize> {
+    let begin = text.char_indices().nth(from).map_or(text.len(), |(place, _)| place);
+    let written: String = text[begin..].chars().take(to.saturating_sub(from)).collect();
+    let mut rest = written.as_str();
+    while let Some(at) = rest.find('\\') {
+        let escape = rest[at + 1..].to_ascii_lowercase();
+        let half = escape.starts_with("ud") && matches!(escape.as_bytes().get(2), Some(b'8'..=b'9' | b'a'..=b'f'));
+        if half {
+            let place = begin + (written.len() - rest.len()) + at;
+            return Some(text[..place].matches('\n').count());
+        }
+        let skipped = rest[at + 1..].chars().next().map_or(0, char::len_utf8);
+        rest = &rest[at + 1 + skipped..];
+    }
+    None
 }
 
 #[cfg(test)]
@@ -494,19 +607,16 @@ mod tests {
         check("a: 1\nb: {c: 1", "yaml: line 2: did not find expected ',' or '}'");
         check(
             "a: 1\n b: 2\n",
-            "yaml: line 1: mapping values are not allowed in this context",
+            "yaml: line 2: mapping values are not allowed in this context",
         );
-        check("a: 'x", "yaml: line 1: found unexpected end of stream");
+        check("a: 'x", "yaml: found unexpected end of stream");
         check("a: .inf\n", "json: unsupported value: +Inf");
-        check(
-            "? [a]\n: b\n",
-            "yaml: invalid map key: a value of type []interface {} cannot be the key of an object",
-        );
+        check("? [a]\n: b\n", "yaml: invalid map key: []interface {}{\"a\"}");
         check(
             "a: {<<: 1}\n",
             "yaml: map merge requires map or sequence of maps as the value",
         );
-        check("a: &x [*x]\n", "yaml: line 1: an anchor's value contains itself");
+        check("a: &x [*x]\n", "yaml: anchor 'x' value contains itself");
         check("a: !!int x\n", "yaml: cannot decode !!str `x` as a !!int");
         let billion = (1..20).fold("a0: &a0 [x,x,x,x,x,x,x,x]\n".to_owned(), |text, n| {
             text + &format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 8].join(","))

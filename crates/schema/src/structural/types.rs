@@ -176,7 +176,14 @@ impl<'a> Reader<'a> {
         if fits {
             Ok(())
         } else {
-            Err(self.wrong_word(&format!("number {number}"), &go_type(schema)))
+            // A whole number that no `i64` holds is told with its digits.
+            let shown = match number.as_f64() {
+                Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() >= 9.2e18 => {
+                    format!("{float:.0}")
+                }
+                _ => number.to_string(),
+            };
+            Err(self.wrong_word(&format!("number {shown}"), &go_type(schema)))
         }
     }
 }

@@ -34,7 +34,11 @@ pub(crate) const POD: Strategy = Strategy {
     validate_create: validate::create,
     validate_update: validate::update,
     validate_status: validate::status,
-    warnings: |new, _| warnings::warnings(&At::root(new)),
+    warnings: |new, old| match old {
+        // Nobody changes pods by hand.
+        Some(_) => Vec::new(),
+        None => warnings::of_new(new),
+    },
     ..PLAIN
 };
 

@@ -75,6 +75,19 @@ pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// What is said about a new pod.
+pub(crate) fn of_new(pod: &Value) -> Vec<String> {
+    let at = At::root(pod);
+    let messages = names::dns1123_label(crate::object::name(pod));
+    let hostname = (!messages.is_empty()).then(|| {
+        format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            messages.join(" ")
+        )
+    });
+    hostname.into_iter().chain(warnings(&at)).collect()
+}
+
 /// Whether what a template says is told again: only when something was changed.
 pub(crate) fn are_told(new: &Value, old: Option<&Value>) -> bool {
     old.is_none_or(|old| crate::object::generation(old) != crate::object::generation(new))
