@@ -31,7 +31,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("restartPolicy"), &RESTART_POLICIES, true);
     errors.one_of(&at.key("dnsPolicy"), &DNS_POLICIES, true);
     node_selector(errors, &at.key("nodeSelector"));
-    containers::pod_security(errors, &at.key("securityContext"));
+    containers::pod_security(errors, at);
     scheduling::affinity(errors, &at.key("affinity"));
     dns(errors, at);
     for gate in at.key("readinessGates").items() {
@@ -66,6 +66,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
             errors.messages(&name, names::dns1123_label(name.text()));
         }
     }
+    hostname_override(errors, at);
     scheduling::tolerations(errors, &at.key("tolerations"));
     host_aliases(errors, &at.key("hostAliases"));
     if at.key("preemptionPolicy").present() {
@@ -105,9 +106,50 @@ fn dns(errors: &mut Errors, at: &At<'_>) {
     for server in servers.items() {
         check_ip(errors, &server);
     }
+    searches(errors, &config.key("searches"));
     for option in config.key("options").items() {
         if option.key("name").text().is_empty() {
             errors.required(&option, "must not be empty");
+        }
+    }
+}
+
+/// `dnsConfig.searches`: domains, whose labels may begin with an underscore, or a lone dot.
+fn searches(errors: &mut Errors, at: &At<'_>) {
+    const MAX: usize = 32;
+    const MAX_TEXT: usize = 2048;
+    if at.len() > MAX {
+        errors.invalid(at, format!("must not have more than {MAX} search paths"));
+    }
+    let texts: Vec<&str> = at.items().map(|entry| entry.value.as_str().unwrap_or("")).collect();
+    if texts.join(" ").len() > MAX_TEXT {
+        errors.invalid(
+            at,
+            format!("must not have more than {MAX_TEXT} characters (including spaces) in the search list"),
+        );
+    }
+    for entry in at.items().filter(|entry| entry.text() != ".") {
+        let domain = entry.text().strip_suffix('.').unwrap_or(entry.text());
+        for message in names::underscored_subdomain(domain) {
+            errors.invalid(&entry, message);
+        }
+    }
+}
+
+/// `hostnameOverride`: the name of the pod's host in the pod, instead of one that is made of other fields.
+fn hostname_override(errors: &mut Errors, spec: &At<'_>) {
+    const MAX: usize = 64;
+    let at = spec.key("hostnameOverride");
+    if !at.present() {
+        return;
+    }
+    errors.messages(&at, names::dns1123_subdomain(at.text()));
+    if at.text().len() > MAX {
+        errors.push(FieldError::too_long(at.path.to_string(), MAX));
+    }
+    for field in ["hostNetwork", "setHostnameAsFQDN"] {
+        if spec.key(field).is_true() {
+            errors.forbidden(&at, format!("may not be specified when {field} is true"));
         }
     }
 }
