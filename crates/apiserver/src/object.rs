@@ -224,9 +224,7 @@ fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldEr
             ));
         }
     }
-    if names == NameRule::Any {
-        // Not even that there is one.
-    } else if name(object).is_empty() {
+    if name(object).is_empty() {
         errors.push(FieldError::required(
             at.key("name").to_string(),
             "name or generateName is required",

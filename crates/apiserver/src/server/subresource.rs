@@ -72,6 +72,7 @@ impl Call<'_> {
                 }),
                 _,
             ) => self.connect(name, kind, instead).await,
+            _ if self.resource.custom.is_some() => Err(self.no_verb(verb)),
             _ => Err(Status::method_not_allowed()),
         }
     }
