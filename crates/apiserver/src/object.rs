@@ -229,9 +229,7 @@ fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<F
             errors.push(FieldError::invalid(metadata("generateName"), json!(generate), message));
         }
     }
-    if names == NameRule::Any {
-        // Not even that there is one.
-    } else if name.is_empty() {
+    if name.is_empty() {
         errors.push(FieldError::required(
             metadata("name"),
             "name or generateName is required",

@@ -203,6 +203,10 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
         .resources()
         .iter()
         .any(|row| row.group == group && row.custom.is_some());
+    if is_custom && path.matches('/').count() == 1 && snapshot.is_custom_group(group) {
+        // Such a group has no document of its own, only its versions have.
+        return None;
+    }
     if is_custom && path.matches('/').count() == 2 {
         // Upstream, another part of the server makes the documents of custom kinds.
         let schemas = schemas.trim_end_matches(',');

@@ -162,7 +162,7 @@ impl Status {
         Status::failure(405, "MethodNotAllowed", message).with_empty_details()
     }
 
-    /// 405 for a verb that a subresource of a custom kind does not have.
+    /// 405 of a path that is there, but not for this verb.
     pub fn not_supported(resource: &Resource, verb: &str) -> Status {
         let message = format!(
             "{verb} is not supported on resources of kind {:?}",

@@ -66,6 +66,13 @@ static DNS1123_SUBDOMAIN: LazyLock<Form> = LazyLock::new(|| {
         &["example.com"],
     )
 });
+static UNDERSCORED_SUBDOMAIN: LazyLock<Form> = LazyLock::new(|| {
+    Form::new(
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+        r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
+        &["example.com"],
+    )
+});
 static DNS1035_LABEL: LazyLock<Form> = LazyLock::new(|| {
     Form::new(
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
@@ -138,6 +145,17 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
 /// An RFC 1123 subdomain: names of most objects (`IsDNS1123Subdomain`).
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     bounded(name, SUBDOMAIN_MAX, &DNS1123_SUBDOMAIN)
+}
+
+/// An RFC 1123 subdomain with underscores, as the DNS has them: where a pod looks for names (`IsDNS1123SubdomainWithUnderscore`).
+///
+/// ```
+/// use kubewright_schema::names;
+/// assert!(names::underscored_subdomain("_tcp.example.com").is_empty());
+/// assert!(!names::underscored_subdomain("a b").is_empty());
+/// ```
+pub fn underscored_subdomain(name: &str) -> Vec<String> {
+    bounded(name, SUBDOMAIN_MAX, &UNDERSCORED_SUBDOMAIN)
 }
 
 /// A DNS-1035 label: names of Services before 1.34 and of kinds in CRDs (`IsDNS1035Label`).

@@ -495,23 +495,24 @@ fn policy_status(new: &Value) -> Vec<FieldError> {
             errors.invalid_value(&field, trimmed, format!("invalid JSONPath: {}", why.problem));
         }
     }
-    for condition in At::root(new).keys(&["status", "conditions"]).items() {
-        self::condition(&mut errors, &condition);
-    }
+    super::policy::conditions(&mut errors, &At::root(new).keys(&["status", "conditions"]));
     errors.into_vec()
 }
 
 /// A `metav1.Condition` (`ValidateCondition`).
-fn condition(errors: &mut Errors, at: &At<'_>) {
+pub(super) fn condition(errors: &mut Errors, at: &At<'_>) {
+    const MAX_MESSAGE: usize = 32 * 1024;
     let (kind, status) = (at.key("type"), at.key("status"));
     let (generation, reason) = (at.key("observedGeneration"), at.key("reason"));
-    if kind.text().is_empty() {
-        errors.required(&kind, "");
-    } else {
-        errors.messages(&kind, names::qualified_name(kind.text()));
-    }
+    errors.messages(&kind, names::qualified_name(kind.text()));
     one_of(errors, &status, &["False", "True", "Unknown"]);
-    errors.non_negative(&generation);
+    if generation.int().is_some_and(|number| number < 0) {
+        errors.invalid(&generation, "must be greater than or equal to zero");
+    }
+    let message = at.key("message");
+    if message.text().len() > MAX_MESSAGE {
+        errors.push(FieldError::too_long(message.path.to_string(), MAX_MESSAGE));
+    }
     if !at.key("lastTransitionTime").present() {
         errors.required(&at.key("lastTransitionTime"), "");
     }

@@ -16,6 +16,7 @@ use crate::registry::{Conversion, PLAIN, StatusMetadata, Strategy};
 const AUTOSCALER: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_status: |new, _| super::workloads::status_numbers(new, &["currentReplicas", "desiredReplicas"]),
     ..PLAIN
 };
 

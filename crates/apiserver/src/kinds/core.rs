@@ -37,7 +37,9 @@ fn default_namespace(object: &mut Value) {
     let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
     let Some(object) = object.as_object_mut() else { return };
     ensure(object, "spec");
-    ensure(object, "status");
+    if let Some(status) = ensure(object, "status") {
+        fill_text(status, "phase", "Active");
+    }
     if !name.is_empty()
         && let Some(labels) = ensure(object, "metadata").and_then(|metadata| ensure(metadata, "labels"))
     {

@@ -125,10 +125,13 @@ fn namespace(errors: &mut Errors, new: &Value, field: &str) {
         .key(field)
         .key("namespace")
         .moved(At::root(new).key("involvedObject").key("namespace").path);
-    let fits = if at.text().is_empty() {
-        matches!(own, "" | "default")
-    } else {
-        at.text() == own
+    // What says when it happened may be told of from anywhere, unless it is about the cluster.
+    let is_new = !get(new, &["eventTime"]).is_null();
+    let fits = match at.text() {
+        "" if is_new => matches!(own, "" | "default" | "kube-system"),
+        "" => matches!(own, "" | "default"),
+        _ if is_new => true,
+        text => text == own,
     };
     if !fits {
         errors.invalid_value(&at, at.text(), "does not match event.namespace");
@@ -194,7 +197,11 @@ fn new_style(errors: &mut Errors, new: &Value) {
     if !at.key("deprecatedSource").is_empty() {
         errors.invalid_value(&at.key("source"), "", "needs to be unset");
     }
-    let series = at.key("series");
+    series(errors, new);
+}
+
+fn series(errors: &mut Errors, new: &Value) {
+    let series = At::root(new).key("series");
     if series.present() {
         if series.key("count").int().unwrap_or(0) < 2 {
             errors.invalid_value(&series.key("count"), "", "should be at least 2");
@@ -209,6 +216,10 @@ fn new_style(errors: &mut Errors, new: &Value) {
 fn update_events(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     namespace(&mut errors, new, "regarding");
+    if !get(new, &["eventTime"]).is_null() {
+        complete(&mut errors, new, "reportingController", "note");
+    }
+    series(&mut errors, new);
     for (stored, shown) in FIELDS {
         let after = At::root(new).key(shown);
         // The controller is the one whose new name is told, and without a value it is an empty text.

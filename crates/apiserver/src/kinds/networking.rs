@@ -30,6 +30,12 @@ pub(crate) const INGRESS: Strategy = Strategy {
         }
     },
     prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_status: |new, _| {
+        let mut errors = Errors::default();
+        let points = At::root(new).keys(&["status", "loadBalancer", "ingress"]);
+        super::services::load_balancer(&mut errors, &points);
+        errors.into_vec()
+    },
     validate_create: |new| {
         let mut errors = Errors::default();
         errors.extend(ingress(new));

@@ -39,10 +39,23 @@ pub(crate) const BUDGET: Strategy = Strategy {
         for number in BUDGET_NUMBERS {
             errors.non_negative(&At::root(new).key("status").key(number));
         }
+        conditions(&mut errors, &At::root(new).keys(&["status", "conditions"]));
         errors.into_vec()
     },
     ..PLAIN
 };
+
+/// Conditions of the form that all new kinds share, each type once.
+pub(super) fn conditions(errors: &mut Errors, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for condition in at.items() {
+        let kind = condition.key("type");
+        if !seen.insert(kind.text()) {
+            errors.duplicate(&kind);
+        }
+        super::admission_policies::condition(errors, &condition);
+    }
+}
 
 const BUDGET_NUMBERS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
 
@@ -162,12 +175,16 @@ fn is_whole(name: &str) -> bool {
 }
 
 fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
-    for message in names::qualified_name(name) {
+    let messages = names::qualified_name(name);
+    let qualified = messages.is_empty();
+    for message in messages {
         errors.invalid_value(at, name, message);
     }
     let domain = name.contains('/');
     if !domain && !COUNTED.contains(&name) && !name.contains("hugepages-") {
-        errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+        if qualified {
+            errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
+        }
         errors.invalid_value(at, name, "must be a standard resource for quota");
     }
     let Ok(amount) = Quantity::from_str(at.text()) else {

@@ -42,12 +42,33 @@ pub(crate) const SERVICE: Strategy = Strategy {
         if !ingress.is_empty() && get(new, &["spec", "type"]) != "LoadBalancer" {
             errors.forbidden(&ingress, "may only be used when `spec.type` is 'LoadBalancer'");
         }
+        load_balancer(&mut errors, &ingress);
         errors.into_vec()
     },
     warnings: super::service_warnings::warnings,
     allocate: Some(allocate),
     ..PLAIN
 };
+
+/// Where a load balancer listens: addresses and names, of services and of Ingresses.
+pub(super) fn load_balancer(errors: &mut Errors, at: &At<'_>) {
+    for entry in at.items() {
+        let (ip, mode, host) = (entry.key("ip"), entry.key("ipMode"), entry.key("hostname"));
+        if !ip.text().is_empty() {
+            check_ip(errors, &ip);
+        }
+        if mode.present() && ip.text().is_empty() {
+            errors.forbidden(&mode, "may not be specified when `ip` is not set");
+        } else {
+            errors.one_of(&mode, &["Proxy", "VIP"], false);
+        }
+        if host.text().parse::<std::net::IpAddr>().is_ok() {
+            errors.invalid(&host, "must be a DNS name, not an IP address");
+        } else if !host.text().is_empty() {
+            errors.messages(&host, names::dns1123_subdomain(host.text()));
+        }
+    }
+}
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 

@@ -169,6 +169,19 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
         }
     },
     prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_status: |new, _| {
+        // What upstream says is another limit than the one it looks at.
+        const MAX_MESSAGE: usize = 1024;
+        const SAID: usize = 256 * 1024;
+        let mut errors = Errors::default();
+        for field in ["attachError", "detachError"] {
+            let message = At::root(new).keys(&["status", field, "message"]);
+            if message.text().len() > MAX_MESSAGE {
+                errors.push(FieldError::too_long(message.path.to_string(), SAID));
+            }
+        }
+        errors.into_vec()
+    },
     validate_create: attachment,
     validate_update: |new, old| {
         let mut errors = Errors::default();

@@ -571,10 +571,50 @@ pub(crate) const CLAIM: Strategy = Strategy {
                 "may not be specified when `allocated` is not set",
             );
         }
+        for consumer in status.key("reservedFor").items() {
+            for field in ["resource", "name", "uid"] {
+                if consumer.key(field).text().is_empty() {
+                    errors.required(&consumer.key(field), "");
+                }
+            }
+        }
+        allocated(&mut errors, new);
         errors.into_vec()
     },
     ..RESOURCE
 };
+
+/// What was allocated to a claim: devices for the requests that it makes.
+fn allocated(errors: &mut Errors, claim: &Value) {
+    let requests = At::root(claim).keys(&["spec", "devices", "requests"]);
+    let is_request = |wanted: &str| {
+        let (name, alternative) = wanted
+            .split_once('/')
+            .map_or((wanted, None), |(name, alternative)| (name, Some(alternative)));
+        requests.items().any(|request| {
+            let mut others = request.key("firstAvailable").items();
+            request.key("name").text() == name
+                && alternative.is_none_or(|wanted| others.any(|other| other.key("name").text() == wanted))
+        })
+    };
+    let results = At::root(claim).keys(&["status", "allocation", "devices", "results"]);
+    for result in results.items() {
+        let request = result.key("request");
+        if !is_request(request.text()) {
+            errors.invalid(
+                &request,
+                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
+            );
+        }
+        for field in ["driver", "pool"] {
+            if result.key(field).text().is_empty() {
+                errors.required(&result.key(field), "");
+            }
+        }
+        let device = result.key("device");
+        errors.messages(&device, names::dns1123_label(device.text()));
+    }
+}
 
 /// How ResourceClaimTemplates are written.
 pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {

@@ -89,7 +89,15 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     default: default_stateful_set,
     validate_create: stateful_set,
     validate_update: update_stateful_set,
-    validate_status: |new, _| status_numbers(new, &STATEFUL_SET_NUMBERS),
+    validate_status: |new, _| {
+        let parts = [
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ];
+        parts_of(new, &STATEFUL_SET_NUMBERS, &parts, "status.readyReplicas")
+    },
     ..WORKLOAD
 };
 
@@ -135,7 +143,8 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     ..PLAIN
 };
 
-const DEPLOYMENT_NUMBERS: [&str; 7] = [
+const DEPLOYMENT_NUMBERS: [&str; 8] = [
+    "terminatingReplicas",
     "observedGeneration",
     "replicas",
     "updatedReplicas",
@@ -144,7 +153,8 @@ const DEPLOYMENT_NUMBERS: [&str; 7] = [
     "unavailableReplicas",
     "collisionCount",
 ];
-const REPLICA_SET_NUMBERS: [&str; 5] = [
+const REPLICA_SET_NUMBERS: [&str; 6] = [
+    "terminatingReplicas",
     "replicas",
     "fullyLabeledReplicas",
     "readyReplicas",
@@ -160,7 +170,7 @@ const STATEFUL_SET_NUMBERS: [&str; 7] = [
     "observedGeneration",
     "collisionCount",
 ];
-const DAEMON_SET_NUMBERS: [&str; 8] = [
+const DAEMON_SET_NUMBERS: [&str; 9] = [
     "currentNumberScheduled",
     "numberMisscheduled",
     "desiredNumberScheduled",
@@ -169,6 +179,7 @@ const DAEMON_SET_NUMBERS: [&str; 8] = [
     "updatedNumberScheduled",
     "numberAvailable",
     "numberUnavailable",
+    "collisionCount",
 ];
 
 /// A new object has no status yet, whatever the client sent.
@@ -353,6 +364,11 @@ pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {
 
 /// The same, and that no part is greater than the whole: `parts` of `status.replicas`.
 fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError> {
+    parts_of(new, numbers, parts, "readyReplicas")
+}
+
+/// The same; `ready` is what upstream calls the number of those that are ready.
+fn parts_of(new: &Value, numbers: &[&str], parts: &[&str], ready: &str) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(status_numbers(new, numbers));
     let status = At::root(new).key("status");
@@ -371,7 +387,7 @@ fn status_parts(new: &Value, numbers: &[&str], parts: &[&str]) -> Vec<FieldError
         errors.invalid_value(
             &available,
             number("availableReplicas"),
-            "cannot be greater than readyReplicas",
+            format!("cannot be greater than {ready}"),
         );
     }
     errors.into_vec()

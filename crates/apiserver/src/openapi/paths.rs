@@ -336,7 +336,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
                 Subresource::Token => Some("TokenRequest"),
                 _ => None,
             };
-            if let (Some(kind), Some(first)) = (posted, common.first_mut()) {
+            if let (Some(kind), Some(first), None) = (posted, common.first_mut(), &row.custom) {
                 first["description"] = format!("name of the {kind}").into();
             }
             operations.insert("parameters".to_owned(), common.into());
@@ -484,16 +484,18 @@ fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value],
             "",
             "deletecollection",
             &format!("delete collection of {}", row.kind),
-            DELETE_COLLECTION,
+            if row.custom.is_some() { LIST } else { DELETE_COLLECTION },
             answers,
         );
         delete["operationId"] = format!("delete{}Collection{}", names.prefix, names.noun).into();
-        body(
-            &mut delete,
-            body_types(row),
-            &schemas.reference(&format!("{META}.DeleteOptions")),
-            false,
-        );
+        if row.custom.is_none() {
+            body(
+                &mut delete,
+                body_types(row),
+                &schemas.reference(&format!("{META}.DeleteOptions")),
+                false,
+            );
+        }
         item.insert("delete".to_owned(), delete);
     }
     item.insert("parameters".to_owned(), common.to_vec().into());
@@ -538,7 +540,11 @@ fn read_write(
         "patch",
         &format!("partially update {what} {kind}"),
         PATCH,
-        changed(),
+        // The extensions server does not tell that an apply may create.
+        match names.row.custom {
+            Some(_) => responses(&[("200", "OK")], schema, answer_types(names.row)),
+            None => changed(),
+        },
     );
     let mut types = vec![
         "application/apply-patch+yaml",
@@ -563,7 +569,8 @@ fn subresource(
     schemas: &mut Schemas,
 ) -> Option<(&'static str, Map<String, Value>)> {
     let foreign = |operations: &mut Map<String, Value>, group: &str, kind: &str| {
-        for operation in operations.values_mut() {
+        // The extensions server says of everything that it is of the kind that is defined.
+        for operation in operations.values_mut().filter(|_| names.row.custom.is_none()) {
             operation["x-kubernetes-group-version-kind"] = json!({"group": group, "version": "v1", "kind": kind});
         }
     };

@@ -214,12 +214,47 @@ fn spell_out(schema: &mut Value) {
     if bare {
         object.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
+    if object.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+        embed(object);
+    }
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
         properties.values_mut().for_each(spell_out);
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = object.get_mut(keyword) {
             spell_out(inner);
+        }
+    }
+}
+
+/// An object in an object has what every object has.
+fn embed(object: &mut Map<String, Value>) {
+    const CONVENTIONS: &str =
+        "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+    let texts = [
+        (
+            "apiVersion",
+            "apiVersion defines the versioned schema of this representation of an object.",
+            "resources",
+        ),
+        (
+            "kind",
+            "kind is a string value representing the type of this object. In CamelCase.",
+            "types-kinds",
+        ),
+    ];
+    if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
+        for (field, text, anchor) in texts {
+            let description = format!("{text} {CONVENTIONS}#{anchor}");
+            properties.insert(field.to_owned(), json!({"description": description, "type": "string"}));
+        }
+        properties.insert("metadata".to_owned(), metadata("ObjectMeta", OBJECT_METADATA));
+    }
+    if let Some(required) = object.entry("required").or_insert_with(|| json!([])).as_array_mut() {
+        for field in ["kind", "apiVersion"] {
+            if !required.iter().any(|known| known == field) {
+                required.push(field.into());
+            }
         }
     }
 }

@@ -153,6 +153,17 @@ impl Snapshot {
         rows.peek().is_some() && rows.all(|row| row.custom.is_some() && row.version != version)
     }
 
+    /// Whether only definitions serve this group.
+    pub(crate) fn is_custom_group(&self, group: &str) -> bool {
+        let mut rows = self.rows.iter().filter(|row| row.group == group).peekable();
+        rows.peek().is_some() && rows.all(|row| row.custom.is_some())
+    }
+
+    /// Whether only definitions serve this version, and one does.
+    pub(crate) fn is_custom_version(&self, group: &str, version: &str) -> bool {
+        self.is_custom_group(group) && self.version_rows(group, version).next().is_some()
+    }
+
     /// The rows of one version of a group, ordered by plural.
     pub fn version_rows(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Resource>> {
         self.index

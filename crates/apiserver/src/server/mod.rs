@@ -82,7 +82,7 @@ use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Si
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs};
-use crate::status::{Details, Status};
+use crate::status::Status;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, ServiceRange, UserInfo};
 use negotiate::Output;
@@ -550,10 +550,15 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
             .subresources
             .iter()
             .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
-    if (path.below.len() > 1 && !is_proxied)
-        || !scope_fits
-        || (resource.namespaced && path.namespace.is_none() && path.name.is_some())
-    {
+    let in_scope = scope_fits && (!resource.namespaced || path.namespace.is_some() || path.name.is_none());
+    if !in_scope {
+        // Definitions make no path of the other scope.
+        return Err(match resource.custom {
+            Some(_) => Missing::Group,
+            None => Missing::Resource,
+        });
+    }
+    if path.below.len() > 1 && !is_proxied {
         return Err(Missing::Resource);
     }
     if path.namespace.as_deref() == Some("") || path.name.as_deref() == Some("") {
@@ -588,7 +593,9 @@ impl Call<'_> {
             return match (verb, self.path.name.is_some()) {
                 (Verb::Get, true) => self.get_component(),
                 (Verb::List, false) => self.list_components(),
-                (Verb::Watch, false) if !self.path.legacy_watch => Err(self.no_watch()),
+                (Verb::Watch, false) if !self.path.legacy_watch => {
+                    Err(Status::not_supported(&self.resource, verb.as_str()))
+                }
                 _ => Err(Status::method_not_allowed()),
             };
         }
@@ -600,21 +607,12 @@ impl Call<'_> {
             (Verb::Update, true) => self.update().await,
             (Verb::Patch, true) => self.patch().await,
             (Verb::Delete, true) => self.delete().await,
+            (Verb::Update | Verb::Patch, false) if self.resource.custom.is_some() && !everywhere => {
+                Err(Status::bad_request("name must be provided"))
+            }
             (Verb::DeleteCollection, false) if !everywhere && verbs == Verbs::All => self.delete_collection().await,
             _ => Err(Status::method_not_allowed()),
         }
-    }
-
-    /// 405 for a kind that can be listed, but not watched.
-    fn no_watch(&self) -> Status {
-        let kind = self.resource.group_resource();
-        let details = Details {
-            kind: self.resource.plural.to_string(),
-            group: self.resource.group.to_string(),
-            ..Details::default()
-        };
-        let message = format!("watch is not supported on resources of kind \"{kind}\"");
-        Status::failure(405, "MethodNotAllowed", message).with_details(details)
     }
 
     /// Namespace of the path; empty for cluster-scoped kinds.

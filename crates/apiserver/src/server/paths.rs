@@ -28,7 +28,7 @@ pub(super) fn is_health(path: &str) -> bool {
 fn reads_by_get(segments: &[&str]) -> bool {
     matches!(
         segments,
-        ["version"] | [".well-known" | "openid", ..] | ["api", _] | ["apis", _, _]
+        ["version"] | [".well-known" | "openid", ..] | ["api"] | ["api", _] | ["apis", _, _]
     )
 }
 
@@ -57,9 +57,19 @@ impl Inner {
             [name @ ("healthz" | "livez" | "readyz"), check @ ..] if trimmed == path => {
                 self.health(name, &check.join("/"), query)
             }
+            ["openapi", "v3", _, ..] if trimmed != path => self.openapi(&path, headers, query),
             ["openapi", "v3", document @ ..] => self.openapi(&document.join("/"), headers, query),
             // Groups answer to any method, like everything that is not routed by version.
             ["apis"] | ["apis", _] => self.discovery(trimmed, uri, headers, query),
+            ["apis", group, version] if self.registry.snapshot().is_custom_version(group, version) => {
+                self.discovery(trimmed, uri, headers, query)
+            }
+            [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
+            ["openapi", "v2"] if !openapi::v2::is_accepted(headers) => self.not_acceptable(query),
+            ["openapi", "v2"] => {
+                let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
+                self.respond(query, Reply::new(200, Content::Text(type_, document)))
+            }
             [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
                 "{path} is not served: this server tells of itself in its log, not over the API"
             ))),
@@ -72,7 +82,6 @@ impl Inner {
                     self.fail(&Status::method_not_allowed())
                 }
             }
-            [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
             [".well-known", "openid-configuration"] => self.openid_configuration(uri, headers, query),
             ["openid", "v1", "jwks"] => self.key_set(headers, query),
             ["version"] if !negotiate::accepts_only(headers, "application/json") => {
@@ -81,11 +90,6 @@ impl Inner {
                 self.fail_as_asked(headers, query, &status)
             }
             ["version"] => self.respond(query, Reply::new(200, Content::Plain(self.version()))),
-            ["openapi", "v2"] if !openapi::v2::is_accepted(headers) => self.not_acceptable(query),
-            ["openapi", "v2"] => {
-                let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
-                self.respond(query, Reply::new(200, Content::Text(type_, document)))
-            }
             ["apis", group, version] if self.registry.snapshot().lacks_custom_version(group, version) => {
                 self.not_found_text(query)
             }
@@ -203,6 +207,15 @@ impl Inner {
         let output = negotiate::plain(headers, query).or_else(|status| match lists_groups {
             true if negotiate::accepts(headers, "application/json") => Ok(Output::JSON),
             true => Err(negotiate::not_transformed()),
+            // No router stands in front of groups that definitions make.
+            false
+                if path
+                    .split('/')
+                    .nth(2)
+                    .is_some_and(|group| snapshot.is_custom_group(group)) =>
+            {
+                Err(negotiate::not_transformed())
+            }
             false => Err(status),
         });
         match output {

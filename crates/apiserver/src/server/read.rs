@@ -286,7 +286,7 @@ impl Call<'_> {
         self.server.wait_for(wanted).await?;
         Ok(match (wanted, matching) {
             // "Any version" is answered from the cache upstream, which knows no pages.
-            (0, _) => (None, None, None),
+            (0, _) => (None, None, limit.filter(|_| self.resource.store == "events")),
             (_, Match::Exact) => (Some(wanted), None, limit),
             (_, Match::Unset) if limit.is_some() => (Some(wanted), None, limit),
             _ => (None, None, limit),

@@ -75,9 +75,7 @@ impl Call<'_> {
                 }),
                 _,
             ) => self.connect(name, kind, instead).await,
-            (Some(_), verb) if self.resource.custom.is_some() => {
-                Err(Status::not_supported(&self.resource, verb.as_str()))
-            }
+            (_, verb) if self.resource.custom.is_some() => Err(Status::not_supported(&self.resource, verb.as_str())),
             _ => Err(Status::method_not_allowed()),
         }
     }

@@ -527,7 +527,11 @@ fn first_seen(object: &Value, now: Timestamp) -> Value {
 }
 
 fn last_seen(object: &Value, now: Timestamp) -> Value {
-    match time(object, &["series", "lastObservedTime"]).or_else(|| time(object, &["lastTimestamp"])) {
+    let series = get(object, &["series"]);
+    if series.is_object() {
+        return age::since(time(series, &["lastObservedTime"]), now).into();
+    }
+    match time(object, &["lastTimestamp"]) {
         Some(last) => age::since(Some(last), now).into(),
         None => first_seen(object, now),
     }
@@ -536,7 +540,11 @@ fn last_seen(object: &Value, now: Timestamp) -> Value {
 fn event_count(object: &Value, _: Timestamp) -> Value {
     match get(object, &["series", "count"]).as_i64() {
         Some(count) => count.into(),
-        None => number(object, &["count"]).max(1).into(),
+        // One that has no count happened once.
+        None => match number(object, &["count"]) {
+            0 => 1.into(),
+            count => count.into(),
+        },
     }
 }
 

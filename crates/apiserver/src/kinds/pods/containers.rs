@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::json;
 
-use super::{host, resources};
+use super::{host, projections, resources, windows};
 use crate::kinds::check::{At, Errors, check_port, check_port_or_name, port_name_messages};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -36,6 +37,7 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
         if entry.key("restartPolicy").present() {
             restart_policy(errors, &entry.key("restartPolicy"));
         }
+        restart_rules(errors, &entry, true);
     }
     host::host_ports(errors, at);
 }
@@ -48,6 +50,7 @@ pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>
         container(errors, &entry, facts);
         unique(errors, &entry.key("name"), &mut names);
         restart_policy(errors, &entry.key("restartPolicy"));
+        restart_rules(errors, &entry, false);
         if entry.key("restartPolicy").text() == "Always" {
             lifecycle(errors, &entry.key("lifecycle"), facts);
             probes(errors, &entry);
@@ -121,7 +124,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         true,
     );
     ports(errors, &at.key("ports"), facts.host_network);
-    environment(errors, &at.key("env"));
+    environment(errors, &at.key("env"), facts);
     environment_sources(errors, &at.key("envFrom"));
     mounts(
         errors,
@@ -135,12 +138,49 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     host::devices(errors, at, &facts.spec.key("volumes"));
     let restart = facts.spec.key("restartPolicy").text();
     host::resize_policy(errors, &at.key("resizePolicy"), restart);
-    security(errors, &at.key("securityContext"));
+    security(errors, &at.key("securityContext"), facts);
 }
 
 fn restart_policy(errors: &mut Errors, at: &At<'_>) {
     if at.present() && !["Always", "Never", "OnFailure"].contains(&at.text()) {
         errors.unsupported(at, &["Always", "Never", "OnFailure"]);
+    }
+}
+
+/// `restartPolicyRules`: upon which exit codes a container starts again. `all`: they are looked at even when the policy is missing.
+fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
+    const MAX_RULES: usize = 20;
+    const MAX_CODES: usize = 255;
+    let at = container.key("restartPolicyRules");
+    if at.is_empty() {
+        return;
+    }
+    if !container.key("restartPolicy").present() {
+        let why = "must specify restartPolicy when restart rules are used";
+        errors.required(&container.key("restartPolicy"), why);
+        if !all {
+            return;
+        }
+    }
+    if at.len() > MAX_RULES {
+        errors.push(FieldError::too_many(at.path.to_string(), at.len(), MAX_RULES));
+    }
+    for rule in at.items() {
+        if !["Restart", "RestartAllContainers"].contains(&rule.key("action").text()) {
+            errors.unsupported(&rule.key("action"), &["Restart", "RestartAllContainers"]);
+        }
+        let codes = rule.key("exitCodes");
+        if !codes.present() {
+            errors.required(&codes, "must be specified");
+            continue;
+        }
+        if !["In", "NotIn"].contains(&codes.key("operator").text()) {
+            errors.unsupported(&codes.key("operator"), &["In", "NotIn"]);
+        }
+        let values = codes.key("values");
+        if values.len() > MAX_CODES {
+            errors.push(FieldError::too_many(values.path.to_string(), values.len(), MAX_CODES));
+        }
     }
 }
 
@@ -178,7 +218,7 @@ fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
-fn environment(errors: &mut Errors, at: &At<'_>) {
+fn environment(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     for entry in at.items() {
         let name = entry.key("name");
         if name.text().is_empty() {
@@ -189,6 +229,10 @@ fn environment(errors: &mut Errors, at: &At<'_>) {
         let source = entry.key("valueFrom");
         if source.present() {
             value_from(errors, &source, !entry.key("value").text().is_empty());
+            let file = source.key("fileKeyRef");
+            if file.present() {
+                file_reference(errors, &file, facts);
+            }
         }
     }
 }
@@ -238,6 +282,37 @@ fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
     }
 }
 
+/// A `fileKeyRef`: a variable out of a file in an `emptyDir` of the pod.
+fn file_reference(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
+    let key = at.key("key");
+    if key.text().is_empty() {
+        errors.required(&key, "");
+    } else if !is_variable(key.text()) {
+        errors.invalid(&key, VARIABLE);
+    }
+    let volume = at.key("volumeName");
+    if volume.text().is_empty() {
+        errors.required(&volume, "");
+    }
+    let path = at.key("path");
+    if path.text().is_empty() {
+        errors.required(&path, "");
+    } else {
+        projections::no_backsteps(errors, &path);
+        if path.text().starts_with("..") && !path.text().starts_with("../") {
+            errors.invalid(&path, "must not start with '..'");
+        }
+    }
+    let mut volumes = facts.spec.key("volumes").items();
+    match volumes.find(|known| known.key("name").text() == volume.text()) {
+        None => errors.not_found(&volume),
+        Some(known) if !known.key("emptyDir").present() => {
+            errors.invalid(&volume, "referenced volume must be of type emptyDir");
+        }
+        Some(_) => {}
+    }
+}
+
 /// What an environment variable may show of a pod.
 const ENVIRONMENT_FIELDS: [&str; 9] = [
     "metadata.name",
@@ -272,6 +347,12 @@ pub(super) fn field_reference(errors: &mut Errors, at: &At<'_>, supported: &[&st
     let path = at.key("fieldPath");
     if path.text().is_empty() {
         errors.required(&path, "");
+        return;
+    }
+    let version = at.key("apiVersion").text();
+    if !["", "v1"].contains(&version) {
+        let why = format!("error converting fieldPath: unsupported pod version: {version}");
+        errors.invalid(&path, why);
         return;
     }
     let unknown = |errors: &mut Errors, why: &str| {
@@ -364,7 +445,11 @@ fn environment_sources(errors: &mut Errors, at: &At<'_>) {
         }
         for source in &given {
             let name = source.key("name");
-            errors.messages(&name, names::dns1123_subdomain(name.text()));
+            if name.text().is_empty() {
+                errors.required(&name, "");
+            } else {
+                errors.messages(&name, names::dns1123_subdomain(name.text()));
+            }
         }
         match given.len() {
             0 => errors.invalid_value(at, "", "must specify one of: `configMapRef` or `secretRef`"),
@@ -380,7 +465,8 @@ fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>, privileged: bo
         let name = mount.key("name");
         if name.text().is_empty() {
             errors.required(&name, "");
-        } else if !facts.volumes.contains(name.text()) {
+        }
+        if !facts.volumes.contains(name.text()) {
             errors.not_found(&name);
         }
         let path = mount.key("mountPath");
@@ -411,12 +497,33 @@ fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>, privileged: bo
             }
         }
         if !mount.key("subPath").text().is_empty() && !mount.key("subPathExpr").text().is_empty() {
-            errors.invalid_value(
-                &mount.key("subPathExpr").moved(at.path.key("subPathExpr")),
-                mount.key("subPathExpr").text(),
+            errors.invalid(
+                &mount.key("subPathExpr"),
                 "subPathExpr and subPath are mutually exclusive",
             );
         }
+        recursive_read_only(errors, at, &mount);
+    }
+}
+
+/// `recursiveReadOnly` of a mount, which is told without its index as well.
+fn recursive_read_only(errors: &mut Errors, list: &At<'_>, mount: &At<'_>) {
+    let at = mount.key("recursiveReadOnly").moved(list.path.key("recursiveReadOnly"));
+    match at.text() {
+        _ if !at.present() => {}
+        "Disabled" => {}
+        "Enabled" | "IfPossible" => {
+            if !mount.key("readOnly").is_true() {
+                errors.forbidden(&at, "may only be specified when readOnly is true");
+            }
+            if !["", "None"].contains(&mount.key("mountPropagation").text()) {
+                errors.forbidden(
+                    &at,
+                    "may only be specified when mountPropagation is None or not specified",
+                );
+            }
+        }
+        _ => errors.unsupported(&at, &["Disabled", "Enabled", "IfPossible"]),
     }
 }
 
@@ -437,14 +544,14 @@ fn probes(errors: &mut Errors, container: &At<'_>) {
             errors.non_negative(&at.key(number));
         }
         let grace = at.key("terminationGracePeriodSeconds");
+        if grace.int().is_some_and(|seconds| seconds <= 0) {
+            errors.invalid(&grace, "must be greater than 0");
+        }
         if field == "readinessProbe" {
             if grace.present() {
                 errors.invalid(&grace, "must not be set for readinessProbes");
             }
             continue;
-        }
-        if grace.int().is_some_and(|seconds| seconds <= 0) {
-            errors.invalid(&grace, "must be greater than 0");
         }
         let success = at.key("successThreshold");
         if success.present() && success.int() != Some(1) {
@@ -521,7 +628,7 @@ fn id(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn security(errors: &mut Errors, at: &At<'_>) {
+fn security(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     if !at.present() {
         return;
     }
@@ -529,8 +636,13 @@ fn security(errors: &mut Errors, at: &At<'_>) {
     id(errors, &at.key("runAsGroup"));
     if at.key("procMount").present() {
         errors.one_of(&at.key("procMount"), &["Default", "Unmasked"], true);
+        if at.key("procMount").text() == "Unmasked" && facts.spec.key("hostUsers").value != &json!(false) {
+            errors.invalid(&at.key("procMount"), "`hostUsers` must be false to use `Unmasked`");
+        }
     }
     host::seccomp(errors, &at.key("seccompProfile"));
+    host::app_armor(errors, &at.key("appArmorProfile"));
+    windows::options(errors, &at.key("windowsOptions"));
     if at.key("allowPrivilegeEscalation").value == &json!(false) {
         const WHY: &str = "cannot set `allowPrivilegeEscalation` to false and";
         if at.key("privileged").is_true() {
@@ -544,7 +656,8 @@ fn security(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// `spec.securityContext` of the pod.
-pub(crate) fn pod_security(errors: &mut Errors, at: &At<'_>) {
+pub(crate) fn pod_security(errors: &mut Errors, spec: &At<'_>) {
+    let at = &spec.key("securityContext");
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
         id(errors, &at.key(field));
     }
@@ -564,6 +677,9 @@ pub(crate) fn pod_security(errors: &mut Errors, at: &At<'_>) {
         } else if !names.insert(name.text()) {
             errors.duplicate(&name);
         }
+        if let Some(host) = shared_with_host(spec, name.text()) {
+            errors.invalid(&name, format!("may not be specified when '{host}' is true"));
+        }
     }
     if at.key("fsGroupChangePolicy").present() {
         errors.one_of(&at.key("fsGroupChangePolicy"), &["Always", "OnRootMismatch"], true);
@@ -572,6 +688,27 @@ pub(crate) fn pod_security(errors: &mut Errors, at: &At<'_>) {
     if at.key("supplementalGroupsPolicy").present() {
         errors.one_of(&at.key("supplementalGroupsPolicy"), &["Merge", "Strict"], true);
     }
+    host::app_armor(errors, &at.key("appArmorProfile"));
+    if at.key("seLinuxChangePolicy").present() {
+        errors.one_of(&at.key("seLinuxChangePolicy"), &["Recursive"], true);
+    }
+    windows::options(errors, &at.key("windowsOptions"));
+}
+
+/// The field by which a pod shares with its host what a sysctl would change.
+fn shared_with_host(spec: &At<'_>, sysctl: &str) -> Option<&'static str> {
+    let of_ipc = |name: &str| {
+        name == "kernel.sem"
+            || ["kernel.shm", "kernel.msg", "fs.mqueue."]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    };
+    let field = match sysctl {
+        name if name.starts_with("net.") => "hostNetwork",
+        name if of_ipc(name) => "hostIPC",
+        _ => return None,
+    };
+    spec.key(field).is_true().then_some(field)
 }
 
 fn is_sysctl(name: &str) -> bool {

@@ -8,6 +8,7 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::kinds::check::{Object, absent, child, each, ensure, fill, fill_number, fill_text, text};
+use crate::quota::containers_need;
 
 /// Keys of the lists of containers in a pod's spec.
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -30,6 +31,7 @@ pub(crate) fn pod(object: &mut Value) {
             }
         }
     }
+    whole_requests(pod);
 }
 
 /// `podIP` is the first of `podIPs`, and the one that counts where they differ.
@@ -105,11 +107,7 @@ fn service_account(pod: &mut Object) {
 }
 
 fn container(container: &mut Object) {
-    let policy = if tag_of(text(container, "image")) == Some("latest") {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = pull_policy(text(container, "image"));
     fill_text(container, "imagePullPolicy", policy);
     fill_text(container, "terminationMessagePath", "/dev/termination-log");
     fill_text(container, "terminationMessagePolicy", "File");
@@ -144,6 +142,14 @@ fn container(container: &mut Object) {
                 http_get(get);
             }
         }
+    }
+}
+
+/// What is always called the latest is always asked for.
+fn pull_policy(image: &str) -> &'static str {
+    match tag_of(image) {
+        Some("latest") => "Always",
+        _ => "IfNotPresent",
     }
 }
 
@@ -189,7 +195,40 @@ pub(crate) fn canonical_quantities(list: &mut Object) {
             _ => continue,
         };
         if let Ok(quantity) = Quantity::from_str(&written) {
-            *value = quantity.to_string().into();
+            let text = quantity.to_string();
+            // Nothing is counted in less than thousandths.
+            *value = if text.ends_with(['n', 'u']) {
+                Quantity::new(quantity.milli_value(), -3, quantity.format()).to_string()
+            } else {
+                text
+            }
+            .into();
+        }
+    }
+}
+
+/// What a pod as a whole requests: what its containers do, and where they say nothing what it is limited to.
+fn whole_requests(pod: &mut Object) {
+    const COMPUTED: [&str; 2] = ["cpu", "memory"];
+    // Few pods say it, and what their containers need is counted in a copy.
+    if !pod.contains_key("resources") {
+        return;
+    }
+    let sums = containers_need(&Value::Object(pod.clone()), "requests");
+    let Some(whole) = child(pod, "resources") else { return };
+    for list in ["limits", "requests"] {
+        if let Some(list) = child(whole, list) {
+            canonical_quantities(list);
+        }
+    }
+    let limits = whole.get("limits").cloned().unwrap_or_default();
+    for name in COMPUTED {
+        let sum = sums.get(name).map(|sum| Value::from(sum.to_string()));
+        let Some(amount) = sum.or_else(|| limits.get(name).cloned()) else {
+            continue;
+        };
+        if let Some(requests) = ensure(whole, "requests") {
+            fill(requests, name, amount);
         }
     }
 }
@@ -244,6 +283,10 @@ fn volume(volume: &mut Object) {
                 downward_items(downward);
             }
         }
+    }
+    if let Some(image) = child(volume, "image") {
+        let policy = pull_policy(text(image, "reference"));
+        fill_text(image, "pullPolicy", policy);
     }
     if let Some(empty) = child(volume, "emptyDir")
         && !absent(empty, "sizeLimit")

@@ -7,6 +7,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::defaults::CONTAINER_LISTS;
+use super::windows;
 use crate::kinds::check::{At, Errors};
 
 /// Rules for the whole spec that concern its host.
@@ -18,6 +19,7 @@ pub(crate) fn host(errors: &mut Errors, at: &At<'_>) {
     if at.key("hostUsers").value == &json!(false) {
         host_users(errors, at);
     }
+    windows::host_processes(errors, at);
     let system = at.key("os");
     if system.present() {
         let name = system.key("name").text();
@@ -31,8 +33,8 @@ pub(crate) fn host(errors: &mut Errors, at: &At<'_>) {
             ));
         }
         match name {
-            "windows" => windows(errors, at),
-            "linux" => linux(errors, at),
+            "windows" => on_windows(errors, at),
+            "linux" => on_linux(errors, at),
             _ => {}
         }
     }
@@ -62,7 +64,7 @@ fn host_users(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn windows(errors: &mut Errors, at: &At<'_>) {
+fn on_windows(errors: &mut Errors, at: &At<'_>) {
     const WHY: &str = "cannot be set for a windows pod";
     let context = at.key("securityContext");
     let mut refuse = |field: &At<'_>, set: bool| {
@@ -113,7 +115,7 @@ fn windows(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn linux(errors: &mut Errors, at: &At<'_>) {
+fn on_linux(errors: &mut Errors, at: &At<'_>) {
     let own = at.key("securityContext");
     let contexts = every_container(at).map(|container| container.key("securityContext"));
     for context in std::iter::once(own).chain(contexts.collect::<Vec<_>>()) {
@@ -147,6 +149,34 @@ pub(crate) fn seccomp(errors: &mut Errors, at: &At<'_>) {
         errors.required(&kind, "type is required when seccompProfile is set");
     } else if !["RuntimeDefault", "Unconfined"].contains(&kind.text()) {
         errors.unsupported(&kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+    }
+}
+
+/// `appArmorProfile` of a pod or a container.
+pub(crate) fn app_armor(errors: &mut Errors, at: &At<'_>) {
+    const MAX_PROFILE: usize = 4095;
+    const NEEDED: &str = "must be set when AppArmor type is Localhost";
+    if !at.present() {
+        return;
+    }
+    let (kind, file) = (at.key("type"), at.key("localhostProfile"));
+    match kind.text() {
+        "Localhost" if !file.present() => errors.required(&file, NEEDED),
+        "Localhost" if file.text().trim() != file.text() => {
+            errors.invalid(&file, "must not be padded with whitespace");
+        }
+        "Localhost" if file.text().is_empty() => errors.required(&file, NEEDED),
+        "Localhost" if file.text().len() > MAX_PROFILE => {
+            errors.push(FieldError::too_long(file.path.to_string(), MAX_PROFILE));
+        }
+        "Localhost" => {}
+        "RuntimeDefault" | "Unconfined" => {
+            if file.present() {
+                errors.invalid(&file, "can only be set when AppArmor type is Localhost");
+            }
+        }
+        "" => errors.required(&kind, "type is required when appArmorProfile is set"),
+        _ => errors.unsupported(&kind, &["Localhost", "RuntimeDefault", "Unconfined"]),
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod scheduling;
 pub(crate) mod validate;
 pub(crate) mod volumes;
 pub(crate) mod warnings;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -17,7 +18,7 @@ use std::str::FromStr;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::check::{At, Object, ensure, fill, get, keep, text};
+use super::check::{At, Object, child, each, ensure, fill, get, keep, text};
 use crate::registry::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
@@ -77,6 +78,8 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
         .is_some_and(|gates| !gates.is_empty());
     let Some(object) = pod.as_object_mut() else { return };
     annotations::sync_app_armor(object);
+    scheduling::narrow_selectors(object);
+    drop_disabled(object);
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
         let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
@@ -96,6 +99,29 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
         }]);
     }
     object.insert("status".to_owned(), status);
+}
+
+/// Takes away what a new pod says in vain: fields that Kubernetes has behind gates that are shut.
+fn drop_disabled(pod: &mut Object) {
+    let Some(spec) = child(pod, "spec") else { return };
+    for list in defaults::CONTAINER_LISTS {
+        for container in each(spec, list) {
+            let Some(lifecycle) = child(container, "lifecycle") else {
+                continue;
+            };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                container.remove("lifecycle");
+            }
+        }
+    }
+    for volume in each(spec, "volumes") {
+        let Some(projected) = child(volume, "projected") else {
+            continue;
+        };
+        for source in each(projected, "sources") {
+            source.remove("podCertificate");
+        }
+    }
 }
 
 /// What a pod has unless the admission plugin Priority (see `admission`) found a class for it.
@@ -198,7 +224,17 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut guaranteed = true;
-    for container in spec.key("containers").items().chain(spec.key("initContainers").items()) {
+    // What the pod asks for as a whole counts instead of its containers.
+    let whole = ["requests", "limits"]
+        .iter()
+        .any(|list| !spec.keys(&["resources", list]).is_empty());
+    let containers = spec.key("containers").items().chain(spec.key("initContainers").items());
+    let asking: Vec<At<'_>> = if whole {
+        vec![spec.clone()]
+    } else {
+        containers.collect()
+    };
+    for container in asking {
         let mut limited = 0;
         for (list, sums) in [("requests", &mut requests), ("limits", &mut limits)] {
             let of = container.keys(&["resources", list]);

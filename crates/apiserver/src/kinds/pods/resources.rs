@@ -6,6 +6,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
+use super::host;
 use crate::kinds::check::{At, Errors};
 use crate::quota::containers_need;
 
@@ -71,6 +72,9 @@ pub(crate) fn of_pod(errors: &mut Errors, spec: &At<'_>) {
     }
     if at.key("claims").present() {
         errors.forbidden(&at.key("claims"), "claims may not be set for Resources at pod-level");
+        let claims = spec.key("resourceClaims").items();
+        let known = claims.map(|claim| claim.key("name").text()).collect();
+        host::claims_used(errors, &at.key("claims"), &known);
     }
     requirements(errors, &at, Of::Pod);
     for (field, only_huge) in [("requests", false), ("limits", true)] {
@@ -149,7 +153,7 @@ fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
         Of::Container if plain && !computed => {
             errors.invalid_value(at, name, "must be a standard resource for containers");
         }
-        Of::Container if !plain && name.starts_with("requests.") => {
+        Of::Container if !plain && (name.starts_with("requests.") || (!qualified && is_extended(name))) => {
             errors.invalid_value(at, name, "doesn't follow extended resource name standard");
         }
         Of::Pod if qualified && !unknown && (!computed || name == "ephemeral-storage") => {

@@ -2,9 +2,12 @@
 
 use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
+use serde_json::{Value, json};
 
-use crate::kinds::check::{At, Errors};
+use crate::kinds::check::{At, Errors, Object, child, each, get};
 
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// `spec.tolerations`.
@@ -40,6 +43,8 @@ pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
                     );
                 }
             }
+            // Known, but not yet to be used.
+            "Lt" | "Gt" => errors.unsupported(&operator, &["Equal", "Exists", "Lt", "Gt"]),
             _ => errors.unsupported(&operator, &["Equal", "Exists"]),
         }
         errors.one_of(&effect, &EFFECTS, false);
@@ -48,8 +53,6 @@ pub(crate) fn tolerations(errors: &mut Errors, at: &At<'_>) {
 
 /// `spec.affinity`.
 pub(crate) fn affinity(errors: &mut Errors, at: &At<'_>) {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     let node = at.key("nodeAffinity");
     if node.key(REQUIRED).present() {
         node_selector(errors, &node.key(REQUIRED));
@@ -125,7 +128,10 @@ fn node_selector_term(errors: &mut Errors, at: &At<'_>) {
         if key.text() != "metadata.name" {
             errors.invalid_value(&key, key.text(), "not a valid field selector key");
         }
-        if requirement.key("values").len() != 1 {
+        let operator = requirement.key("operator");
+        if !["In", "NotIn"].contains(&operator.text()) {
+            errors.invalid_value(&operator, operator.text(), "not a valid selector operator");
+        } else if requirement.key("values").len() != 1 {
             errors.required(
                 &requirement.key("values"),
                 "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
@@ -139,7 +145,20 @@ fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
         label_selector(errors, &at.key(selector));
     }
     for namespace in at.key("namespaces").items() {
-        errors.messages(&namespace, names::dns1123_label(namespace.text()));
+        // Upstream says it of one namespace.
+        let shown = namespace.moved(at.path.key("namespace"));
+        errors.messages(&shown, names::dns1123_label(namespace.text()));
+    }
+    label_keys(errors, at, "matchLabelKeys");
+    label_keys(errors, at, "mismatchLabelKeys");
+    for both in at.key("matchLabelKeys").items() {
+        if at
+            .key("mismatchLabelKeys")
+            .items()
+            .any(|other| other.text() == both.text())
+        {
+            errors.invalid(&both, "exists in both matchLabelKeys and mismatchLabelKeys");
+        }
     }
     let key = at.key("topologyKey");
     if key.text().is_empty() {
@@ -147,6 +166,66 @@ fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
     }
     for message in names::qualified_name(key.text()) {
         errors.invalid_value(&key, key.text(), message);
+    }
+}
+
+/// Keys of labels whose values the pod's own labels give: they narrow a selector, so there must be one.
+fn label_keys(errors: &mut Errors, at: &At<'_>, field: &str) {
+    let keys = at.key(field);
+    if keys.is_empty() {
+        return;
+    }
+    if !at.key("labelSelector").present() {
+        errors.forbidden(&keys, "must not be specified when labelSelector is not set");
+        return;
+    }
+    for key in keys.items() {
+        errors.messages(&key, names::qualified_name(key.text()));
+    }
+}
+
+/// Puts what `matchLabelKeys` and `mismatchLabelKeys` stand for into the selectors beside them: the values of the pod's own labels.
+pub(super) fn narrow_selectors(pod: &mut Object) {
+    let labels = pod
+        .get("metadata")
+        .map_or(Value::Null, |metadata| get(metadata, &["labels"]).clone());
+    let Some(spec) = child(pod, "spec") else { return };
+    for constraint in each(spec, "topologySpreadConstraints") {
+        narrow(constraint, &labels);
+    }
+    let Some(affinity) = child(spec, "affinity") else {
+        return;
+    };
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(terms) = child(affinity, kind) else { continue };
+        for term in each(terms, REQUIRED) {
+            narrow(term, &labels);
+        }
+        for preferred in each(terms, PREFERRED) {
+            if let Some(term) = child(preferred, "podAffinityTerm") {
+                narrow(term, &labels);
+            }
+        }
+    }
+}
+
+fn narrow(term: &mut Object, labels: &Value) {
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        let keys = term.get(field).and_then(Value::as_array).into_iter().flatten();
+        for key in keys.filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                added.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    let Some(selector) = child(term, "labelSelector").filter(|_| !added.is_empty()) else {
+        return;
+    };
+    let expressions = selector.entry("matchExpressions").or_insert(Value::Null);
+    match expressions.as_array_mut() {
+        Some(list) => list.append(&mut added),
+        None => *expressions = Value::Array(added),
     }
 }
 
@@ -175,8 +254,6 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
         let key = constraint.key("topologyKey");
         if key.text().is_empty() {
             errors.required(&key, "can not be empty");
-        } else {
-            errors.messages(&key, names::qualified_name(key.text()));
         }
         let when = constraint.key("whenUnsatisfiable");
         errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"], true);
@@ -207,6 +284,7 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             errors.one_of(&constraint.key(policy), &["Honor", "Ignore"], false);
         }
+        label_keys(errors, &constraint, "matchLabelKeys");
         label_selector(errors, &constraint.key("labelSelector"));
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("restartPolicy"), &RESTART_POLICIES, true);
     errors.one_of(&at.key("dnsPolicy"), &DNS_POLICIES, true);
     node_selector(errors, &at.key("nodeSelector"));
-    containers::pod_security(errors, &at.key("securityContext"));
+    containers::pod_security(errors, at);
     scheduling::affinity(errors, &at.key("affinity"));
     dns(errors, at);
     for gate in at.key("readinessGates").items() {
@@ -66,6 +66,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
             errors.messages(&name, names::dns1123_label(name.text()));
         }
     }
+    hostname_override(errors, at);
     scheduling::tolerations(errors, &at.key("tolerations"));
     host_aliases(errors, &at.key("hostAliases"));
     if at.key("preemptionPolicy").present() {
@@ -105,9 +106,50 @@ fn dns(errors: &mut Errors, at: &At<'_>) {
     for server in servers.items() {
         check_ip(errors, &server);
     }
+    searches(errors, &config.key("searches"));
     for option in config.key("options").items() {
         if option.key("name").text().is_empty() {
             errors.required(&option, "must not be empty");
+        }
+    }
+}
+
+/// `dnsConfig.searches`: domains, whose labels may begin with an underscore, or a lone dot.
+fn searches(errors: &mut Errors, at: &At<'_>) {
+    const MAX: usize = 32;
+    const MAX_TEXT: usize = 2048;
+    if at.len() > MAX {
+        errors.invalid(at, format!("must not have more than {MAX} search paths"));
+    }
+    let texts: Vec<&str> = at.items().map(|entry| entry.value.as_str().unwrap_or("")).collect();
+    if texts.join(" ").len() > MAX_TEXT {
+        errors.invalid(
+            at,
+            format!("must not have more than {MAX_TEXT} characters (including spaces) in the search list"),
+        );
+    }
+    for entry in at.items().filter(|entry| entry.text() != ".") {
+        let domain = entry.text().strip_suffix('.').unwrap_or(entry.text());
+        for message in names::underscored_subdomain(domain) {
+            errors.invalid(&entry, message);
+        }
+    }
+}
+
+/// `hostnameOverride`: the name of the pod's host in the pod, instead of one that is made of other fields.
+fn hostname_override(errors: &mut Errors, spec: &At<'_>) {
+    const MAX: usize = 64;
+    let at = spec.key("hostnameOverride");
+    if !at.present() {
+        return;
+    }
+    errors.messages(&at, names::dns1123_subdomain(at.text()));
+    if at.text().len() > MAX {
+        errors.push(FieldError::too_long(at.path.to_string(), MAX));
+    }
+    for field in ["hostNetwork", "setHostnameAsFQDN"] {
+        if spec.key(field).is_true() {
+            errors.forbidden(&at, format!("may not be specified when {field} is true"));
         }
     }
 }
@@ -145,6 +187,70 @@ fn host_aliases(errors: &mut Errors, at: &At<'_>) {
         }
         for name in alias.key("hostnames").items() {
             errors.messages(&name, names::dns1123_subdomain(name.text()));
+        }
+    }
+}
+
+/// What a status says of conditions, of users and of devices of its containers.
+fn details(errors: &mut Errors, pod: &Value) {
+    let (status, spec) = (At::root(pod).key("status"), At::root(pod).key("spec"));
+    let generation = status.key("observedGeneration");
+    if generation.int().is_some_and(|number| number < 0) {
+        errors.invalid(&generation, "must be a non-negative integer");
+    }
+    for condition in status.key("conditions").items() {
+        // Upstream writes the name of the Go field.
+        let kind = condition.key("type").moved(condition.path.key("Type"));
+        errors.messages(&kind, names::qualified_name(kind.text()));
+    }
+    for (list, of) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", "ephemeralContainers"),
+    ] {
+        for entry in status.key(list).items() {
+            for field in ["uid", "gid"] {
+                let id = entry.keys(&["user", "linux", field]);
+                if id.int().is_some_and(|id| !(0..=i64::from(i32::MAX)).contains(&id)) {
+                    errors.invalid(&id, "must be between 0 and 2147483647, inclusive");
+                }
+            }
+            let mut containers = spec.key(of).items();
+            if let Some(container) = containers.find(|known| known.key("name").text() == entry.key("name").text()) {
+                devices(errors, &entry.key("allocatedResourcesStatus"), &container);
+            }
+        }
+    }
+}
+
+/// `allocatedResourcesStatus`: how what a container asked for is doing.
+fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
+    let resources = container.key("resources");
+    for entry in at.items() {
+        let name = entry.key("name");
+        match name.text().strip_prefix("claim:") {
+            Some(wanted) => {
+                let mut claims = resources.key("claims").items();
+                let known = claims.any(|claim| match (claim.key("name").text(), claim.key("request").text()) {
+                    (name, "") => wanted == name,
+                    (name, request) => wanted.split_once('/') == Some((name, request)),
+                });
+                if !known {
+                    errors.invalid(
+                        &name,
+                        "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or \
+                         'claim:<claimName>' if request is empty",
+                    );
+                }
+            }
+            None if resources.key("requests").key(name.text()).present() => {}
+            None => errors.invalid(&name, "must match one of the container's resource requests"),
+        }
+        for resource in entry.key("resources").items() {
+            let health = resource.key("health");
+            if !["Healthy", "Unhealthy", "Unknown"].contains(&health.text()) {
+                errors.unsupported(&health, &["Healthy", "Unhealthy", "Unknown"]);
+            }
         }
     }
 }
@@ -475,6 +581,22 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     if families.len() > 2 || (families.len() == 2 && families[0] == families[1]) {
         errors.invalid(&ips, "may specify no more than one IP for each IP family");
     }
+    for list in ["podIPs", "hostIPs"] {
+        let ips = at.key(list);
+        let broken = ips
+            .items()
+            .enumerate()
+            .find(|(_, entry)| entry.key("ip").text().parse::<std::net::IpAddr>().is_err());
+        if let (Some((index, entry)), true) = (broken, ips.len() > 1) {
+            let why = format!(
+                "failed to check for dual stack with error:invalid IP[{index}]: {}",
+                entry.key("ip").text()
+            );
+            errors.push(FieldError::internal(ips.path.to_string(), why));
+            errors.invalid(&ips, "may specify no more than one IP for each IP family");
+        }
+    }
+    details(&mut errors, new);
     if let Some(first) = at.key("hostIPs").items().next()
         && first.key("ip").text() != at.key("hostIP").text()
     {

@@ -152,6 +152,7 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "quobyte" => quobyte(errors, at),
         "flocker" => flocker(errors, at),
         "image" => {
+            required(errors, &at.key("reference"));
             errors.one_of(&at.key("pullPolicy"), &["Always", "IfNotPresent", "Never"], false);
         }
         "gcePersistentDisk" | "awsElasticBlockStore" => {
@@ -177,6 +178,12 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "ephemeral" => {
             let claim = at.key("volumeClaimTemplate");
             if claim.present() {
+                for field in ["name", "generateName", "namespace", "finalizers", "ownerReferences"] {
+                    let field = claim.keys(&["metadata", field]);
+                    if !field.text().is_empty() || !field.is_empty() {
+                        errors.forbidden(&field, "cannot be set");
+                    }
+                }
                 claim_spec(errors, &claim.key("spec"));
             } else {
                 errors.required(&claim, "");
@@ -222,7 +229,7 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 fn iscsi(errors: &mut Errors, at: &At<'_>) {
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {
-            errors.invalid(name, "must be valid format");
+            errors.invalid(name, "must be valid format starting with iqn, eui, or naa");
         }
     };
     if !at.key("iqn").text().is_empty() {
