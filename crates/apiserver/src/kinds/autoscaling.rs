@@ -372,6 +372,10 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     if !kept && !version.text().contains('/') && kind.text() != "ReplicationController" {
         errors.invalid(&version, "apiVersion must specify API group");
     }
+    if version.text().matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {}", version.text());
+        errors.invalid(&version, why);
+    }
     let metrics = spec.key("metrics");
     for metric in metrics.items() {
         self::metric(&mut errors, &metric);
@@ -405,11 +409,10 @@ fn metric(errors: &mut Errors, at: &At<'_>) {
     if kind.text().is_empty() {
         errors.required(&kind, "must specify a metric source type");
     }
-    errors.one_of(
-        &kind,
-        &["ContainerResource", "External", "Object", "Pods", "Resource"],
-        false,
-    );
+    const KINDS: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+    if !KINDS.contains(&kind.text()) {
+        errors.unsupported(&kind, &KINDS);
+    }
     let present: Vec<At<'_>> = SOURCES
         .iter()
         .map(|(_, part)| at.key(part))
@@ -424,11 +427,7 @@ fn metric(errors: &mut Errors, at: &At<'_>) {
     }
     if expected.is_none() {
         // Kubernetes notices an unknown type twice.
-        errors.one_of(
-            &kind,
-            &["ContainerResource", "External", "Object", "Pods", "Resource"],
-            false,
-        );
+        errors.unsupported(&kind, &KINDS);
     }
     if let Some(expected) = &expected
         && !expected.present()
@@ -479,8 +478,13 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
         if at.key("name").text().is_empty() {
             errors.required(&at.key("name"), "must specify a resource name");
         }
-        if !metric.key("resource").present() && at.key("container").text().is_empty() {
-            errors.required(&at.key("container"), "must specify a container");
+        let container = at.key("container");
+        if !metric.key("resource").present() {
+            if container.text().is_empty() {
+                errors.required(&container, "must specify a container");
+            } else {
+                errors.messages(&container, names::dns1123_label(container.text()));
+            }
         }
         self::target(errors, &target);
         let utilization = target.key("averageUtilization");

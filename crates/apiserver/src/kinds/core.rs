@@ -322,9 +322,18 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
             }
             super::check::check_port(&mut errors, &port.key("port"));
             errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
+            protocol_of_program(&mut errors, &port);
         }
     }
     errors.into_vec()
+}
+
+/// `appProtocol`, spelt like a label.
+fn protocol_of_program(errors: &mut Errors, port: &At<'_>) {
+    let at = port.key("appProtocol");
+    if at.present() {
+        errors.messages(&at, names::qualified_name(at.text()));
+    }
 }
 
 /// How EndpointSlices are written.
@@ -353,7 +362,24 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
     ..PLAIN
 };
 
+/// For whom an endpoint is meant.
+fn hints(errors: &mut Errors, at: &At<'_>) {
+    for (list, is_node) in [("forZones", false), ("forNodes", true)] {
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in at.key(list).items() {
+            let name = entry.key("name");
+            if !seen.insert(name.text()) {
+                errors.duplicate(&name);
+            }
+            if is_node {
+                errors.messages(&name, names::dns1123_subdomain(name.text()));
+            }
+        }
+    }
+}
+
 fn endpoint_slice(new: &Value) -> Vec<FieldError> {
+    const MAX_ADDRESSES: usize = 100;
     let mut errors = Errors::default();
     let at = At::root(new);
     let kind = at.key("addressType");
@@ -362,6 +388,10 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
         let addresses = endpoint.key("addresses");
         if addresses.is_empty() {
             errors.required(&addresses, "must contain at least 1 address");
+        }
+        if addresses.len() > MAX_ADDRESSES {
+            let path = addresses.path.to_string();
+            errors.push(FieldError::too_many(path, addresses.len(), MAX_ADDRESSES));
         }
         for address in addresses.items() {
             if kind.text() == "FQDN" {
@@ -387,10 +417,12 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
         if host.present() {
             errors.messages(&host, names::dns1123_label(host.text()));
         }
+        hints(&mut errors, &endpoint.key("hints"));
     }
     let mut port_names = std::collections::BTreeSet::new();
     for port in at.key("ports").items() {
         errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
+        protocol_of_program(&mut errors, &port);
         let name = port.key("name");
         if !name.text().is_empty() {
             errors.messages(&name, names::dns1123_label(name.text()));

@@ -16,6 +16,7 @@ pub(crate) mod core;
 pub(crate) mod cron;
 pub(crate) mod definitions;
 pub(crate) mod events;
+pub(crate) mod flow;
 mod job_status;
 pub(crate) mod jobs;
 pub(crate) mod networking;

@@ -214,7 +214,7 @@ fn ingress(new: &Value) -> Vec<FieldError> {
 
 fn host(errors: &mut Errors, at: &At<'_>, of_rule: bool) {
     let name = at.text();
-    if name.is_empty() {
+    if name.is_empty() && of_rule {
         return;
     }
     if of_rule && name.parse::<IpAddr>().is_ok() {
@@ -347,6 +347,11 @@ fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
             for message in names::dns1123_subdomain(domain) {
                 errors.invalid_value(at, domain, message);
             }
+            let known = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+            if !path.chars().all(known) {
+                let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                errors.invalid_value(at, path, why);
+            }
         }
         _ => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
     }
@@ -447,6 +452,9 @@ fn policy_peer(errors: &mut Errors, at: &At<'_>) {
         if outer.text().is_empty() {
             errors.required(&outer, "");
         } else if let Some(whole) = check_cidr(errors, &outer) {
+            if bits(whole.0) != network(whole) {
+                errors.invalid(&outer, "must not have bits set beyond the prefix length");
+            }
             for part in block.key("except").items() {
                 let Some(inner) = check_cidr(errors, &part) else {
                     continue;
@@ -471,6 +479,9 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let name = At::root(new).keys(&["metadata", "name"]);
     match name.text().parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            errors.invalid(&name, "must not be an IPv4-mapped IPv6 address");
+        }
         Ok(address) if address.to_string() == name.text() => {}
         Ok(address) => errors.invalid(&name, format!("must be in canonical form (\"{address}\")")),
         Err(_) => {
@@ -522,7 +533,12 @@ fn service_cidr(new: &Value) -> Vec<FieldError> {
         errors.required(&list, "at least one CIDR required");
     }
     if list.len() > 2 {
-        errors.invalid(&list, "may only hold up to 2 values");
+        // The whole spec is shown, and nothing else looked at.
+        errors.invalid(
+            &At::root(new).key("spec").moved(list.path.clone()),
+            "may only hold up to 2 values",
+        );
+        return errors.into_vec();
     }
     let mut families = BTreeSet::new();
     let mut twice = false;
@@ -533,6 +549,11 @@ fn service_cidr(new: &Value) -> Vec<FieldError> {
         twice |= !families.insert(parsed.0.is_ipv4());
         if bits(parsed.0) != network(parsed) {
             errors.invalid(&entry, "must not have bits set beyond the prefix length");
+        } else {
+            let canonical = format!("{}/{}", parsed.0, parsed.1);
+            if canonical != entry.text() {
+                errors.invalid(&entry, format!("must be in canonical form (\"{canonical}\")"));
+            }
         }
     }
     if twice && list.len() == 2 {

@@ -159,6 +159,12 @@ const COUNTED: [&str; 21] = [
     "storage",
 ];
 
+/// A resource with a domain of its own, which is counted in whole pieces.
+fn is_extended(name: &str) -> bool {
+    let apart = ["count/", "requests.", "limits."];
+    name.contains('/') && !name.contains("kubernetes.io/") && !apart.iter().any(|prefix| name.starts_with(prefix))
+}
+
 fn is_whole(name: &str) -> bool {
     matches!(
         name,
@@ -192,7 +198,7 @@ fn quota_amount(errors: &mut Errors, name: &str, at: &At<'_>) {
     };
     if amount.sign() < 0 {
         errors.invalid(at, "must be greater than or equal to 0");
-    } else if is_whole(name) && amount.milli_value() % 1000 != 0 {
+    } else if (is_whole(name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
         errors.invalid(at, "must be an integer");
     }
 }
@@ -343,7 +349,9 @@ fn limits(new: &Value) -> Vec<FieldError> {
         for message in names::qualified_name(kind.text()) {
             errors.invalid_value(&kind, kind.text(), message);
         }
-        if !kind.text().contains('/') && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text()) {
+        let qualified = names::qualified_name(kind.text()).is_empty();
+        let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
+        if qualified && !kind.text().contains('/') && !standard {
             errors.invalid(&kind, "must be a standard limit type or fully qualified");
         }
         if !seen.insert(kind.text()) {
@@ -381,7 +389,9 @@ fn limits(new: &Value) -> Vec<FieldError> {
 
 /// What a limit may be about: a resource of containers or pods, or anything with a domain.
 fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
-    for message in names::qualified_name(name) {
+    let messages = names::qualified_name(name);
+    let qualified = messages.is_empty();
+    for message in messages {
         errors.invalid_value(at, name, message);
     }
     if name.contains('/') {
@@ -389,7 +399,7 @@ fn limited_name(errors: &mut Errors, kind: &str, name: &str, at: &At<'_>) {
     }
     let huge = name.starts_with("hugepages-");
     let of_containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || huge;
-    if !COUNTED.contains(&name) && !of_containers && name != "storage" {
+    if qualified && !COUNTED.contains(&name) && !of_containers && name != "storage" {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
     }
     if kind == "Container" && !of_containers {
@@ -565,6 +575,16 @@ fn runtime_class(new: &Value) -> Vec<FieldError> {
         let selector = scheduling.key("nodeSelector");
         errors.extend(names::labels(selector.value, &selector.path));
     }
-    tolerations(&mut errors, &scheduling.key("tolerations"));
+    let tolerated = scheduling.key("tolerations");
+    tolerations(&mut errors, &tolerated);
+    for (index, toleration) in tolerated.items().enumerate() {
+        if tolerated
+            .items()
+            .take(index)
+            .any(|known| known.value == toleration.value)
+        {
+            errors.duplicate(&toleration);
+        }
+    }
     errors.into_vec()
 }

@@ -568,6 +568,10 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
             );
         }
     }
+    let class = spec.key("loadBalancerClass");
+    if kind == "LoadBalancer" && class.present() {
+        errors.messages(&class, names::qualified_name(class.text()));
+    }
 }
 
 fn is_cidr(text: &str) -> bool {
@@ -668,8 +672,10 @@ fn external_ip(errors: &mut Errors, at: &At<'_>) {
 
 /// An address that other machines can reach.
 pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
-    let why = if ip.is_unspecified() {
-        "may not be unspecified"
+    let why = if ip == IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED) {
+        "may not be unspecified (0.0.0.0)"
+    } else if ip.is_unspecified() {
+        "may not be unspecified (::)"
     } else if ip.is_loopback() {
         "may not be in the loopback range (127.0.0.0/8, ::1/128)"
     } else if matches!(ip, IpAddr::V4(ip) if ip.is_link_local()) {

@@ -83,7 +83,7 @@ pub(crate) const CLASS: Strategy = Strategy {
         errors.extend(class(new));
         let (new, old) = (At::root(new), At::root(old));
         if new.key("parameters").value != old.key("parameters").value {
-            errors.forbidden(&new.key("parameters"), "updates to parameters are forbidden.");
+            errors.invalid(&new.key("parameters"), "field is immutable");
         }
         if new.key("provisioner").value != old.key("provisioner").value {
             errors.invalid(&new.key("provisioner"), "field is immutable");
@@ -119,6 +119,14 @@ pub(crate) const DRIVER: Strategy = Strategy {
         }
     },
     validate_create: driver,
+    warnings: |new, old| {
+        const UNSAFE: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
+                              logging of tokens in volume attributes";
+        let spec = At::root(new).key("spec");
+        let open = !spec.key("tokenRequests").is_empty() && !spec.key("serviceAccountTokenInSecrets").present();
+        let said = old.is_some_and(|old| get(old, &["spec", "tokenRequests"]) == spec.key("tokenRequests").value);
+        (open && !said).then(|| UNSAFE.to_owned()).into_iter().collect()
+    },
     validate_update: |new, old| {
         let mut errors = Errors::default();
         errors.extend(driver(new));
@@ -135,6 +143,9 @@ pub(crate) const DRIVER: Strategy = Strategy {
     ..STORED
 };
 
+/// What a driver of a node stays; how much it may be given is told anew.
+const DRIVER_FIELDS: [&str; 3] = ["name", "nodeID", "topologyKeys"];
+
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     unconditional_update: false,
@@ -147,9 +158,11 @@ pub(crate) const NODE: Strategy = Strategy {
         for before in At::root(old).keys(&["spec", "drivers"]).items() {
             let same = |driver: &At<'_>| driver.key("name").text() == before.key("name").text();
             if let Some(after) = drivers.items().find(same)
-                && after.value != before.value
+                && DRIVER_FIELDS
+                    .iter()
+                    .any(|field| after.key(field).value != before.key(field).value)
             {
-                errors.invalid(&drivers.moved(after.path.clone()), "field is immutable");
+                errors.invalid(&after.moved(drivers.path.clone()), "field is immutable");
             }
         }
         errors.into_vec()
@@ -486,12 +499,24 @@ fn class(new: &Value) -> Vec<FieldError> {
     } else {
         errors.required(&mode, "");
     }
+    let mut terms: Vec<Value> = Vec::new();
     for term in at.key("allowedTopologies").items() {
         let mut seen = BTreeSet::new();
+        let expressions = term.key("matchLabelExpressions");
+        // Terms are the same when they allow the same, and one that says nothing is as good as any.
+        if expressions.is_empty() || terms.contains(expressions.value) {
+            let path = expressions.path.to_string();
+            errors.push(FieldError::duplicate(path, ""));
+        }
+        terms.push(expressions.value.clone());
         for expression in term.key("matchLabelExpressions").items() {
             let (key, values) = (expression.key("key"), expression.key("values"));
             if values.is_empty() {
                 errors.required(&values, "");
+            }
+            let mut known = BTreeSet::new();
+            for value in values.items().filter(|value| !known.insert(value.text())) {
+                errors.duplicate(&value);
             }
             for message in names::qualified_name(key.text()) {
                 errors.invalid_value(&key, key.text(), message);
@@ -504,6 +529,9 @@ fn class(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// The most bytes of all parameters together.
+const MAX_PARAMETERS: usize = 256 * 1024;
+
 fn parameters(errors: &mut Errors, at: &At<'_>, may_be_empty: bool) {
     if at.is_empty() && !may_be_empty {
         errors.required(at, "must contain at least one key/value pair");
@@ -511,10 +539,15 @@ fn parameters(errors: &mut Errors, at: &At<'_>, may_be_empty: bool) {
     if at.len() > 512 {
         errors.push(FieldError::too_long(at.path.to_string(), 512));
     }
-    for (key, _) in at.entries() {
+    let mut size = 0;
+    for (key, value) in at.entries() {
         if key.is_empty() {
             errors.invalid_value(at, key, "field can not be empty.");
         }
+        size += key.len() + value.text().len();
+    }
+    if size > MAX_PARAMETERS {
+        errors.push(FieldError::too_long(at.path.to_string(), MAX_PARAMETERS));
     }
 }
 
@@ -544,6 +577,17 @@ fn driver(new: &Value) -> Vec<FieldError> {
             errors.invalid(&seconds, "may not specify a duration larger than 2^32 seconds");
         }
     }
+    let period = spec.key("nodeAllocatableUpdatePeriodSeconds");
+    if period.int().is_some_and(|seconds| seconds < 10) {
+        errors.invalid(&period, "must be greater than or equal to 10 seconds");
+    }
+    let in_secrets = spec.key("serviceAccountTokenInSecrets");
+    if in_secrets.present() && spec.key("tokenRequests").is_empty() {
+        errors.invalid(
+            &in_secrets,
+            "serviceAccountTokenInSecrets is set but no tokenRequests are specified",
+        );
+    }
     let modes = spec.key("volumeLifecycleModes");
     for mode in modes.items() {
         errors.one_of(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"], true);
@@ -567,6 +611,7 @@ fn node(new: &Value) -> Vec<FieldError> {
         if !seen.insert(driver.key("name").text()) {
             errors.duplicate(&driver.key("name"));
         }
+        let mut keys = BTreeSet::new();
         for key in driver.key("topologyKeys").items() {
             // Kubernetes reports keys at the driver.
             let key = key.moved(driver.path.clone());
@@ -575,6 +620,9 @@ fn node(new: &Value) -> Vec<FieldError> {
             }
             for message in names::qualified_name(key.text()) {
                 errors.invalid_value(&key, key.text(), message);
+            }
+            if !keys.insert(key.text().to_owned()) {
+                errors.duplicate(&key);
             }
         }
     }
@@ -598,11 +646,14 @@ fn attachment(new: &Value) -> Vec<FieldError> {
         ),
         _ => {}
     }
-    if inline.present() {
+    if inline.present() && !name.present() {
         volume::spec(&mut errors, &inline, volume::Place::Inline);
     }
     if name.present() && name.text().is_empty() {
         errors.required(&name, "must specify non empty persistentVolumeName");
+    }
+    if name.present() && !inline.present() {
+        errors.messages(&name, names::dns1123_subdomain(name.text()));
     }
     let node = spec.key("nodeName");
     for message in names::dns1123_subdomain(node.text()) {

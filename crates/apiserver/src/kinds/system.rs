@@ -93,6 +93,10 @@ fn api_service(new: &Value) -> Vec<FieldError> {
                 errors.required(&service.key(field), "");
             }
         }
+        let port = service.key("port");
+        if port.int().is_some_and(|port| !(1..=65535).contains(&port)) {
+            errors.invalid(&port, "port is not valid: must be between 1 and 65535, inclusive");
+        }
         if insecure.is_true() && !bundle.text().is_empty() {
             errors.invalid(&insecure, "may not be true if caBundle is present");
         }
@@ -312,147 +316,6 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
             &seconds,
             "may not specify a duration less than 600 seconds (10 minutes)",
         );
-    }
-    errors.into_vec()
-}
-
-const FLOW: Strategy = Strategy {
-    generation: GenerationRule::Spec,
-    looks: Looks::WHOLE,
-    prepare_create: |object, _| empty_status(object),
-    prepare_update: |new, old, _| keep(new, old, "status"),
-    ..PLAIN
-};
-
-/// How FlowSchemas are written.
-pub(crate) const FLOW_SCHEMA: Strategy = Strategy {
-    default: |object| {
-        ensure_status(object);
-        if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {
-            fill_number(spec, "matchingPrecedence", 1000);
-        }
-    },
-    validate_create: flow_schema,
-    validate_update: |new, _| flow_schema(new),
-    ..FLOW
-};
-
-fn flow_schema(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let spec = At::root(new).key("spec");
-    let level = spec.keys(&["priorityLevelConfiguration", "name"]);
-    if level.text().is_empty() {
-        errors.required(&level, "must reference a priority level");
-    } else {
-        errors.messages(&level, names::dns1123_subdomain(level.text()));
-    }
-    let precedence = spec.key("matchingPrecedence");
-    if precedence.int().is_some_and(|value| !(1..=10_000).contains(&value)) {
-        errors.invalid(&precedence, "must be at most 10000");
-    }
-    let method = spec.key("distinguisherMethod");
-    if method.present() {
-        errors.one_of(&method.key("type"), &["ByNamespace", "ByUser"], true);
-    }
-    for rule in spec.key("rules").items() {
-        let non_empty = |errors: &mut Errors, at: At<'_>, words: &str| {
-            if at.is_empty() {
-                errors.required(&at, words);
-            }
-        };
-        non_empty(
-            &mut errors,
-            rule.key("subjects"),
-            "subjects must contain at least one value",
-        );
-        if rule.key("resourceRules").is_empty() && rule.key("nonResourceRules").is_empty() {
-            errors.required(
-                &rule,
-                "at least one of resourceRules and nonResourceRules has to be non-empty",
-            );
-        }
-        for resource in rule.key("resourceRules").items() {
-            for (field, words) in [
-                ("verbs", "verbs must contain at least one value"),
-                ("apiGroups", "resource rules must supply at least one api group"),
-                ("resources", "resource rules must supply at least one resource"),
-            ] {
-                non_empty(&mut errors, resource.key(field), words);
-            }
-            if !resource.key("clusterScope").is_true() {
-                non_empty(
-                    &mut errors,
-                    resource.key("namespaces"),
-                    "resource rules that are not cluster scoped must supply at least one namespace",
-                );
-            }
-        }
-        for path in rule.key("nonResourceRules").items() {
-            non_empty(&mut errors, path.key("verbs"), "verbs must contain at least one value");
-            non_empty(
-                &mut errors,
-                path.key("nonResourceURLs"),
-                "nonResourceURLs must contain at least one value",
-            );
-        }
-    }
-    errors.into_vec()
-}
-
-/// How PriorityLevelConfigurations are written.
-pub(crate) const PRIORITY_LEVEL: Strategy = Strategy {
-    default: |object| {
-        ensure_status(object);
-        let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) else {
-            return;
-        };
-        if let Some(exempt) = child(spec, "exempt") {
-            fill(exempt, "nominalConcurrencyShares", 0);
-            fill(exempt, "lendablePercent", 0);
-        }
-        let Some(limited) = child(spec, "limited") else { return };
-        fill(limited, "nominalConcurrencyShares", 30);
-        fill(limited, "lendablePercent", 0);
-        if let Some(queuing) = ensure(limited, "limitResponse").and_then(|response| child(response, "queuing")) {
-            fill_number(queuing, "queues", 64);
-            fill_number(queuing, "handSize", 8);
-            fill_number(queuing, "queueLengthLimit", 50);
-        }
-    },
-    validate_create: priority_level,
-    validate_update: |new, _| priority_level(new),
-    ..FLOW
-};
-
-fn priority_level(new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let at = At::root(new);
-    let spec = at.key("spec");
-    let (kind, limited, exempt) = (spec.key("type"), spec.key("limited"), spec.key("exempt"));
-    let named = at.keys(&["metadata", "name"]).text() == "exempt";
-    if named != (kind.text() == "Exempt") {
-        errors.invalid(&kind, "must be 'Exempt' if and only if `name` is 'exempt'");
-    }
-    match kind.text() {
-        "Exempt" if limited.present() => errors.forbidden(&limited, "must be nil if the type is not Limited"),
-        "Limited" if exempt.present() => errors.forbidden(&exempt, "must be nil if the type is Limited"),
-        "Limited" if !limited.present() => errors.required(&limited, "must not be empty when type is Limited"),
-        "Limited" => {
-            let response = limited.key("limitResponse");
-            let queuing = response.key("queuing");
-            match response.key("type").text() {
-                "Reject" if queuing.present() => {
-                    errors.forbidden(&queuing, "must be nil if limited.limitResponse.type is not Limited");
-                }
-                "Queue" if !queuing.present() => {
-                    errors.required(&queuing, "must not be empty if limited.limitResponse.type is Limited");
-                }
-                "Reject" | "Queue" => {}
-                _ => errors.one_of(&response.key("type"), &["Queue", "Reject"], true),
-            }
-        }
-        "Exempt" => {}
-        _ => errors.one_of(&kind, &["Exempt", "Limited"], true),
     }
     errors.into_vec()
 }

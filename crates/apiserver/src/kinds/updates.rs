@@ -309,7 +309,7 @@ fn claims_and_volumes_stay_what_they_are() {
         json!({"provisioner": "p.example.org"}),
         json!({"parameters": {"a": "b"}, "reclaimPolicy": "Retain"}),
         &[
-            "parameters: Forbidden: updates to parameters are forbidden.",
+            r#"parameters: Invalid value: {"a":"b"}: field is immutable"#,
             "reclaimPolicy: Invalid value: \"Retain\": field is immutable",
         ],
     );

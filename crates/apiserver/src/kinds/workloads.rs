@@ -444,13 +444,14 @@ pub(super) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Rest
     if metadata.key("labels").present() {
         errors.extend(kubewright_schema::names::labels(
             metadata.key("labels").value,
-            &metadata.key("labels").path,
+            // Upstream's structs have no field for the metadata itself.
+            &template.path.key("labels"),
         ));
     }
     if metadata.key("annotations").present() {
         errors.extend(kubewright_schema::names::annotations(
             metadata.key("annotations").value,
-            &metadata.key("annotations").path,
+            &template.path.key("annotations"),
         ));
     }
     let spec = template.key("spec");

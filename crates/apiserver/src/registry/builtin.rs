@@ -10,8 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    admission_policies, autoscaling, core, cron, definitions, events, jobs, networking, nodes, pods, policy, rbac,
-    services, storage, system, webhooks, workloads,
+    admission_policies, autoscaling, core, cron, definitions, events, flow, jobs, networking, nodes, pods, policy,
+    rbac, services, storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -750,14 +750,14 @@ const KINDS: &[Kind] = &[
         kind: "FlowSchema",
         plural: "flowschemas",
         cells: cells::FLOW_SCHEMA,
-        strategy: system::FLOW_SCHEMA,
+        strategy: flow::SCHEMA,
         ..FLOW
     },
     Kind {
         kind: "PriorityLevelConfiguration",
         plural: "prioritylevelconfigurations",
         cells: cells::PRIORITY_LEVEL,
-        strategy: system::PRIORITY_LEVEL,
+        strategy: flow::LEVEL,
         ..FLOW
     },
 ];

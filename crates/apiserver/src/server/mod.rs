@@ -471,7 +471,11 @@ impl Inner {
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
-            Err(status) => return self.fail_as_asked(headers, query, &status),
+            // What leads nowhere is told before what nobody understands.
+            Err(status) => {
+                let status = unrouted(&resource, &path, verb).unwrap_or(status);
+                return self.fail_as_asked(headers, query, &status);
+            }
         };
         let responder = Responder {
             output,
@@ -565,6 +569,40 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
         return Err(Missing::Resource);
     }
     Ok(resource)
+}
+
+/// What the router in front of a built-in kind answers to a path or a method that the kind does not have.
+fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
+    if resource.custom.is_some() {
+        return None;
+    }
+    let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
+    if let Some(wanted) = &path.subresource {
+        let mut known = resource.subresources.iter();
+        let Some(found) = known.find(|known| subresource::name_of(known) == wanted) else {
+            return Some(Status::no_such_path());
+        };
+        let changes = matches!(verb, Verb::Get | Verb::Update | Verb::Patch);
+        return refused(match found {
+            Subresource::Refused { verbs, .. } => verbs.contains(&verb.as_str()),
+            Subresource::Finalize => verb == Verb::Update,
+            Subresource::Binding | Subresource::Eviction | Subresource::Token => verb == Verb::Create,
+            _ => changes,
+        });
+    }
+    let named = path.name.is_some();
+    let everywhere = resource.namespaced && path.namespace.is_none();
+    if resource.verbs == Verbs::CreateOnly {
+        return refused(verb == Verb::Create && !named);
+    }
+    refused(match verb {
+        Verb::Get => named,
+        Verb::List | Verb::Watch => true,
+        _ if resource.verbs == Verbs::ReadOnly => false,
+        Verb::Create => !named && !everywhere,
+        Verb::Update | Verb::Patch | Verb::Delete => named,
+        Verb::DeleteCollection => !everywhere && resource.verbs == Verbs::All,
+    })
 }
 
 impl Call<'_> {

@@ -105,13 +105,15 @@ impl<'a> Clause<'a> {
             return None;
         }
         let version = match (self.parameter("g"), self.parameter("v")) {
+            // The group and the version of nothing are not understood.
+            (group, version) if self.parameter("as").is_empty() => {
+                return (group.is_empty() && version.is_empty()).then_some(Transform::None);
+            }
             ("meta.k8s.io", "v1") => "meta.k8s.io/v1",
             ("meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
-            _ if self.parameter("as").is_empty() => return Some(Transform::None),
             _ => return None,
         };
         match self.parameter("as") {
-            "" => Some(Transform::None),
             "Table" => Some(Transform::Table(version)),
             "PartialObjectMetadata" => Some(Transform::Partial(version)),
             "PartialObjectMetadataList" => Some(Transform::PartialList(version)),

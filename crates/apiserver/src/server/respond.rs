@@ -327,7 +327,13 @@ impl Responder<'_> {
                 )
             }
             Transform::PartialList(version) => {
-                let items: Vec<Value> = objects().map(|object| table::partial(&object)).collect();
+                let items: Vec<Value> = objects()
+                    .map(|object| {
+                        let mut partial = table::partial(&object);
+                        partial["apiVersion"] = json!(version);
+                        partial
+                    })
+                    .collect();
                 // Go writes a list without items as null here.
                 let items = if items.is_empty() {
                     Value::Null

@@ -227,9 +227,17 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
 }
 
 fn iscsi(errors: &mut Errors, at: &At<'_>) {
+    let of_pod = at.path.to_string().contains("volumes[");
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {
-            errors.invalid(name, "must be valid format starting with iqn, eui, or naa");
+            // Pods tell what is wrong more closely than volumes of the cluster do.
+            let prefixed = ["iqn", "eui", "naa"].iter().any(|form| name.text().starts_with(form));
+            let why = if of_pod && !prefixed {
+                "must be valid format starting with iqn, eui, or naa"
+            } else {
+                "must be valid format"
+            };
+            errors.invalid(name, why);
         }
     };
     if !at.key("iqn").text().is_empty() {
