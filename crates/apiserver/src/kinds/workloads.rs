@@ -50,6 +50,7 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
 
 /// How ReplicationControllers are written.
 pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy {
+    orphan_by_default: true,
     names: NameRule::SubdomainInBytes,
     default: default_replication_controller,
     validate_create: replication_controller,

@@ -324,7 +324,7 @@ pub struct Strategy {
     pub status_metadata: StatusMetadata,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
-    /// Deleting without a policy orphans the dependents (Job).
+    /// Deleting without a policy orphans the dependents (Job, ReplicationController).
     pub orphan_by_default: bool,
     /// Grace period in seconds of a delete that names none; `None`: the kind is deleted at once. Pods: 30 when bound to a node.
     pub grace_period: fn(&Value) -> Option<i64>,
