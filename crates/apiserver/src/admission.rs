@@ -28,6 +28,7 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::env::BoxFuture;
+use crate::kinds::check::get;
 use crate::object;
 use crate::registry::Resource;
 use crate::status::{Cause, Status};
@@ -131,6 +132,25 @@ impl Attributes {
     }
 }
 
+/// What a plugin says. Most know it at once; those that wait for somebody answer later.
+#[must_use = "a refusal that nobody reads lets the write through"]
+pub enum Admitted<'a> {
+    /// The answer.
+    Now(Result<(), Status>),
+    /// Where it will come from.
+    Later(BoxFuture<'a, Result<(), Status>>),
+}
+
+impl<'a> Admitted<'a> {
+    /// Nothing to say against it.
+    pub const YES: Admitted<'static> = Admitted::Now(Ok(()));
+
+    /// The answer that this future will give.
+    pub fn later(answer: impl Future<Output = Result<(), Status>> + Send + 'a) -> Admitted<'a> {
+        Admitted::Later(Box::pin(answer))
+    }
+}
+
 /// An admission plugin.
 pub trait Admission: Send + Sync + 'static {
     /// May change the object, or refuse it. `old` is there for updates and deletes; the object of a delete is null. Both are of
@@ -141,9 +161,9 @@ pub trait Admission: Send + Sync + 'static {
         attributes: &'a Attributes,
         object: &'a mut Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let _ = (session, attributes, object, old);
-        Box::pin(std::future::ready(Ok(())))
+        Admitted::YES
     }
 
     /// May refuse the object as it would be stored.
@@ -153,9 +173,9 @@ pub trait Admission: Send + Sync + 'static {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let _ = (session, attributes, object, old);
-        Box::pin(std::future::ready(Ok(())))
+        Admitted::YES
     }
 }
 
@@ -192,8 +212,8 @@ impl NamespaceLifecycle {
         let Some(namespace) = self.storage.get("namespaces", &attributes.namespace) else {
             return Err(Status::namespace_not_found(&attributes.namespace));
         };
-        let terminating = object::is_terminating(namespace.value())
-            || namespace.value().pointer("/status/phase").and_then(Value::as_str) == Some("Terminating");
+        let terminating =
+            object::is_terminating(namespace.value()) || get(namespace.value(), &["status", "phase"]) == "Terminating";
         if !terminating {
             return Ok(());
         }
@@ -218,7 +238,7 @@ impl Admission for NamespaceLifecycle {
         attributes: &'a Attributes,
         _object: &'a mut Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check(attributes)))
+    ) -> Admitted<'a> {
+        Admitted::Now(self.check(attributes))
     }
 }

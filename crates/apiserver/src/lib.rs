@@ -23,6 +23,7 @@ pub mod openapi;
 pub mod outbound;
 pub mod quota;
 pub mod registry;
+mod scheme;
 pub mod server;
 pub mod status;
 pub mod storage;

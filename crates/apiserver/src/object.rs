@@ -200,17 +200,25 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: 
 
 /// What is wrong with the metadata of a new object.
 pub(crate) fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    let mut errors = validate_as(object, resource.strategy.names, resource.namespaced);
+    let mut errors = validate_identity(object, resource.strategy.names, resource.namespaced);
+    errors.extend(validate_common(object));
     errors.extend(unqualified_finalizers(object, resource));
     errors
 }
 
-/// What is wrong with metadata, where names follow this rule.
-fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
+/// Where a field of the metadata is. Asked for only when something is wrong with it: most objects are as they should be.
+fn metadata(field: &str) -> FieldPath {
+    FieldPath::new(["metadata.", field].concat())
+}
+
+/// What is wrong with name, namespace and generation, where names follow this rule.
+fn validate_identity(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name_of = |name: &str| check_name(names, name);
-    let generate = text(object, "generateName");
+    let known = object.get("metadata").and_then(Value::as_object);
+    let value = |field: &str| known.and_then(|known| known.get(field));
+    let text = |field: &str| value(field).and_then(Value::as_str).unwrap_or("");
+    let (generate, name, namespace) = (text("generateName"), text("name"), text("namespace"));
     if !generate.is_empty() {
         // A prefix may end with a dash: the suffix follows.
         let prefix = generate
@@ -218,115 +226,76 @@ fn validate_as(object: &Value, names: NameRule, namespaced: bool) -> Vec<FieldEr
             .filter(|base| !base.is_empty())
             .map_or_else(|| generate.to_owned(), |base| format!("{base}a"));
         for message in name_of(&prefix) {
-            errors.push(FieldError::invalid(
-                at.key("generateName").to_string(),
-                json!(generate),
-                message,
-            ));
+            errors.push(FieldError::invalid(metadata("generateName"), json!(generate), message));
         }
     }
     if names == NameRule::Any {
         // Not even that there is one.
-    } else if name(object).is_empty() {
+    } else if name.is_empty() {
         errors.push(FieldError::required(
-            at.key("name").to_string(),
+            metadata("name"),
             "name or generateName is required",
         ));
     } else {
-        for message in name_of(name(object)) {
-            errors.push(FieldError::invalid(
-                at.key("name").to_string(),
-                json!(name(object)),
-                message,
-            ));
+        for message in name_of(name) {
+            errors.push(FieldError::invalid(metadata("name"), json!(name), message));
         }
     }
     if namespaced {
-        if namespace(object).is_empty() {
-            errors.push(FieldError::required(at.key("namespace").to_string(), ""));
+        if namespace.is_empty() {
+            errors.push(FieldError::required(metadata("namespace"), ""));
         } else {
-            for message in kubewright_schema::names::dns1123_label(namespace(object)) {
-                errors.push(FieldError::invalid(
-                    at.key("namespace").to_string(),
-                    json!(namespace(object)),
-                    message,
-                ));
+            for message in kubewright_schema::names::dns1123_label(namespace) {
+                errors.push(FieldError::invalid(metadata("namespace"), json!(namespace), message));
             }
         }
     }
-    if generation(object) < 0 {
+    let generation = value("generation").and_then(Value::as_i64).unwrap_or(0);
+    if generation < 0 {
         let message = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(
-            at.key("generation").to_string(),
-            json!(generation(object)),
-            message,
-        ));
+        errors.push(FieldError::invalid(metadata("generation"), json!(generation), message));
     }
-    errors.extend(validate_common(object));
     errors
 }
 
-/// Groups that take any finalizer, as custom kinds do.
-const ANY_FINALIZER: [&str; 6] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "policy",
-];
-
-/// Built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
+/// Most built-in kinds take Kubernetes' own finalizers, and others only with the name of who owns them.
 fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError> {
-    if resource.custom.is_some()
-        || (resource.group.is_empty() && resource.kind == "Event")
-        || ANY_FINALIZER.contains(&resource.group.as_ref())
-    {
+    if resource.strategy.any_finalizer {
         return Vec::new();
     }
-    let at = FieldPath::root().key("metadata").key("finalizers");
     let odd = |name: &str| !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND_DELETION].contains(&name);
     let found = finalizers(object).into_iter().enumerate().filter(|(_, name)| odd(name));
     found
         .map(|(index, name)| {
             let message = "name is neither a standard finalizer name nor is it fully qualified";
-            FieldError::invalid(at.index(index).to_string(), json!(name), message)
+            FieldError::invalid(metadata("finalizers").index(index), json!(name), message)
         })
         .collect()
 }
 
 /// Labels, annotations, owners and finalizers: checked on create and on update.
 fn validate_common(object: &Value) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
-    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    type Check = fn(&Value, &FieldPath) -> Vec<FieldError>;
+    const CHECKS: [(&str, Check); 4] = [
+        ("labels", names::labels),
+        ("annotations", names::annotations),
+        ("ownerReferences", validate_owners),
+        ("managedFields", validate_managers),
+    ];
+    let known = object.get("metadata").and_then(Value::as_object);
     let mut errors = Vec::new();
-    errors.extend(names::labels(
-        metadata.get("labels").unwrap_or(&Value::Null),
-        &at.key("labels"),
-    ));
-    errors.extend(names::annotations(
-        metadata.get("annotations").unwrap_or(&Value::Null),
-        &at.key("annotations"),
-    ));
-    errors.extend(validate_owners(
-        metadata.get("ownerReferences").unwrap_or(&Value::Null),
-        &at.key("ownerReferences"),
-    ));
-    errors.extend(validate_managers(
-        metadata.get("managedFields").unwrap_or(&Value::Null),
-        &at.key("managedFields"),
-    ));
+    for (field, check) in CHECKS {
+        if let Some(value) = known.and_then(|known| known.get(field)) {
+            errors.extend(check(value, &metadata(field)));
+        }
+    }
     let list = finalizers(object);
     for finalizer in &list {
-        errors.extend(names::finalizer_name(finalizer, &at.key("finalizers")));
+        errors.extend(names::finalizer_name(finalizer, &metadata("finalizers")));
     }
     if list.contains(&ORPHAN) && list.contains(&FOREGROUND_DELETION) {
         let message = format!("finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set");
-        errors.push(FieldError::invalid(
-            at.key("finalizers").to_string(),
-            json!(list),
-            message,
-        ));
+        errors.push(FieldError::invalid(metadata("finalizers"), json!(list), message));
     }
     errors
 }
@@ -385,9 +354,8 @@ fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
             ("uid", "must not be empty"),
         ] {
             // A group alone says no version; what has more slashes than one says nothing.
-            let said = match (name, field(name).split('/').collect::<Vec<_>>().as_slice()) {
-                ("apiVersion", [version] | [_, version]) => !version.is_empty(),
-                ("apiVersion", _) => false,
+            let said = match field(name).split_once('/') {
+                Some((_, version)) if name == "apiVersion" => !version.is_empty() && !version.contains('/'),
                 _ => !field(name).is_empty(),
             };
             if !said {

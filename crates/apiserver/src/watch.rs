@@ -76,6 +76,12 @@ impl Selection {
             name: name.map(str::to_owned),
         };
         selection.check_fields()?;
+        let asked = selection.fields.as_ref().map(|fields| fields.exact("metadata.name"));
+        if asked.is_some_and(|asked| name.is_some() && asked != name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
         Ok(selection)
     }
 
@@ -84,7 +90,11 @@ impl Selection {
         let Some(fields) = &self.fields else { return Ok(()) };
         for requirement in fields.requirements() {
             let field = requirement.field.as_str();
-            let known = METADATA_FIELDS.contains(&field)
+            // Only namespaced kinds and those without labels of their own know a namespace.
+            let resource = &self.resource;
+            let has_namespace =
+                resource.namespaced || (resource.selectable_fields.is_empty() && resource.custom.is_none());
+            let known = (METADATA_FIELDS.contains(&field) && (has_namespace || field != "metadata.namespace"))
                 || self
                     .resource
                     .selectable_fields
@@ -153,7 +163,7 @@ impl Selection {
             .find(|selectable| selectable.label == field)?;
         let value = selectable.pointers.iter().find_map(|pointer| object.pointer(pointer));
         Some(match value {
-            None | Some(Value::Null) => String::new(),
+            None | Some(Value::Null) => selectable.absent.to_string(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         })
@@ -175,6 +185,12 @@ fn unknown_field(resource: &Resource, field: &str) -> String {
     } else {
         match (resource.group.as_ref(), resource.kind.as_ref()) {
             ("batch", kind @ "Job") => format!("field label {field:?} not supported for {kind}"),
+            ("resource.k8s.io", kind @ "ResourceSlice") => {
+                format!(
+                    "field label not supported for {}, Kind={kind}: {field}",
+                    resource.api_version()
+                )
+            }
             _ => format!("field label not supported: {field}"),
         }
     }
@@ -187,6 +203,8 @@ pub(crate) enum Form {
     Plain,
     /// Metadata only, of this version of `meta.k8s.io`.
     Partial(&'static str),
+    /// A form that single objects do not have: the stream ends where the first would be written.
+    Lists,
     /// A Table for each event; the columns are described in the first.
     Table {
         /// Version of `meta.k8s.io`.
@@ -252,6 +270,7 @@ impl Encoder {
                 partial["apiVersion"] = json!(version);
                 self.frame(kind, &partial)
             }
+            Form::Lists => Bytes::new(),
             Form::Table {
                 version,
                 include,
@@ -287,24 +306,37 @@ impl Encoder {
         }
     }
 
-    fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
+    fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
         let (api_version, kind) = match self.form {
-            Form::Plain => (self.resource.api_version(), self.resource.kind.to_string()),
+            Form::Plain | Form::Table { .. } => (self.resource.api_version(), self.resource.kind.to_string()),
             Form::Partial(version) => (version.to_owned(), "PartialObjectMetadata".to_owned()),
-            Form::Table { version, .. } => (version.to_owned(), "Table".to_owned()),
+            Form::Lists => return Bytes::new(),
         };
         let mut object =
             json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
+        // A Table has a row for it, as for any object.
+        if let Form::Table {
+            version,
+            include,
+            headers,
+        } = &mut self.form
+        {
+            let options = table::Options {
+                include: *include,
+                now: self.env.now(),
+                headers: std::mem::take(headers),
+            };
+            let metadata = json!({ "resourceVersion": revision.to_string() });
+            let version = *version;
+            let table = table_of(&self.resource, [&object], metadata, options, version);
+            return self.frame("BOOKMARK", &table);
+        }
         if matches!(self.form, Form::Plain) && self.resource.custom.is_none() {
             // A bookmark is an empty object of the kind, with what Go writes of one.
             structural::go_normalize(&mut object, &self.resource.schema);
-        }
-        if matches!(self.form, Form::Table { .. }) {
-            object["columnDefinitions"] = Value::Null;
-            object["rows"] = json!([]);
         }
         self.frame("BOOKMARK", &object)
     }
@@ -368,16 +400,16 @@ impl WatchStream {
         }
     }
 
-    /// A watch that only says that it cannot begin.
-    pub(crate) fn expired(encoder: Encoder, status: &Status) -> WatchStream {
-        let last = encoder.frame("ERROR", &status.to_value());
+    /// A watch that only says that it cannot begin; one that is over before it could say so says nothing.
+    pub(crate) fn refused(encoder: Encoder, status: Option<&Status>) -> WatchStream {
+        let last = status.map(|status| encoder.frame("ERROR", &status.to_value()));
         WatchStream {
             encoder,
             selection: None,
             changes: None,
             initial: VecDeque::new(),
             initial_end: None,
-            last: Some(last),
+            last,
             bookmarks: None,
             marked: 0,
             end: None,
@@ -458,6 +490,9 @@ impl WatchStream {
     }
 
     fn finish(&mut self) {
+        self.initial.clear();
+        self.initial_end = None;
+        self.last = None;
         self.changes = None;
         self.bookmarks = None;
         self.slot = None;
@@ -468,7 +503,19 @@ impl Stream for WatchStream {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let this = &mut *self;
+        let line = std::task::ready!(self.poll_line(cx));
+        // What cannot be written ends the stream without a word.
+        let line = line.filter(|line| !line.is_empty());
+        if line.is_none() {
+            self.finish();
+        }
+        Poll::Ready(line)
+    }
+}
+
+impl WatchStream {
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = self;
         if let Some(object) = this.initial.pop_front() {
             return Poll::Ready(Some(this.encoder.event("ADDED", &object)));
         }

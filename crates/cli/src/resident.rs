@@ -15,13 +15,18 @@ const IDLE: Duration = Duration::from_millis(3);
 /// With less since the pages were given back, hardly any of them came back.
 const WORTH_IT: Duration = Duration::from_millis(4);
 
-/// Waits for the end, and whenever nothing happens in the meantime, gives back what only work needs.
-pub(crate) async fn give_back_when_idle(stop: impl Future<Output = ()>) {
+/// Waits for the end, and whenever nothing happens in the meantime, gives back what only work needs. `prepare` is done the first time, when
+/// there is time for it.
+pub(crate) async fn give_back_when_idle(stop: impl Future<Output = ()>, prepare: impl FnOnce()) {
     let mut stop = std::pin::pin!(stop);
-    let (mut before, mut given) = (Duration::ZERO, Duration::ZERO);
+    let mut prepare = Some(prepare);
+    let (mut before, mut given) = (linux::processor_time(), Duration::ZERO);
     while tokio::time::timeout(PERIOD, &mut stop).await.is_err() {
         let used = linux::processor_time();
-        if used - before < IDLE && used - given > WORTH_IT {
+        let idle = used - before < IDLE;
+        if let Some(prepare) = prepare.take_if(|_| idle) {
+            prepare();
+        } else if idle && used - given > WORTH_IT {
             if let Err(why) = linux::give_back_text() {
                 tracing::debug!(%why, "the memory of an idle cluster is not given back");
             }

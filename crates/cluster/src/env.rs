@@ -2,6 +2,7 @@
 //!
 //! Not here: a clock that a test may move. The core takes any [`Env`]; this one is for clusters that live in real time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubewright_apiserver::Env;
@@ -11,12 +12,21 @@ use rustls::crypto::SecureRandom;
 /// Real time, the operating system's entropy, tokio's timers.
 pub(crate) struct RealEnv {
     random: &'static dyn SecureRandom,
+    drawn: Mutex<Drawn>,
+}
+
+/// Entropy that was drawn and not yet used: every write needs some, and asking the system each time is a call into it.
+#[derive(Default)]
+struct Drawn {
+    words: [u64; 32],
+    left: usize,
 }
 
 impl RealEnv {
     pub(crate) fn new() -> RealEnv {
         RealEnv {
             random: rustls::crypto::ring::default_provider().secure_random,
+            drawn: Mutex::default(),
         }
     }
 }
@@ -27,11 +37,21 @@ impl Env for RealEnv {
     }
 
     fn random(&self) -> u64 {
-        let mut bytes = [0; 8];
-        self.random
-            .fill(&mut bytes)
-            .expect("the operating system has entropy once the process runs");
-        u64::from_le_bytes(bytes)
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if drawn.left == 0 {
+            let mut bytes = [[0; 8]; 32];
+            self.random
+                .fill(bytes.as_flattened_mut())
+                .expect("the operating system has entropy once the process runs");
+            *drawn = Drawn {
+                words: bytes.map(u64::from_le_bytes),
+                left: bytes.len(),
+            };
+        }
+        drawn.left -= 1;
+        let at = drawn.left;
+        // A word is given out once.
+        std::mem::take(&mut drawn.words[at])
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -99,25 +99,7 @@ pub enum Event<V: ?Sized> {
 
 impl<V: ?Sized> Clone for Event<V> {
     fn clone(&self) -> Event<V> {
-        match self {
-            Event::Added { object, initial } => Event::Added {
-                object: object.clone(),
-                initial: *initial,
-            },
-            Event::Modified { old, new } => Event::Modified {
-                old: old.clone(),
-                new: new.clone(),
-            },
-            Event::Deleted {
-                key,
-                object,
-                final_state_unknown,
-            } => Event::Deleted {
-                key: key.clone(),
-                object: object.clone(),
-                final_state_unknown: *final_state_unknown,
-            },
-        }
+        self.map(Arc::clone)
     }
 }
 
@@ -127,6 +109,29 @@ impl<V: ?Sized> Event<V> {
         match self {
             Event::Added { object, .. } | Event::Deleted { object, .. } => object,
             Event::Modified { new, .. } => new,
+        }
+    }
+
+    /// The same event of other objects: each of this one's is replaced by what `of` makes of it, such as a view or the type that it is of.
+    pub fn map<W: ?Sized>(&self, of: impl Fn(&Arc<V>) -> Arc<W>) -> Event<W> {
+        match self {
+            Event::Added { object, initial } => Event::Added {
+                object: of(object),
+                initial: *initial,
+            },
+            Event::Modified { old, new } => Event::Modified {
+                old: of(old),
+                new: of(new),
+            },
+            Event::Deleted {
+                key,
+                object,
+                final_state_unknown,
+            } => Event::Deleted {
+                key: key.clone(),
+                object: of(object),
+                final_state_unknown: *final_state_unknown,
+            },
         }
     }
 }

@@ -223,11 +223,8 @@ struct Change {
 
 impl Change {
     fn fields(&self) -> &[FieldChange] {
-        self.fields.get_or_init(|| {
-            // A cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong one.
-            let json = |object: &dyn AsJson| object.json().unwrap_or(Value::Null);
-            changes_between(&json(&*self.old), &json(&*self.new))
-        })
+        self.fields
+            .get_or_init(|| changes_between(&self.old.json_or_null(), &self.new.json_or_null()))
     }
 }
 

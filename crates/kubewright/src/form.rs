@@ -26,6 +26,12 @@ use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
 /// Something that can be looked at as JSON.
 pub(crate) trait AsJson: Send + Sync {
     fn json(&self) -> serde_json::Result<Value>;
+
+    /// For comparing: a cached object was JSON a moment ago; should its Serialize refuse nevertheless, no change is shown rather than a wrong
+    /// one.
+    fn json_or_null(&self) -> Value {
+        self.json().unwrap_or(Value::Null)
+    }
 }
 
 impl<T: Serialize + Send + Sync> AsJson for T {
@@ -71,25 +77,7 @@ pub(crate) fn typed_ref<K: AnyObject>(object: &dyn Cached) -> &K {
 
 /// As [`typed`], for an event.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Event<K> {
-    match event {
-        Event::Added { object, initial } => Event::Added {
-            object: typed(object.clone()),
-            initial: *initial,
-        },
-        Event::Modified { old, new } => Event::Modified {
-            old: typed(old.clone()),
-            new: typed(new.clone()),
-        },
-        Event::Deleted {
-            key,
-            object,
-            final_state_unknown,
-        } => Event::Deleted {
-            key: key.clone(),
-            object: typed(object.clone()),
-            final_state_unknown: *final_state_unknown,
-        },
-    }
+    event.map(|object| typed(object.clone()))
 }
 
 /// What is known of a type when it is not named.

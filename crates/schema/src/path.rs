@@ -22,9 +22,9 @@ impl FieldPath {
     #[must_use]
     pub fn key(&self, name: &str) -> FieldPath {
         if self.0.is_empty() {
-            FieldPath(name.to_string())
+            FieldPath(name.to_owned())
         } else {
-            FieldPath(format!("{}.{name}", self.0))
+            FieldPath([&self.0, ".", name].concat())
         }
     }
 
@@ -37,7 +37,7 @@ impl FieldPath {
     /// The entry of a map, in brackets.
     #[must_use]
     pub fn map_key(&self, key: &str) -> FieldPath {
-        FieldPath(format!("{}[{key}]", self.0))
+        FieldPath([&self.0, "[", key, "]"].concat())
     }
 
     /// The spelled path.

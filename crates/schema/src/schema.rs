@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::error::FieldError;
 use crate::path::FieldPath;
-use crate::structural::Special;
+use crate::structural::{GoStruct, Special};
 
 pub use pattern::Pattern;
 
@@ -118,6 +118,8 @@ pub struct Schema {
     pub name: Option<&'static str>,
     /// Whether Kubernetes reads and writes the type with code of its own. Follows from the name, and is asked for every value.
     pub(crate) special: Option<Special>,
+    /// What Go makes of the type, once somebody asked.
+    pub(crate) go: OnceLock<Arc<GoStruct>>,
     /// `type`; none allows every type.
     pub type_: Option<Type>,
     /// `properties`: the known fields of an object.
@@ -199,6 +201,11 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// What a Go program makes of the fields of this type.
+    pub(crate) fn go(&self) -> &GoStruct {
+        self.go.get_or_init(|| Arc::new(GoStruct::of(self)))
+    }
+
     /// The schema of the values of `key`, for a struct field or a map entry; none when `key` is unknown.
     pub fn field(&self, key: &str) -> Option<&SchemaRef> {
         self.properties.get(key).or(self.additional_properties.as_ref())

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Admission, Attributes, Operation, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::kinds::check::{absent, ensure, get};
 use crate::kinds::policy::SYSTEM_CLASSES;
 use crate::object;
@@ -326,8 +325,8 @@ impl Admission for Classes {
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check(attributes, object)))
+    ) -> Admitted<'a> {
+        Admitted::Now(self.check(attributes, object))
     }
     fn validate<'a>(
         &'a self,
@@ -335,8 +334,8 @@ impl Admission for Classes {
         attributes: &'a Attributes,
         object: &'a Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check_overhead(attributes, object)))
+    ) -> Admitted<'a> {
+        Admitted::Now(self.check_overhead(attributes, object))
     }
 }
 

@@ -9,8 +9,7 @@ use kubewright_schema::error::aggregate_texts;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::kinds::check::{Object, ensure, get};
 use crate::object;
 use crate::quota::{ResourceList, parse, wanted};
@@ -87,13 +86,13 @@ impl Admission for LimitRanger {
         attributes: &'a Attributes,
         object: &'a mut Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         if attributes.resource.plural == "pods" && !old.is_some_and(object::is_terminating) {
             for range in self.ranges(attributes) {
                 fill_defaults(range.value(), object);
             }
         }
-        Box::pin(std::future::ready(Ok(())))
+        Admitted::YES
     }
 
     fn validate<'a>(
@@ -102,8 +101,8 @@ impl Admission for LimitRanger {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check(attributes, object, old)))
+    ) -> Admitted<'a> {
+        Admitted::Now(self.check(attributes, object, old))
     }
 }
 

@@ -5,11 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::kinds::check::{ensure, get};
 use crate::object;
-use crate::status::Status;
 
 /// The taint of a node that is not ready (`node.kubernetes.io/not-ready`).
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -25,13 +23,13 @@ impl Admission for TaintNodes {
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let resource = &attributes.resource;
         let is_new = attributes.operation == Operation::Create && attributes.subresource.is_empty();
         if is_new && resource.group.is_empty() && resource.plural == "nodes" {
             taint(object);
         }
-        Box::pin(std::future::ready(Ok(())))
+        Admitted::YES
     }
 }
 
@@ -66,7 +64,7 @@ impl Admission for TopologyLabels {
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let resource = &attributes.resource;
         if attributes.operation == Operation::Create && resource.group.is_empty() && resource.plural == "pods" {
             let node = match attributes.subresource.as_str() {
@@ -80,7 +78,7 @@ impl Admission for TopologyLabels {
                 copy_topology(object, node.value());
             }
         }
-        Box::pin(std::future::ready(Ok(())))
+        Admitted::YES
     }
 }
 

@@ -8,8 +8,7 @@
 
 use serde_json::Value;
 
-use super::{Admission, Attributes, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Session};
 use crate::object;
 use crate::quota::{self, Evaluator, Write};
 use crate::status::Status;
@@ -21,21 +20,13 @@ pub struct ResourceQuotas;
 
 impl ResourceQuotas {
     async fn check(
+        evaluator: Evaluator,
         session: &Session<'_>,
         attributes: &Attributes,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
         let (resource, namespace) = (&attributes.resource, &attributes.namespace);
-        if !resource.namespaced || namespace.is_empty() {
-            return Ok(());
-        }
-        let Some(evaluator) = Evaluator::of(&resource.group, &resource.plural) else {
-            return Ok(());
-        };
-        if !evaluator.handles(attributes.operation, &attributes.subresource) {
-            return Ok(());
-        }
         let write = Write {
             evaluator: &evaluator,
             operation: attributes.operation,
@@ -102,7 +93,16 @@ impl Admission for ResourceQuotas {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(ResourceQuotas::check(session, attributes, object, old))
+    ) -> Admitted<'a> {
+        let resource = &attributes.resource;
+        if !resource.namespaced || attributes.namespace.is_empty() {
+            return Admitted::YES;
+        }
+        match Evaluator::of(&resource.group, &resource.plural) {
+            Some(evaluator) if evaluator.handles(attributes.operation, &attributes.subresource) => {
+                Admitted::later(ResourceQuotas::check(evaluator, session, attributes, object, old))
+            }
+            _ => Admitted::YES,
+        }
     }
 }

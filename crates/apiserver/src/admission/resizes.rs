@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use kubewright_schema::quantity::Quantity;
 use serde_json::Value;
 
-use super::{Admission, Attributes, Operation, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::kinds::check::get;
 use crate::object;
 use crate::quota::{parse, wanted};
@@ -121,7 +120,7 @@ impl Admission for Resizes {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let resource = &attributes.resource;
         let checked = match (
             old,
@@ -137,6 +136,6 @@ impl Admission for Resizes {
             }
             _ => Ok(()),
         };
-        Box::pin(std::future::ready(checked))
+        Admitted::Now(checked)
     }
 }

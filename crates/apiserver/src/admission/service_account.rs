@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Admission, Attributes, Operation, Session};
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::Env;
-use crate::env::{BoxFuture, name_suffix};
+use crate::env::name_suffix;
 use crate::kinds::check::get;
 use crate::object;
 use crate::status::Status;
@@ -40,9 +40,6 @@ impl ServiceAccounts {
     }
 
     async fn admit(&self, attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
-        if !is_pod(attributes) || attributes.operation != Operation::Create {
-            return Ok(());
-        }
         if is_mirror(pod) {
             return check_mirror(pod).map_err(|why| forbidden(attributes, pod, why));
         }
@@ -66,9 +63,6 @@ impl ServiceAccounts {
     }
 
     async fn check(&self, attributes: &Attributes, pod: &Value) -> Result<(), Status> {
-        if !is_pod(attributes) {
-            return Ok(());
-        }
         if attributes.operation == Operation::Update && attributes.subresource == "ephemeralcontainers" {
             let account = self.account(attributes, pod).await?;
             // Upstream forgets to make a 403 of it.
@@ -115,8 +109,11 @@ impl Admission for ServiceAccounts {
         attributes: &'a Attributes,
         object: &'a mut Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(self.admit(attributes, object))
+    ) -> Admitted<'a> {
+        if !is_pod(attributes) || attributes.operation != Operation::Create {
+            return Admitted::YES;
+        }
+        Admitted::later(self.admit(attributes, object))
     }
 
     fn validate<'a>(
@@ -125,8 +122,11 @@ impl Admission for ServiceAccounts {
         attributes: &'a Attributes,
         object: &'a Value,
         _old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(self.check(attributes, object))
+    ) -> Admitted<'a> {
+        if !is_pod(attributes) {
+            return Admitted::YES;
+        }
+        Admitted::later(self.check(attributes, object))
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
-use super::{Admission, Attributes, Operation, Session, subject};
+use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::authorization::{self, Authorizer};
-use crate::env::BoxFuture;
+use crate::kinds::check::get;
 use crate::status::Status;
 
 const GROUP: &str = "certificates.k8s.io";
@@ -42,7 +42,7 @@ impl Signers {
             "status" if !same("certificate") || !same("conditions") => "sign",
             _ => return Ok(()),
         };
-        let signer = old.pointer("/spec/signerName").and_then(Value::as_str).unwrap_or("");
+        let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
         let any = signer.split('/').next().unwrap_or("");
         if self.may(attributes, verb, signer) || self.may(attributes, verb, &format!("{any}/*")) {
             return Ok(());
@@ -59,11 +59,7 @@ impl Signers {
         let resource = &attributes.resource;
         let of_kind = resource.group == GROUP && resource.plural == "certificatesigningrequests";
         let created = attributes.operation == Operation::Create && attributes.subresource.is_empty();
-        let spec = |field: &str| {
-            new.pointer(&format!("/spec/{field}"))
-                .and_then(Value::as_str)
-                .unwrap_or("")
-        };
+        let spec = |field: &str| get(new, &["spec", field]).as_str().unwrap_or("");
         if !of_kind || !created || spec("signerName") != SIGNER {
             return Ok(());
         }
@@ -97,8 +93,8 @@ impl Admission for Signers {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         let checked = Self::check_subject(attributes, object).and_then(|()| self.check(attributes, object, old));
-        Box::pin(std::future::ready(checked))
+        Admitted::Now(checked)
     }
 }

@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, child, each, ensure, fill, get};
 use super::pods::scheduling::label_selector;
 use super::webhooks::{rule, selectors};
 use crate::admission::policy::{Compiler, Returns};
-use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 /// Longest `valueExpression` of an audit annotation, in bytes.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
@@ -28,6 +28,8 @@ const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
+    any_finalizer: true,
+    looks: Looks::WHOLE,
     default: default_policy,
     warnings: |new, _| super::webhooks::static_name(new),
     ..PLAIN
@@ -36,6 +38,7 @@ const POLICY: Strategy = Strategy {
 /// How ValidatingAdmissionPolicies are written.
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
     status_metadata: StatusMetadata::RESET,
+    status_looks: Looks::NONE,
     default: |object| {
         default_policy(object);
         if let Some(object) = object.as_object_mut() {

@@ -9,7 +9,7 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
-use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::registry::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1_048_576;
@@ -19,6 +19,7 @@ pub(crate) const NAMESPACE: Strategy = Strategy {
     names: NameRule::Label,
     delete_returns_object: true,
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: default_namespace,
     prepare_create: prepare_namespace,
     prepare_update: |new, old, _| {
@@ -99,6 +100,7 @@ fn namespace_status(new: &Value, _: &Value) -> Vec<FieldError> {
 
 /// How ConfigMaps are written.
 pub(crate) const CONFIG_MAP: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     validate_create: config_map,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -163,6 +165,7 @@ fn immutable_data(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]
 
 /// How Secrets are written.
 pub(crate) const SECRET: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     default: default_secret,
     validate_create: secret,
     validate_update: |new, old| {
@@ -254,6 +257,7 @@ const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 /// How ServiceAccounts are written.
 pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     delete_returns_object: true,
+    looks: Looks::CHANGED_AND_WHOLE,
     warnings: |new, old| {
         let word = |object: &Value| get(object, &["metadata", "annotations", ENFORCE_SECRETS]).clone();
         if word(new).is_null() || old.is_some_and(|old| word(old) == word(new)) {
@@ -269,6 +273,7 @@ pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
 /// How Endpoints are written.
 pub(crate) const ENDPOINTS: Strategy = Strategy {
     create_on_update: true,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         for subset in each(object, "subsets") {
@@ -323,6 +328,7 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
 /// How EndpointSlices are written.
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
     generation: crate::registry::GenerationRule::AllButMetadataOrLabels,
+    looks: Looks::WHOLE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "endpoints", Value::Null);
@@ -410,6 +416,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
 pub(crate) const LEASE: Strategy = Strategy {
     create_on_update: true,
     unconditional_update: false,
+    any_finalizer: true,
     default: |object| {
         if let Some(object) = object.as_object_mut() {
             ensure(object, "spec");

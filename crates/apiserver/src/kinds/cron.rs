@@ -12,10 +12,11 @@ use super::check::{At, Errors, ensure, fill, fill_text};
 use super::jobs::job_template;
 use super::pods;
 use super::workloads::WORKLOAD;
-use crate::registry::Strategy;
+use crate::registry::{Looks, Strategy};
 
 /// How CronJobs are written.
 pub(crate) const CRON_JOB: Strategy = Strategy {
+    status_looks: Looks::NONE,
     default,
     validate_create: |new| {
         let mut errors = Errors::default();

@@ -14,6 +14,7 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     generation: GenerationRule::Spec,
     unconditional_update: false,
     status_metadata: StatusMetadata::WRITTEN,
+    any_finalizer: true,
     default,
     prepare_create,
     prepare_update,

@@ -7,12 +7,14 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::check::{At, Errors, Object, ensure, fill, get};
-use crate::registry::{Conversion, NameRule, PLAIN, Strategy};
+use crate::registry::{Conversion, Looks, NameRule, PLAIN, Strategy};
 
 /// How Events of the core group are written.
 pub(crate) const CORE: Strategy = Strategy {
     create_on_update: true,
     names: NameRule::Any,
+    any_finalizer: true,
+    looks: Looks::NONE,
     default: default_core,
     validate_create: core,
     validate_update: |new, _| core(new),

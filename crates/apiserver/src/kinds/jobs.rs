@@ -12,10 +12,11 @@ use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use crate::registry::{Strategy, StrategyContext};
+use crate::registry::{Looks, Strategy, StrategyContext};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     default: default_job,
     prepare_create: prepare_job,
     validate_create: create,

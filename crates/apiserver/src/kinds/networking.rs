@@ -13,7 +13,7 @@ use super::check::{
     At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
-use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -21,6 +21,7 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 pub(crate) const INGRESS: Strategy = Strategy {
     generation: GenerationRule::Spec,
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");
@@ -52,6 +53,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
 /// How IngressClasses are written.
 pub(crate) const INGRESS_CLASS: Strategy = Strategy {
     generation: GenerationRule::Spec,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;
@@ -107,6 +109,7 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
 /// How IPAddresses are written.
 pub(crate) const IP_ADDRESS: Strategy = Strategy {
     names: NameRule::PathSegment,
+    looks: Looks::CHANGED_AND_WHOLE,
     validate_create: ip_address,
     validate_update: |new, old| {
         let mut errors = Errors::default();

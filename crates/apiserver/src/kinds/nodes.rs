@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, keep, text};
 use super::pods::defaults;
-use crate::registry::{PLAIN, StatusMetadata, Strategy};
+use crate::registry::{Looks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::CHANGED_AND_WHOLE,
     default,
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: node,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
-use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
@@ -21,6 +21,9 @@ pub(crate) const BUDGET: Strategy = Strategy {
     unconditional_update: false,
     generation: GenerationRule::Spec,
     status_metadata: StatusMetadata::WRITTEN,
+    any_finalizer: true,
+    looks: Looks::NONE,
+    status_looks: Looks::NONE,
     default: default_budget,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
@@ -278,6 +281,7 @@ fn scope_selector(errors: &mut Errors, spec: &At<'_>, hard: &BTreeSet<&str>) {
 /// How LimitRanges are written.
 pub(crate) const LIMITS: Strategy = Strategy {
     create_on_update: true,
+    looks: Looks::WHOLE,
     default: default_limits,
     // One without a name is called by its uid.
     prepare_create: |object, _| {
@@ -510,6 +514,8 @@ fn priority_class(new: &Value) -> Vec<FieldError> {
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
     create_on_update: true,
     unconditional_update: false,
+    any_finalizer: true,
+    looks: Looks::CHANGED_AND_WHOLE,
     validate_create: runtime_class,
     validate_update: |new, old| {
         let mut errors = Errors::default();

@@ -21,7 +21,7 @@ use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, g
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
-use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -31,6 +31,7 @@ const STORED: Strategy = Strategy {
 /// How PersistentVolumeClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: default_claim,
     prepare_create: |object, _| {
         protect(object, "kubernetes.io/pvc-protection");
@@ -60,6 +61,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
 
 /// How StorageClasses are written.
 pub(crate) const CLASS: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
         fill(object, "reclaimPolicy", "Delete");
@@ -136,6 +138,7 @@ pub(crate) const DRIVER: Strategy = Strategy {
 /// How CSINodes are written.
 pub(crate) const NODE: Strategy = Strategy {
     unconditional_update: false,
+    looks: Looks::WHOLE,
     validate_create: node,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -158,6 +161,8 @@ pub(crate) const NODE: Strategy = Strategy {
 pub(crate) const ATTACHMENT: Strategy = Strategy {
     status_metadata: StatusMetadata::RESET,
     unconditional_update: false,
+    looks: Looks::WHOLE,
+    status_looks: Looks::WHOLE,
     prepare_create: |object, _| {
         if let Some(object) = object.as_object_mut() {
             object.insert("status".to_owned(), json!({"attached": false}));
@@ -176,6 +181,7 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
 
 /// How VolumeAttributesClasses are written.
 pub(crate) const ATTRIBUTES: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     prepare_create: |object, _| protect(object, "kubernetes.io/vac-protection"),
     validate_create: attributes,
     validate_update: |new, old| {
@@ -197,6 +203,7 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     unconditional_update: false,
     delete_returns_object: false,
     generation: GenerationRule::Never,
+    looks: Looks::CHANGED_AND_WHOLE,
     validate_create: capacity,
     warnings: |new, _| {
         let mut warn = Vec::new();

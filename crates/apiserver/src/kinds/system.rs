@@ -10,7 +10,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_number, fill_text, get, keep};
-use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 fn ensure_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
@@ -30,6 +30,8 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     status_metadata: StatusMetadata::WrittenBut(&["labels", "annotations", "finalizers", "ownerReferences"]),
     names: NameRule::PathSegment,
     unconditional_update: false,
+    any_finalizer: true,
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         ensure_status(object);
         if let Some(service) = object
@@ -109,6 +111,9 @@ fn api_service(new: &Value) -> Vec<FieldError> {
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
     names: NameRule::Given,
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::CHANGED_AND_WHOLE,
+    status_looks: Looks::CHANGED_AND_WHOLE,
+    tracked: false,
     default: ensure_status,
     prepare_create: |object, context| {
         empty_status(object);
@@ -313,6 +318,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
 
 const FLOW: Strategy = Strategy {
     generation: GenerationRule::Spec,
+    looks: Looks::WHOLE,
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     ..PLAIN
@@ -453,6 +459,7 @@ fn priority_level(new: &Value) -> Vec<FieldError> {
 
 const RESOURCE: Strategy = Strategy {
     delete_returns_object: true,
+    looks: Looks::CHANGED_AND_WHOLE,
     ..PLAIN
 };
 
@@ -470,6 +477,7 @@ pub(crate) const DEVICE_CLASS: Strategy = Strategy {
 
 /// How ResourceSlices are written: who drives the devices, and where they are.
 pub(crate) const DEVICES: Strategy = Strategy {
+    looks: Looks::CHANGED,
     validate_create: slice,
     validate_update: |new, old| {
         let mut errors = Errors::default();

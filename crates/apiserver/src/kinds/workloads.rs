@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
 use super::pods;
 use super::pods::scheduling::label_selector;
-use crate::registry::{GenerationRule, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
@@ -119,6 +119,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
 
 /// How ControllerRevisions are written: their data never changes.
 pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
+    looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
         if let Some(object) = object.as_object_mut() {
             fill(object, "revision", 0);

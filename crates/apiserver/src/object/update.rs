@@ -1,79 +1,16 @@
 //! The metadata of an object that replaces another: what it keeps, and what is wrong with it.
 //!
 //! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of them as if the object
-//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks is data here ([`Looks`]).
+//! were new. Each look tells its errors, and the answer lists them all. How often a kind looks stands in its strategy
+//! ([`Looks`](crate::registry::Looks)).
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::{finalizers, is_terminating, metadata_mut, unqualified_finalizers, validate_as, validate_common};
+use super::{
+    finalizers, is_terminating, metadata, metadata_mut, unqualified_finalizers, validate_common, validate_identity,
+};
 use crate::registry::{NameRule, Resource};
-
-/// How often a kind looks at the metadata itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Looks {
-    /// As at that of an update: what is immutable, then labels and the like.
-    changed: bool,
-    /// As at that of a new object, names included.
-    whole: usize,
-}
-
-impl Looks {
-    const fn new(changed: bool, whole: usize) -> Looks {
-        Looks { changed, whole }
-    }
-
-    /// For a write to the object.
-    fn at_object(resource: &Resource) -> Looks {
-        if resource.custom.is_some() {
-            return Looks::new(true, 0);
-        }
-        match (resource.group.as_ref(), resource.kind.as_ref()) {
-            ("", "Event") | ("policy", "PodDisruptionBudget") => Looks::new(false, 0),
-            ("", "PersistentVolume") => Looks::new(false, 2),
-            ("", "LimitRange")
-            | ("discovery.k8s.io", "EndpointSlice")
-            | ("storage.k8s.io", "CSINode" | "VolumeAttachment")
-            | ("flowcontrol.apiserver.k8s.io" | "admissionregistration.k8s.io", _) => Looks::new(false, 1),
-            (
-                "",
-                "ConfigMap"
-                | "Secret"
-                | "Endpoints"
-                | "PersistentVolumeClaim"
-                | "Pod"
-                | "ServiceAccount"
-                | "Node"
-                | "Namespace",
-            )
-            | ("apps", "ControllerRevision")
-            | ("batch", "Job")
-            | ("networking.k8s.io", "Ingress" | "IngressClass" | "IPAddress")
-            | ("storage.k8s.io", "StorageClass" | "VolumeAttributesClass" | "CSIStorageCapacity")
-            | ("resource.k8s.io", "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate")
-            | ("rbac.authorization.k8s.io" | "node.k8s.io" | "apiregistration.k8s.io" | "certificates.k8s.io", _) => {
-                Looks::new(true, 1)
-            }
-            _ => Looks::new(true, 0),
-        }
-    }
-
-    /// For a write to `/status`.
-    fn at_status(resource: &Resource) -> Looks {
-        if resource.custom.is_some() {
-            return Looks::new(true, 0);
-        }
-        match (resource.group.as_ref(), resource.kind.as_ref()) {
-            ("batch", "CronJob") | ("policy", "PodDisruptionBudget") | ("admissionregistration.k8s.io", _) => {
-                Looks::new(false, 0)
-            }
-            ("storage.k8s.io", "VolumeAttachment") => Looks::new(false, 1),
-            ("certificates.k8s.io", _) => Looks::new(true, 1),
-            _ => Looks::new(true, 0),
-        }
-    }
-}
 
 /// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
 /// to check.
@@ -109,46 +46,35 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
     }
 }
 
-/// A field of the metadata; null when it is absent.
-fn field<'a>(object: &'a Value, field: &str) -> &'a Value {
-    let metadata = object.get("metadata");
-    metadata
-        .and_then(|metadata| metadata.get(field))
-        .unwrap_or(&Value::Null)
-}
-
 /// What is wrong with the metadata of a changed object, as often as it is looked at; `of_status` when only `/status` is written.
 pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
     let looks = if of_status {
-        Looks::at_status(resource)
+        resource.strategy.status_looks
     } else {
-        Looks::at_object(resource)
+        resource.strategy.looks
     };
+    let common = validate_common(new);
     let changed = validate_changed(new, old);
-    let mut errors = validate_as(new, NameRule::PathSegment, resource.namespaced);
-    // Nearly always nothing is wrong, and looking again finds nothing.
     let unqualified = unqualified_finalizers(new, resource);
-    errors.extend(changed.iter().cloned());
+    let mut errors = validate_identity(new, NameRule::PathSegment, resource.namespaced);
+    // Nearly always nothing is wrong, and looking again finds nothing.
+    let mut tell = |found: [&[FieldError]; 3]| found.iter().for_each(|found| errors.extend_from_slice(found));
+    tell([&common, &common, &changed]);
     if looks.changed {
-        errors.extend(changed);
-        errors.extend(unqualified.iter().cloned());
+        tell([&common, &changed, &unqualified]);
     }
-    let whole = if looks.whole > 0 {
-        validate_as(new, resource.strategy.names, resource.namespaced)
-    } else {
-        Vec::new()
-    };
-    for _ in 0..looks.whole {
-        errors.extend(whole.iter().cloned());
-        errors.extend(unqualified.iter().cloned());
+    if looks.whole > 0 {
+        let identity = validate_identity(new, resource.strategy.names, resource.namespaced);
+        for _ in 0..looks.whole {
+            tell([&identity, &common, &unqualified]);
+        }
     }
     errors
 }
 
-/// What may not change, new finalizers of what is being deleted, labels and the like.
+/// What may not change, and new finalizers of what is being deleted.
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
-    let at = FieldPath::root().key("metadata");
-    let mut errors = validate_common(new);
+    let mut errors = Vec::new();
     if is_terminating(old) {
         let known = finalizers(old);
         let added: Vec<&str> = finalizers(new)
@@ -161,9 +87,10 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 listed.join(", ")
             );
-            errors.push(FieldError::forbidden(at.key("finalizers").to_string(), message));
+            errors.push(FieldError::forbidden(metadata("finalizers"), message));
         }
     }
+    let (news, olds) = (new.get("metadata"), old.get("metadata"));
     for name in [
         "name",
         "namespace",
@@ -172,17 +99,13 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        let (now, before) = (field(new, name), field(old, name));
+        let [now, before] = [news, olds].map(|known| known.and_then(|known| known.get(name)).unwrap_or(&Value::Null));
         if now != before {
             let shown = match name {
                 "name" | "namespace" | "uid" if now.is_null() => json!(""),
                 _ => now.clone(),
             };
-            errors.push(FieldError::invalid(
-                at.key(name).to_string(),
-                shown,
-                "field is immutable",
-            ));
+            errors.push(FieldError::invalid(metadata(name), shown, "field is immutable"));
         }
     }
     errors

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Destination, Outbound, OutboundAnswer, OutboundCall};
 use crate::kinds::check::get;
+use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::server::not_an_object;
 
 /// How much of an answer that is no document is shown, in bytes.
@@ -51,19 +52,14 @@ impl Document {
         if absent || (version == self.api_version() && kind == self.kind) {
             return Ok(());
         }
-        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        let (group, short) = split_version(version);
         if group == self.group && kind == self.kind && ["v1", "v1beta1"].contains(&short) {
-            return Err(format!(
-                "converting ({short}.{kind}) to ({}.{}): unknown conversion",
-                self.version, self.kind
-            ));
+            return Err(unknown_conversion(short, kind, self.version, self.kind));
         }
         if version == "v1" && kind == "Status" && text("status") != "Success" {
             return Err(text("message").to_owned());
         }
-        Err(format!(
-            "no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\""
-        ))
+        Err(unregistered(kind, version))
     }
 }
 

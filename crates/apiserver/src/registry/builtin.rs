@@ -225,7 +225,7 @@ const KINDS: &[Kind] = &[
         namespaced: false,
         verbs: Verbs::AllButDeleteCollection,
         subresources: &[Subresource::Finalize, Subresource::Status],
-        fields: &[("status.phase", &["/status/phase"]), ("name", &["/metadata/name"])],
+        fields: &[("status.phase", &["/status/phase"])],
         cells: cells::NAMESPACE,
         strategy: core::NAMESPACE,
         ..KIND
@@ -260,11 +260,16 @@ const KINDS: &[Kind] = &[
         ],
         fields: &[
             ("spec.nodeName", &["/spec/nodeName"]),
+            // The name of the first days.
+            ("spec.host", &["/spec/nodeName"]),
+            ("spec.hostNetwork", &["/spec/hostNetwork"]),
             ("spec.restartPolicy", &["/spec/restartPolicy"]),
             ("spec.schedulerName", &["/spec/schedulerName"]),
             ("spec.serviceAccountName", &["/spec/serviceAccountName"]),
             ("status.phase", &["/status/phase"]),
             ("status.podIP", &["/status/podIP", "/status/podIPs/0/ip"]),
+            // May be asked for, but no pod has a value of it.
+            ("status.podIPs", &[]),
             ("status.nominatedNodeName", &["/status/nominatedNodeName"]),
         ],
         cells: cells::POD,
@@ -792,6 +797,15 @@ fn texts(list: &[&'static str]) -> Vec<Text> {
     list.iter().map(|text| Text::Borrowed(text)).collect()
 }
 
+/// What a field selector sees of an object without the field: numbers and booleans have a zero that is written.
+fn zero_of(label: &str) -> &'static str {
+    match label {
+        "status.replicas" | "status.successful" => "0",
+        "spec.unschedulable" | "spec.hostNetwork" => "false",
+        _ => "",
+    }
+}
+
 fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource {
     let path = match kind.group {
         "" => format!("{}/{}", kind.version, kind.plural),
@@ -830,6 +844,7 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
             .map(|(label, pointers)| SelectableField {
                 label: Text::Borrowed(label),
                 pointers: texts(pointers),
+                absent: Text::Borrowed(zero_of(label)),
             })
             .collect(),
         columns: headers

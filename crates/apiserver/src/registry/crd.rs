@@ -98,6 +98,7 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
         columns: columns(&version.key("additionalPrinterColumns")),
         strategy: Strategy {
             unconditional_update: false,
+            any_finalizer: true,
             generation: if has_status {
                 GenerationRule::AllButMetadataAndStatus
             } else {
@@ -195,6 +196,7 @@ fn subresources(at: &At<'_>) -> Vec<Subresource> {
 fn selectable(path: &str) -> SelectableField {
     SelectableField {
         label: owned(path.trim_start_matches('.')),
+        absent: Text::Borrowed(""),
         pointers: vec![Text::Owned(path.replace('.', "/"))],
     }
 }

@@ -12,6 +12,7 @@ mod builtin;
 pub mod crd;
 mod hash;
 mod resource;
+pub(crate) mod unserved;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -164,6 +164,32 @@ impl StatusMetadata {
     ]);
 }
 
+/// How often a kind looks at the metadata of an update: each look tells its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// As at that of an update: what may not change, then labels and the like (`ValidateObjectMetaUpdate`).
+    pub changed: bool,
+    /// How many times as at that of a new object, names included (`ValidateObjectMeta`).
+    pub whole: usize,
+}
+
+impl Looks {
+    /// Not at all.
+    pub const NONE: Looks = Looks::new(false, 0);
+    /// As at that of an update (most kinds).
+    pub const CHANGED: Looks = Looks::new(true, 0);
+    /// As at that of a new object.
+    pub const WHOLE: Looks = Looks::new(false, 1);
+    /// As at that of a new object, and once more (PersistentVolume).
+    pub const WHOLE_TWICE: Looks = Looks::new(false, 2);
+    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those for a create).
+    pub const CHANGED_AND_WHOLE: Looks = Looks::new(true, 1);
+
+    const fn new(changed: bool, whole: usize) -> Looks {
+        Looks { changed, whole }
+    }
+}
+
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
@@ -209,13 +235,24 @@ pub struct ScalePaths {
     pub selector: Option<Text>,
 }
 
+/// How long an object of a kind with grace periods may take to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GracePeriod {
+    /// No time at all, whatever the client grants: nobody runs it.
+    AtOnce,
+    /// So many seconds, unless the client says otherwise.
+    Seconds(i64),
+}
+
 /// A field that a field selector may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// Name in the selector, such as `spec.nodeName`.
     pub label: Text,
-    /// JSON pointers to the value; the first that exists counts, absent is the empty string.
+    /// JSON pointers to the value; the first that exists counts.
     pub pointers: Vec<Text>,
+    /// What counts as the value of an object that has none: the text of Go's zero, such as `0` of a number.
+    pub absent: Text,
 }
 
 /// A column of a Table.
@@ -322,12 +359,20 @@ pub struct Strategy {
     pub names: NameRule,
     /// What a write to `/status` does to the metadata.
     pub status_metadata: StatusMetadata,
+    /// Finalizers may be named without a domain, which others than Kubernetes' own must have in most built-in kinds.
+    pub any_finalizer: bool,
+    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every update.
+    pub looks: Looks,
+    /// The same for a write to `/status`.
+    pub status_looks: Looks,
+    /// Writes are entered in `managedFields` (all kinds but CertificateSigningRequest, which does not tell who set what).
+    pub tracked: bool,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
     pub orphan_by_default: bool,
-    /// Grace period in seconds of a delete that names none; `None`: the kind is deleted at once. Pods: 30 when bound to a node.
-    pub grace_period: fn(&Value) -> Option<i64>,
+    /// How long an object may take to end; `None`: the kind is deleted at once.
+    pub grace_period: fn(&Value) -> Option<GracePeriod>,
     /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
     pub default: fn(&mut Value),
     /// `PrepareForCreate`: drops what a client may not set, fills in what the server sets.
@@ -374,6 +419,10 @@ pub const PLAIN: Strategy = Strategy {
     generation: GenerationRule::Never,
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
+    any_finalizer: false,
+    looks: Looks::CHANGED,
+    status_looks: Looks::CHANGED,
+    tracked: true,
     delete_returns_object: false,
     orphan_by_default: false,
     grace_period: |_| None,

@@ -10,7 +10,7 @@ use super::options::WriteOptions;
 use super::subresource::{scale_or_none, set_path};
 use super::write::{Part, Writer};
 use super::{Call, managed};
-use crate::admission::{self, Operation, Session};
+use crate::admission::{self, Admitted, Operation, Session};
 use crate::object;
 use crate::registry::{Resource, ScalePaths, Subresource};
 use crate::status::Status;
@@ -64,7 +64,10 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Status> {
         loop {
             for plugin in &self.server.admission {
-                plugin.mutate(session, attributes, object, old).await?;
+                match plugin.mutate(session, attributes, object, old) {
+                    Admitted::Now(answer) => answer?,
+                    Admitted::Later(answer) => answer.await?,
+                }
             }
             if !session.next_round() {
                 return Ok(());
@@ -81,7 +84,10 @@ impl<'a> Writer<'a> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         for plugin in &self.server.admission {
-            plugin.validate(session, attributes, object, old).await?;
+            match plugin.validate(session, attributes, object, old) {
+                Admitted::Now(answer) => answer?,
+                Admitted::Later(answer) => answer.await?,
+            }
         }
         Ok(())
     }
@@ -157,7 +163,7 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
 /// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
 fn owned_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
     let mut scale = scale_or_none(object, paths)?;
-    managed::set(&mut scale, &managed::of_scale(object, paths));
+    managed::set(&mut scale, managed::of_scale(object, paths));
     Ok(scale)
 }
 
@@ -204,9 +210,26 @@ impl Call<'_> {
         let session = writer.session();
         let mut admitted = writer.mutate(&session, &attributes, &mut document, None).await;
         if admitted.is_ok() {
+            admitted = same_name(&attributes.kind.kind, object::name(&document), self.name());
+        }
+        if admitted.is_ok() {
             admitted = writer.validate(&session, &attributes, &document, None).await;
         }
         self.warnings.extend(session.take_warnings());
         admitted.map(|()| document)
     }
+}
+
+/// Whether a document that is posted to an object names that object; one that is posted to a collection names its own.
+fn same_name(kind: &str, said: &str, name: &str) -> Result<(), Status> {
+    let differs = match kind {
+        "Binding" => !name.is_empty() && said != name,
+        "Eviction" => said != name,
+        _ => false,
+    };
+    if differs {
+        let message = format!("name in URL does not match name in {kind} object");
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
 }

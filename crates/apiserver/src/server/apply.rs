@@ -1,6 +1,8 @@
 //! PATCH with `application/apply-patch+yaml`: server-side apply. It creates what is not there, and runs inside the compare-and-swap loop
 //! like every write, so that conflicts are judged by what is really there.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use kubewright_schema::apply::{self, ApplyError, Conflict, ManagedFields, Manager, Operation, Views};
 use kubewright_schema::decode::{self as schema_decode};
@@ -216,10 +218,15 @@ fn has_null(value: &Value) -> bool {
 
 impl Apply<'_> {
     /// The configuration without what this part does not write.
-    fn restricted(&self) -> Value {
-        let mut config = self.configuration.value.clone();
+    fn restricted(&self) -> Cow<'_, Value> {
+        let given = &self.configuration.value;
+        let fits = self.part != Part::Status && !(self.resource.has_status() && given.get("status").is_some());
+        if fits {
+            return Cow::Borrowed(given);
+        }
+        let mut config = given.clone();
         let Some(map) = config.as_object_mut() else {
-            return config;
+            return Cow::Owned(config);
         };
         match self.part {
             Part::Status => {
@@ -236,7 +243,7 @@ impl Apply<'_> {
             }
             _ => {}
         }
-        config
+        Cow::Owned(config)
     }
 
     /// A custom resource in which giving fields up left a struct without any: defaulting, which drops such a null from other writes,
@@ -313,7 +320,7 @@ impl Apply<'_> {
             None => bare,
         };
         last_applied::renew(&manager, &self.configuration.value, &mut new);
-        managed::set(&mut new, &managed);
+        managed::set(&mut new, managed);
         let how = self.options.field_validation;
         self.configuration.check_duplicates(how, warnings)?;
         Ok(new)
@@ -412,7 +419,7 @@ impl Call<'_> {
         let configuration = Configuration::read(self.body)?;
         let custom = self.resource.custom.is_some();
         let version = managed::SCALE_VERSION;
-        self.write_scale(paths, &options, |live, owners, _| {
+        self.write_scale(paths, &options, false, |live, owners, _| {
             configuration.check(managed::SCALE_VERSION, "Scale")?;
             if custom && owners.is_empty() {
                 // Whom everything belongs to so far is asked of the kind, which is none of Scale's.

@@ -22,29 +22,33 @@ impl Call<'_> {
         }
         if name == "proxy" {
             self.check_proxied()?;
-            let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
-            return Err(Status::not_implemented(message));
-        }
-        let stored = self.get_stored().await?;
-        if self.resource.group.is_empty() && self.resource.plural == "pods" {
-            let pod = stored.value();
-            if matches!(name, "exec" | "attach" | "log") {
-                check_container(pod, self.name(), self.query.get("container"))?;
-            }
-            let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or("");
-            match name {
-                "log" if text("/spec/nodeName").is_empty() => {
-                    return Ok(Reply::new(204, Content::Text("", Bytes::new())));
-                }
-                "exec" | "attach" | "portforward" if text("/spec/nodeName").is_empty() => {
-                    let why = format!("pod {} does not have a host assigned", self.name());
-                    return Err(Status::bad_request(why));
-                }
-                _ => {}
-            }
+        } else if let Some(reply) = self.check_connected(name).await? {
+            return Ok(reply);
         }
         let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
         Err(Status::not_implemented(message))
+    }
+
+    /// Makes sure that there is what is connected to; a reply where there is nothing to connect to and that is no error.
+    async fn check_connected(&self, name: &str) -> Result<Option<Reply>, Status> {
+        let stored = self.get_stored().await?;
+        if !self.resource.group.is_empty() || self.resource.plural != "pods" {
+            return Ok(None);
+        }
+        let pod = stored.value();
+        if matches!(name, "exec" | "attach" | "log") {
+            check_container(pod, self.name(), self.query.get("container"))?;
+        }
+        let node = pod.pointer("/spec/nodeName").and_then(Value::as_str);
+        let has_node = node.is_some_and(|node| !node.is_empty());
+        match name {
+            "log" if !has_node => Ok(Some(Reply::new(204, Content::Text("", Bytes::new())))),
+            "exec" | "attach" | "portforward" if !has_node => {
+                let why = format!("pod {} does not have a host assigned", self.name());
+                Err(Status::bad_request(why))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Lets the plugins look at the options of a connection.

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::negotiate::Input;
 use super::options::FieldValidation;
-use crate::registry::{Resource, Snapshot};
+use crate::registry::{Resource, Snapshot, unserved};
+use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
@@ -64,9 +65,7 @@ fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Dec
             ProtobufError::UnknownKind { .. } => unregistered(kind, &envelope.api_version),
             other => other.to_string(),
         };
-        Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
-        ))
+        cannot_be_handled(kind, version, must_be, &why)
     })?;
     Ok(decode::Decoded {
         value,
@@ -83,6 +82,13 @@ fn cannot_be(what: &str) -> String {
 /// What Go says of JSON that is read for its kind and is no object.
 pub(crate) fn not_an_object(value: &Value) -> String {
     cannot_be(go::json_type(value))
+}
+
+/// A body that says what it is, and is not fit for what is wanted.
+pub(crate) fn cannot_be_handled(kind: &str, version: &str, must_be: &str, why: &str) -> Status {
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {must_be}: {why}"
+    ))
 }
 
 fn unrecognized(must_be: &str, why: &str, body: &[u8]) -> Status {
@@ -188,9 +194,7 @@ pub(crate) fn say_what_it_is(object: &mut Value, resource: &Resource) {
 fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource) -> Result<(), Status> {
     let expected = resource.api_version();
     if api_version != expected {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+        return Err(Status::bad_request(unserved::mismatch(api_version, &expected)));
     }
     if kind == resource.kind {
         return Ok(());
@@ -274,7 +278,7 @@ pub(crate) fn check_patched_kind(
     if errors.is_empty() {
         return Ok(Vec::new());
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let (group, _) = split_version(&api_version);
     let name = crate::object::name(object);
     Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
 }
@@ -315,13 +319,12 @@ fn join_version(group: &str, version: &str) -> String {
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {
-    let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let expected = &resource.kind;
+    let (_, version) = split_version(api_version);
     match why_wrong(object, api_version, kind, resource, kinds) {
         WrongKind::Unreadable(why) => Status::bad_request(why),
-        WrongKind::Unregistered(why) | WrongKind::Another(why) => Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-        )),
+        WrongKind::Unregistered(why) | WrongKind::Another(why) => {
+            cannot_be_handled(kind, version, &resource.kind, &why)
+        }
     }
 }
 
@@ -336,34 +339,30 @@ enum WrongKind {
 }
 
 fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> WrongKind {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let expected = &resource.kind;
-    if let Some(other) = kinds.by_kind(group, version, kind) {
-        // It is read as what it says it is before it is found to be something else.
-        let readable = match other.custom {
-            None => structural::type_check(object, &other.schema, &other.kind),
-            Some(_) => Ok(()),
-        };
-        if let Err(why) = readable {
-            return WrongKind::Unreadable(why);
-        }
-        WrongKind::Another(unknown_conversion(
-            version,
-            kind,
-            internal_group(&resource.group),
-            expected,
-        ))
-    } else if catalog::name_for_kind(group, version, kind).is_some() || (kind == "List" && api_version == "v1") {
-        // A kind that no path leads to, such as Status.
-        WrongKind::Another(unknown_conversion(
-            version,
-            kind,
-            internal_group(&resource.group),
-            expected,
-        ))
-    } else {
-        WrongKind::Unregistered(unregistered(kind, api_version))
+    let (group, version) = split_version(api_version);
+    let other = kinds.by_kind(group, version, kind);
+    // It is read as what it says it is before it is found to be something else.
+    if let Some(other) = &other
+        && other.custom.is_none()
+        && let Err(why) = structural::type_check(object, &other.schema, &other.kind)
+    {
+        return WrongKind::Unreadable(why);
     }
+    // No path leads to a kind such as Status or List, which is known all the same.
+    let is_known = other.is_some()
+        || catalog::name_for_kind(group, version, kind).is_some()
+        || (kind == "List" && api_version == "v1");
+    let was_served = !is_known && unserved::knows(api_version, kind);
+    if !is_known && !was_served {
+        return WrongKind::Unregistered(unregistered(kind, api_version));
+    }
+    let same_store = other.as_ref().is_some_and(|other| other.store == resource.store);
+    if kind == resource.kind && (was_served || same_store) {
+        // Another version of the same.
+        return WrongKind::Unreadable(unserved::mismatch(api_version, &resource.api_version()));
+    }
+    let internal = internal_group(&resource.group);
+    WrongKind::Another(unknown_conversion(version, kind, internal, &resource.kind))
 }
 
 /// A body for a subresource that says it is of another kind than that takes.
@@ -386,27 +385,22 @@ pub(crate) fn check_taken_kind(
     if (kind.is_empty() || kind == expected) && (api_version.is_empty() || versions.contains(&api_version)) {
         return Ok(());
     }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let served =
-        kinds.by_kind(group, version, kind).is_some() || catalog::name_for_kind(group, version, kind).is_some();
+    if kind == expected && unserved::knows(api_version, kind) {
+        let wanted = versions.first().copied().unwrap_or_default();
+        let refusal = Status::bad_request(unserved::mismatch(api_version, wanted));
+        return Err(OtherKind { served: true, refusal });
+    }
+    let (group, version) = split_version(api_version);
+    let served = kinds.by_kind(group, version, kind).is_some()
+        || catalog::name_for_kind(group, version, kind).is_some()
+        || unserved::knows(api_version, kind);
     let why = if served {
         unknown_conversion(version, kind, internal, expected)
     } else {
         unregistered(kind, api_version)
     };
-    let refusal = Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {expected}: {why}"
-    ));
+    let refusal = cannot_be_handled(kind, version, expected, &why);
     Err(OtherKind { served, refusal })
-}
-
-fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &str) -> String {
-    format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
-}
-
-/// Group and version of an `apiVersion`.
-fn split_version(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 /// The package of a group's internal types.
@@ -415,10 +409,6 @@ fn internal_group(group: &str) -> &str {
         None | Some("") => "core",
         Some(first) => first,
     }
-}
-
-fn unregistered(kind: &str, api_version: &str) -> String {
-    format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
 }
 
 /// What decoding found that is not an error by itself.
@@ -539,13 +529,7 @@ pub(crate) fn object(
         return Err(unrecognized(&resource.kind, &why, body));
     }
     check_kind(&mut object, resource, kinds)?;
-    let refuse = |why: String| {
-        let kind = &resource.kind;
-        Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
-            resource.version
-        ))
-    };
+    let refuse = |why: String| cannot_be_handled(&resource.kind, &resource.version, &resource.kind, &why);
     let json = (format == Input::Json).then_some(body);
     let yaml_duplicates = if json.is_some() { 0 } else { decoded.duplicates.len() };
     let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;

@@ -20,12 +20,16 @@ use crate::admission::{Attributes, Operation, Session};
 use crate::env::rfc3339;
 use crate::kinds::check::ensure;
 use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
-use crate::registry::Resource;
+use crate::registry::{GracePeriod, Resource};
+use crate::scheme::unregistered;
 use crate::status::{Details, Status};
 use crate::storage::{StorageError, StoredObject};
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
+
+/// How many objects of a collection are read at a time.
+const COLLECTION_PAGE: usize = 10_000;
 
 /// What became of a deleted object.
 pub(crate) enum Deleted {
@@ -59,7 +63,8 @@ impl Call<'_> {
     /// Who deletes jobs without a word about their pods keeps the pods.
     fn warn_of_orphans(&mut self, options: &DeleteOptions) {
         let silent = options.propagation.is_none() && options.orphan_dependents.is_none();
-        if silent && self.resource.strategy.orphan_by_default {
+        // ReplicationControllers keep theirs as well, and always did.
+        if silent && self.resource.strategy.orphan_by_default && self.resource.kind == "Job" {
             self.warnings.push(ORPHAN_WARNING.to_owned());
         }
     }
@@ -73,28 +78,40 @@ impl Call<'_> {
         writer.options = options.to_value();
         let deleted = writer.delete(&namespace, &name, &options, Admit::Named).await;
         self.warnings.append(&mut writer.warnings);
-        let content = match deleted? {
+        let deleted = deleted?;
+        // Who asks for the dependents in the oldest way learns whether the object is still there.
+        let cascades = options.orphan_dependents == Some(false);
+        let code = match deleted {
+            Deleted::Waits(_) | Deleted::WouldWait(_) if cascades => 202,
+            _ => 200,
+        };
+        let content = match deleted {
             Deleted::Waits(stored) => Content::Stored(resource, stored),
             Deleted::WouldWait(object) => Content::Object(resource, object),
             Deleted::Gone(object) if resource.strategy.delete_returns_object => Content::Object(resource, object),
             Deleted::Gone(object) => Content::Plain(Status::deleted(&resource, &name, object::uid(&object)).to_value()),
         };
-        Ok(Reply::new(200, content))
+        Ok(Reply::new(code, content))
     }
 
     pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
-        self.warn_of_orphans(&options);
-        self.query.number("timeoutSeconds")?;
         super::options::version_match(self.query, false)?;
-        let selection = self.selection()?;
-        let limit = self.query.number("limit")?;
-        let listed = self.present(&selection).await?;
-        let mut items: Vec<Arc<StoredObject>> = listed.1;
-        if let Some(limit) = limit.filter(|limit| *limit > 0) {
-            items.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        self.selection()?;
+        self.warn_of_orphans(&options);
+        // A collection is read in pages, all of them unless the client limits it.
+        let (mut list, is_limited) = self.listed(Some(COLLECTION_PAGE)).await?;
+        if !is_limited && !list.continue_token.is_empty() {
+            let selection = self.selection()?;
+            let (revision, items) = self.present(&selection).await?;
+            list = List {
+                resource_version: revision.to_string(),
+                continue_token: String::new(),
+                remaining: None,
+                items,
+            };
         }
-        for item in &items {
+        for item in &list.items {
             let mut writer = self.writer(options.dry_run);
             writer.options = options.to_value();
             let (namespace, name) = (object::namespace(item.value()), object::name(item.value()));
@@ -107,12 +124,6 @@ impl Call<'_> {
                 Err(status) => return Err(status),
             }
         }
-        let list = List {
-            resource_version: listed.0.to_string(),
-            continue_token: String::new(),
-            remaining: None,
-            items,
-        };
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
     }
 
@@ -123,10 +134,7 @@ impl Call<'_> {
             "DeleteOptions".clone_into(&mut envelope.kind);
         }
         if envelope.kind != "DeleteOptions" {
-            let why = format!(
-                "no kind {:?} is registered for version {:?} in scheme \"kubewright\"",
-                envelope.kind, envelope.api_version
-            );
+            let why = unregistered(&envelope.kind, &envelope.api_version);
             return Err(Status::bad_request(why));
         }
         if envelope.api_version.is_empty() {
@@ -156,9 +164,7 @@ impl Call<'_> {
         let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
         let kind = text("kind");
         if !kind.is_empty() && kind != "DeleteOptions" {
-            let version = text("apiVersion");
-            let why = format!("no kind {kind:?} is registered for version {version:?} in scheme \"kubewright\"");
-            return Err(Status::bad_request(why));
+            return Err(Status::bad_request(unregistered(kind, text("apiVersion"))));
         }
         // A body replaces the query altogether, dryRun included.
         DeleteOptions::from_value(&body)
@@ -422,7 +428,10 @@ impl Writer<'_> {
             set_grace(marked, moved, shorter);
             return Grace::Seconds(shorter);
         }
-        let seconds = if default == 0 { 0 } else { asked.unwrap_or(default) };
+        let seconds = match default {
+            GracePeriod::AtOnce => 0,
+            GracePeriod::Seconds(default) => asked.unwrap_or(default),
+        };
         let generation = object::generation(marked);
         set_grace(
             marked,

@@ -30,12 +30,6 @@ impl Call<'_> {
             _ => {}
         }
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
-        let wanted = object::name(&eviction);
-        if wanted != name {
-            return Err(Status::bad_request(
-                "name in URL does not match name in Eviction object",
-            ));
-        }
         let eviction = self
             .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction)
             .await?;

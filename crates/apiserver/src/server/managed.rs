@@ -114,7 +114,7 @@ pub(crate) fn decode(object: &Value) -> ManagedFields {
 }
 
 /// Replaces the entries of an object.
-pub(crate) fn set(object: &mut Value, managed: &ManagedFields) {
+pub(crate) fn set(object: &mut Value, managed: ManagedFields) {
     put(object, managed.encode());
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn track_create(
             if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
                 map.insert("status".to_owned(), status);
             }
-            set(object, &managed);
+            set(object, managed);
         }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn track_virtual(resource: &Resource, manager: &str, subresource: &st
         &version,
         now,
     );
-    set(object, &managed);
+    set(object, managed);
 }
 
 /// The fields beside metadata, spec and status in which a write to the status of a custom resource differs. They are not stored, yet
@@ -243,7 +243,7 @@ pub(crate) fn track_posted(kind: &GroupVersionKind, subresource: &str, manager: 
     let mut managed = ManagedFields::default();
     let shape = ObjectType::built_in(schema);
     apply::update(&shape, &Value::Null, document, &mut managed, &manager, &version, now);
-    set(document, &managed);
+    set(document, managed);
 }
 
 /// The owners of the replicas of an object, as its Scale shows them.
@@ -298,7 +298,7 @@ pub(crate) fn track_update(
     let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
     if changed || replaced {
-        set(new, &managed);
+        set(new, managed);
     } else {
         put(new, present.cloned());
     }
@@ -410,7 +410,7 @@ impl ScaleOwners {
     pub(crate) fn write_to(self, object: &mut Value, version: &str) {
         set(
             object,
-            &apply::scale_to_parent(&self.parent, self.scale, &self.path, version),
+            apply::scale_to_parent(&self.parent, self.scale, &self.path, version),
         );
     }
 }

@@ -38,6 +38,7 @@ pub(crate) mod query;
 mod quota_tests;
 mod quotas;
 mod read;
+mod rehearsal;
 pub(crate) mod respond;
 mod review;
 mod route;
@@ -82,7 +83,7 @@ use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Si
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs};
-use crate::status::Status;
+use crate::status::{Details, Status};
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, ServiceRange, UserInfo};
 use negotiate::Output;
@@ -406,6 +407,17 @@ impl Inner {
         }
         match route::parse(uri.path()) {
             Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
+            Path::Verb => {
+                let said = uri.path_and_query().map_or("", |said| said.as_str());
+                let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
+                let text = format!("Internal Server Error: {said:?}: {why}, {said}\n");
+                Responder {
+                    output: Output::JSON,
+                    query: &query,
+                    now: self.env.now(),
+                }
+                .respond(Reply::text(500, text))
+            }
             Path::Discovery | Path::Other => {
                 let answer = self.answer_path(method, uri, headers, &query, user);
                 // What is served follows from the definitions that are stored; health must be told at once.
@@ -448,6 +460,15 @@ impl Inner {
                 Status::method_not_allowed()
             });
         };
+        // The old form of watches is a path of its own, which is only read.
+        if path.legacy_watch && resource.custom.is_none() {
+            if path.subresource.is_some() {
+                return self.fail_as_asked(headers, query, &Status::no_such_path());
+            }
+            if method != Method::GET {
+                return self.fail(&Status::method_not_allowed());
+            }
+        }
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match review::output(&resource, headers, query, streams) {
             Ok(output) => output,
@@ -481,7 +502,7 @@ impl Inner {
         let outcome = call.run(verb).await;
         let unrouted = outcome
             .as_ref()
-            .is_err_and(|status| status.code == 405 || *status == Status::no_such_path());
+            .is_err_and(|status| [Status::method_not_allowed(), Status::no_such_path()].contains(status));
         // A path that leads nowhere warns of nothing.
         if let Some(deprecation) = call.resource.deprecation().filter(|_| !unrouted) {
             call.warnings.insert(0, deprecation.to_owned());
@@ -568,6 +589,7 @@ impl Call<'_> {
             return match (verb, self.path.name.is_some()) {
                 (Verb::Get, true) => self.get_component(),
                 (Verb::List, false) => self.list_components(),
+                (Verb::Watch, false) if !self.path.legacy_watch => Err(self.no_watch()),
                 _ => Err(Status::method_not_allowed()),
             };
         }
@@ -582,6 +604,18 @@ impl Call<'_> {
             (Verb::DeleteCollection, false) if !everywhere && verbs == Verbs::All => self.delete_collection().await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// 405 for a kind that can be listed, but not watched.
+    fn no_watch(&self) -> Status {
+        let kind = self.resource.group_resource();
+        let details = Details {
+            kind: self.resource.plural.to_string(),
+            group: self.resource.group.to_string(),
+            ..Details::default()
+        };
+        let message = format!("watch is not supported on resources of kind \"{kind}\"");
+        Status::failure(405, "MethodNotAllowed", message).with_details(details)
     }
 
     /// Namespace of the path; empty for cluster-scoped kinds.

@@ -127,11 +127,29 @@ pub(crate) fn output(headers: &HeaderMap, query: &Query, streams: bool) -> Resul
 
 /// The same for objects of a kind. `custom`: it is a custom resource, whose objects have no protobuf form.
 pub(crate) fn output_of(headers: &HeaderMap, query: &Query, streams: bool, custom: bool) -> Result<Output, Status> {
+    best_of(&accept(headers), is_pretty(headers, query), streams, custom)
+}
+
+/// The same without the clauses for a transformation (`as`) that is refused: the others count.
+pub(crate) fn output_without(
+    headers: &HeaderMap,
+    query: &Query,
+    streams: bool,
+    is_refused: impl Fn(&str) -> bool,
+) -> Result<Output, Status> {
     let text = accept(headers);
-    let pretty = match query.optional_flag("pretty") {
-        Some(pretty) => pretty,
-        None => is_a_person(headers),
-    };
+    let taken = text
+        .split(',')
+        .filter(|clause| !is_refused(Clause::parse(clause).parameter("as")));
+    let taken: Vec<&str> = taken.collect();
+    if taken.is_empty() {
+        return Err(not_transformed());
+    }
+    best_of(&taken.join(","), is_pretty(headers, query), streams, false)
+}
+
+/// The best clause that can be served.
+fn best_of(text: &str, pretty: bool, streams: bool, custom: bool) -> Result<Output, Status> {
     if text.trim().is_empty() {
         return Ok(Output { pretty, ..Output::JSON });
     }
@@ -146,6 +164,10 @@ pub(crate) fn output_of(headers: &HeaderMap, query: &Query, streams: bool, custo
             _ => continue,
         };
         known = true;
+        // There are no streams of YAML.
+        if format == Format::Yaml && clause.parameter("stream") == "watch" {
+            continue;
+        }
         if let Some(transform) = clause.transform() {
             let possible = match transform {
                 // Its rows hold anything.
@@ -164,9 +186,9 @@ pub(crate) fn output_of(headers: &HeaderMap, query: &Query, streams: bool, custo
         }
     }
     let streams = if streams { STREAMS } else { "" };
-    Err(if known {
-        let message = format!("only the following media types are accepted: {ACCEPTED}");
-        Status::failure(406, "NotAcceptable", message)
+    // Paths of custom resources are not known to the router, which speaks first elsewhere.
+    Err(if known || custom {
+        not_transformed()
     } else {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}{streams}");
         Status::failure(406, "NotAcceptable", message).with_empty_details()
@@ -180,15 +202,7 @@ pub(crate) fn of_failure(headers: &HeaderMap, query: &Query) -> Output {
 
 /// Reads `Accept` for a document that is never transformed.
 pub(crate) fn plain(headers: &HeaderMap, query: &Query) -> Result<Output, Status> {
-    let text = accept(headers);
-    let plain: Vec<&str> = text.split(',').filter(|clause| !clause.contains("as=")).collect();
-    if plain.is_empty() {
-        return Err(not_transformed());
-    }
-    let mut headers = headers.clone();
-    let value = plain.join(",").parse().map_err(|_| not_transformed())?;
-    headers.insert(ACCEPT, value);
-    output(&headers, query, false)
+    output_without(headers, query, false, |kind| !kind.is_empty())
 }
 
 /// Whether a document of this media type alone may be the answer; a family of types such as `application/*` is not understood.
@@ -225,6 +239,11 @@ pub(crate) fn accept(headers: &HeaderMap) -> String {
         .filter_map(|value| value.to_str().ok())
         .collect();
     values.join(",")
+}
+
+/// Whether the answer is to be indented.
+fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    query.optional_flag("pretty").unwrap_or_else(|| is_a_person(headers))
 }
 
 /// Browsers and command lines get indented answers, as upstream does it.
@@ -336,6 +355,7 @@ mod tests {
         check(&format!("{partial},application/yaml"), Format::Yaml);
         check(PROTOBUF, Format::Protobuf);
         check("text/html", Format::Json);
+        check("application/yaml;alias=x", Format::Yaml);
     }
 
     #[test]

@@ -265,6 +265,14 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
     let mut errors = Vec::new();
     let initial_events = query.optional_flag("sendInitialEvents");
     if watch {
+        // A watch from now, or from anything, is one with initial events that names no match of its own.
+        let legacy = wanted.is_empty() && initial_events.is_none() && ["", "0"].contains(&version);
+        if (legacy || !wanted.is_empty()) && !query.get("continue").is_empty() {
+            errors.push(FieldError::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
         if initial_events.is_some() {
             if wanted.is_empty() {
                 let what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";

@@ -264,6 +264,10 @@ impl Patch {
         how: FieldValidation,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
+        if self.kind == PatchType::Strategic {
+            structural::convert_check(new, &resource.schema)
+                .map_err(|why| refused_patch(go::text(&self.document), &why))?;
+        }
         let document = new.clone();
         self.fit_fields(new, resource, &[], how, warnings)
             .map_err(|why| undecodable(&document, &why))

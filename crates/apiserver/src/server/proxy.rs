@@ -53,13 +53,8 @@ impl Call<'_> {
             let found = list(service.value(), "/spec/ports")
                 .iter()
                 .rfind(|known| known["port"] == number);
-            let found = found.ok_or_else(|| {
-                Status::failure(
-                    503,
-                    "ServiceUnavailable",
-                    format!("no service port {number} found for service {name:?}"),
-                )
-            })?;
+            let found =
+                found.ok_or_else(|| unavailable(format!("no service port {number} found for service {name:?}")))?;
             port = text(found, "name").to_owned();
         }
         let endpoints = self
@@ -77,8 +72,7 @@ impl Call<'_> {
         }
         // With subsets it is the whole name of the path that is shown.
         let shown = if subsets.is_empty() { name } else { self.name() };
-        let why = format!("no endpoints available for service {shown:?}");
-        Err(Status::failure(503, "ServiceUnavailable", why))
+        Err(unavailable(format!("no endpoints available for service {shown:?}")))
     }
 }
 
@@ -108,6 +102,10 @@ fn check_address(address: IpAddr) -> Result<(), Status> {
         return Err(not_allowed());
     }
     Ok(())
+}
+
+fn unavailable(why: String) -> Status {
+    Status::failure(503, "ServiceUnavailable", why)
 }
 
 fn not_allowed() -> Status {

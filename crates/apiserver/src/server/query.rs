@@ -58,12 +58,12 @@ impl Query {
         Some(!matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// A number; absent and empty are `None`.
+    /// A number; `None` when absent. An empty one is no number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Status> {
-        let text = self.get(name);
-        if text.is_empty() {
+        if !self.has(name) {
             return Ok(None);
         }
+        let text = self.get(name);
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
             use std::num::IntErrorKind::{NegOverflow, PosOverflow};
             let why = match error.kind() {
@@ -123,7 +123,8 @@ mod tests {
             "strconv.ParseInt: parsing \"99999999999999999999\": value out of range"
         );
         assert_eq!(query.number("ok").expect("a number"), Some(-1));
-        assert_eq!(query.number("empty").expect("nothing"), None);
+        assert_eq!(message("empty"), "strconv.ParseInt: parsing \"\": invalid syntax");
+        assert_eq!(query.number("absent").expect("nothing"), None);
     }
 
     #[test]

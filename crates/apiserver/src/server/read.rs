@@ -52,7 +52,7 @@ impl Continue {
             |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         // Go does not mind bits that are left over.
         const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
-        let bytes = LENIENT.decode(token.trim_end_matches('=')).map_err(|error| {
+        let bytes = LENIENT.decode(token).map_err(|error| {
             // Where Go's decoder stops.
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
@@ -62,8 +62,16 @@ impl Continue {
             invalid(&format!("illegal base64 data at input byte {at}"))
         })?;
         let value = decode::json(&bytes).map_err(|error| invalid(&error.to_string()))?.value;
-        if value.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
-            return Err(invalid("server does not recognize this encoded version"));
+        if let Some(what) = decode_kind(&value) {
+            return Err(invalid(&format!(
+                "json: cannot unmarshal {what} into Go value of type storage.continueToken"
+            )));
+        }
+        let version = value.get("v").and_then(Value::as_str).unwrap_or("");
+        if version != "meta.k8s.io/v1" {
+            return Err(invalid(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
         }
         let revision = match value.get("rv").and_then(Value::as_i64) {
             None | Some(0) => {
@@ -74,16 +82,30 @@ impl Continue {
             Some(revision) => u64::try_from(revision).ok(),
         };
         let start = value.get("start").and_then(Value::as_str).unwrap_or("");
-        let relative = start
-            .strip_prefix('/')
-            .filter(|relative| !relative.is_empty() && !relative.contains(".."));
-        let Some(relative) = relative else {
-            return Err(invalid("encoded start key invalid"));
-        };
+        if start.is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        // Nobody leaves the keys that the path covers.
+        let relative = start.strip_prefix('/').unwrap_or(start);
+        let clean = relative.split('/').all(|part| !["", ".", ".."].contains(&part));
+        if !clean {
+            return Err(invalid(start));
+        }
         Ok(Continue {
             revision,
             after: format!("{prefix}{}", relative.trim_end_matches('\u{0}')),
         })
+    }
+}
+
+/// What JSON that is no object is called; nothing is said of `null`, which is an empty token.
+fn decode_kind(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null | Value::Object(_) => None,
+        Value::Bool(_) => Some("bool"),
+        Value::Number(_) => Some("number"),
+        Value::String(_) => Some("string"),
+        Value::Array(_) => Some("array"),
     }
 }
 
@@ -112,8 +134,15 @@ impl Call<'_> {
     pub(crate) async fn get_stored(&self) -> Result<Arc<StoredObject>, Status> {
         let version = self.query.get("resourceVersion");
         if !version.is_empty() {
-            let version = parse_version(version)
-                .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {version:?}: {why}")))?;
+            let version = parse_version(version).map_err(|why| {
+                let what = format!("resourceVersion: Invalid value: {version:?}: {why}");
+                // Events are never read from a cache, which asks in another place.
+                if self.resource.store == "events" {
+                    Status::bad_request(format!("invalid resource version: {what}"))
+                } else {
+                    Status::untyped(what)
+                }
+            })?;
             self.server.wait_for(version).await?;
         }
         let stored = self
@@ -165,14 +194,21 @@ impl Call<'_> {
     }
 
     pub(crate) async fn list(&mut self) -> Result<Reply, Status> {
+        let list = self.listed(None).await?.0;
+        Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
+    }
+
+    /// What the query asks for; pages of `page` objects unless it says otherwise. Also whether it said so.
+    pub(crate) async fn listed(&mut self, page: Option<usize>) -> Result<(List, bool), Status> {
         let matching = version_match(self.query, false)?;
         let selection = self.selection()?;
         self.query.number("timeoutSeconds")?;
-        let limit = self
+        let asked = self
             .query
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0);
+        let limit = asked.or(page);
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
         let request = ListRequest {
@@ -182,8 +218,8 @@ impl Call<'_> {
         };
         let listed = match self.server.storage.list(&self.resource.store, &request) {
             Ok(listed) => listed,
-            Err(StorageError::Compacted { asked, oldest }) => {
-                return Err(expired(after.as_deref(), &prefix, asked, oldest));
+            Err(StorageError::Compacted { .. }) => {
+                return Err(expired(after.as_deref(), &prefix));
             }
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
@@ -194,12 +230,22 @@ impl Call<'_> {
         if selection.is_everything() {
             items.truncate(limit.unwrap_or(usize::MAX));
         }
-        let later = total - items.len();
         let items = self.server.show(&self.resource, items).await?;
-        let mut matching = keys.into_iter().zip(items).filter(|(_, item)| selection.shows(item));
-        let page: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
-        let remaining = matching.count() + later;
-        let last = page.last().map(|(key, _)| key.clone()).filter(|_| remaining > 0);
+        // A page ends with the object that fills it; whether anything behind it would be chosen is not looked at.
+        let (mut page, mut seen, mut last) = (Vec::new(), 0, None);
+        for (key, item) in keys.into_iter().zip(items) {
+            if limit.is_some_and(|limit| page.len() >= limit) {
+                break;
+            }
+            seen += 1;
+            if selection.shows(&item) {
+                last = Some(key);
+                page.push(item);
+            }
+        }
+        let is_full = limit.is_some_and(|limit| page.len() >= limit);
+        let remaining = if is_full { total - seen } else { 0 };
+        let last = last.filter(|_| remaining > 0);
         let list = List {
             resource_version: listed.revision.to_string(),
             continue_token: last.map_or_else(String::new, |last| {
@@ -207,9 +253,9 @@ impl Call<'_> {
             }),
             // With a selector upstream does not know how many are left, and clients know that it may be absent.
             remaining: (remaining > 0 && selection.is_everything()).then_some(remaining),
-            items: page.into_iter().map(|(_, item)| item).collect(),
+            items: page,
         };
-        Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
+        Ok((list, asked.is_some()))
     }
 
     /// At which revision to list, after which key, and how many (store-R1 to store-R5).
@@ -258,9 +304,9 @@ impl Call<'_> {
                 .map_err(|why| Status::untyped(format!("resourceVersion: Invalid value: {text:?}: {why}")))?,
         };
         self.query.number("limit")?;
-        let seconds = self
-            .query
-            .number("timeoutSeconds")?
+        let seconds = self.query.number("timeoutSeconds")?;
+        let is_over = seconds.is_some_and(|seconds| seconds < 0);
+        let seconds = seconds
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0);
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
@@ -270,16 +316,22 @@ impl Call<'_> {
         let prefix = selection.key_prefix(&self.prefix(), self.resource.namespaced);
         let store = &self.resource.store;
         let from_state = initial_events.unwrap_or(wanted == 0);
-        if initial_events == Some(true) {
-            self.server.wait_for(wanted).await?;
-        }
         let encoder = Encoder {
             resource: self.resource.clone(),
             form,
             protobuf: self.output.format == Format::Protobuf,
             env: self.server.env.clone(),
         };
-        let mut stream = if from_state {
+        // Who waits for a version learns in the stream that it does not come.
+        let late = match initial_events {
+            Some(true) => self.server.wait_for(wanted).await.err(),
+            _ => None,
+        };
+        let mut stream = if is_over {
+            WatchStream::refused(encoder, None)
+        } else if let Some(status) = late {
+            WatchStream::refused(encoder, Some(&status))
+        } else if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
             let end = bookmarks && (initial_events == Some(true) || version.is_empty());
             let items = listed.items.into_iter().map(|(_, item)| item).collect();
@@ -300,10 +352,8 @@ impl Call<'_> {
                     } else {
                         after
                     };
-                    WatchStream::expired(
-                        encoder,
-                        &Status::expired(format!("too old resource version: {after} ({oldest})")),
-                    )
+                    let status = Status::expired(format!("too old resource version: {after} ({oldest})"));
+                    WatchStream::refused(encoder, Some(&status))
                 }
             }
         };
@@ -323,13 +373,13 @@ impl Call<'_> {
     fn form(&self) -> Result<Form, Status> {
         if self.output.format == Format::Yaml {
             let accepted = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-            let message = format!("406: Not Acceptable\n\nAvailable representations: {accepted}");
-            return Err(Status::failure(406, "NotAcceptable", message).with_empty_details());
+            let message = format!("only the following media types are accepted: {accepted}");
+            return Err(Status::failure(406, "NotAcceptable", message));
         }
         Ok(match self.output.transform {
             Transform::None => Form::Plain,
-            // A watch shows single objects, so the list form means the same here.
-            Transform::Partial(version) | Transform::PartialList(version) => Form::Partial(version),
+            Transform::Partial(version) => Form::Partial(version),
+            Transform::PartialList(_) => Form::Lists,
             Transform::Table(version) => {
                 let include =
                     table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
@@ -353,11 +403,9 @@ fn too_many_watches() -> Status {
 }
 
 /// The 410 of a list whose revision is no longer known; with a token that goes on with what is there now.
-fn expired(after: Option<&str>, prefix: &str, asked: u64, oldest: u64) -> Status {
+fn expired(after: Option<&str>, prefix: &str) -> Status {
     match after {
-        None => Status::expired(format!(
-            "The resourceVersion for the provided list is too old: {asked} ({oldest})"
-        )),
+        None => Status::expired("The resourceVersion for the provided list is too old."),
         Some(after) => {
             let mut status = Status::expired(INCONSISTENT);
             let token = Continue::encode(None, prefix, after);
@@ -385,7 +433,7 @@ mod tests {
 
     #[test]
     fn broken_tokens_are_refused() {
-        for token in ["zzz", "e30", "", "eyJ2IjoieCJ9"] {
+        for token in ["zzz", "e30", "", "=", "IiI", "eyJ2IjoieCJ9"] {
             assert_eq!(
                 Continue::decode(token, "").err().map(|status| status.code),
                 Some(400),

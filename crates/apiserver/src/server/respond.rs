@@ -415,7 +415,8 @@ fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
         (true, false) => "unstructured.Unstructured".to_owned(),
         (false, list) => {
             let package = match resource.group.split('.').next() {
-                None | Some("") => "core",
+                // Both groups of events have one type.
+                None | Some("" | "events") => "core",
                 Some(first) => first,
             };
             let kind = if list { &resource.list_kind } else { &resource.kind };

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
-use http::header::ACCEPT;
 use kubewright_schema::apply;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::fields::{self, FieldSelector};
@@ -65,20 +64,7 @@ pub(super) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, st
     if resource.verbs != Verbs::CreateOnly || !matches!(output.transform, Transform::Table(_)) {
         return Ok(output);
     }
-    let accept = negotiate::accept(headers);
-    let others: Vec<&str> = accept
-        .split(',')
-        .filter(|clause| !clause.contains("as=Table"))
-        .collect();
-    if others.is_empty() {
-        return Err(negotiate::not_transformed());
-    }
-    let mut headers = headers.clone();
-    match others.join(",").parse() {
-        Ok(value) => drop(headers.insert(ACCEPT, value)),
-        Err(_) => return Err(negotiate::not_transformed()),
-    }
-    negotiate::output(&headers, query, streams)
+    negotiate::output_without(headers, query, streams, |kind| kind == "Table")
 }
 
 impl Call<'_> {

@@ -15,6 +15,8 @@ pub(crate) enum Path {
     Discovery,
     /// Anything else, such as `/healthz`.
     Other,
+    /// A verb in the path and nothing that it is about.
+    Verb,
 }
 
 /// The parts of a resource path.
@@ -46,6 +48,7 @@ pub(crate) fn parse(path: &str) -> Path {
     }
     let (group, version, rest) = match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => return Path::Discovery,
+        ["api", _, "watch" | "proxy"] | ["apis", _, _, "watch" | "proxy"] => return Path::Verb,
         ["api", version, ..] => (String::new(), (*version).to_owned(), segments.split_off(2)),
         ["apis", group, version, ..] => ((*group).to_owned(), (*version).to_owned(), segments.split_off(3)),
         _ => return Path::Other,
@@ -117,7 +120,7 @@ impl Verb {
     /// The verb of a request on a resource; `None` for a method that resources never take.
     pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Option<Verb> {
         Some(match (method, path.name.is_some()) {
-            (&Method::GET, _) if path.legacy_watch => Verb::Watch,
+            (_, _) if path.legacy_watch => Verb::Watch,
             (&Method::GET, true) => Verb::Get,
             // Whoever is behind a proxy may take other methods than objects do.
             (&Method::HEAD, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,

@@ -14,7 +14,7 @@ use super::write::{Part, Written};
 use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{ScalePaths, Subresource};
+use crate::registry::{Resource, ScalePaths, Subresource};
 use crate::status::{Details, Status};
 
 impl Call<'_> {
@@ -92,12 +92,10 @@ impl Call<'_> {
         let mut warnings = Vec::new();
         decode::fit(&mut scale, &scales::row(), decoded.duplicates, None)
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
-            .map_err(|why| {
-                Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
-            })?;
+            .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
         self.fit_name(&scale)?;
-        self.write_scale(paths, &options, |live, owners, _| {
+        self.write_scale(paths, &options, true, |live, owners, _| {
             owners.update(live, &scale);
             Ok(scale.clone())
         })
@@ -111,7 +109,7 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let patch = self.read_patch(options.field_validation)?;
         let name = self.name().to_owned();
-        self.write_scale(paths, &options, |live, owners, warnings| {
+        self.write_scale(paths, &options, false, |live, owners, warnings| {
             let mut scale = patch.apply_plain(live)?;
             patch.fit(&mut scale, &scales::row(), options.field_validation, warnings)?;
             super::update::check_name(&scale, &name)?;
@@ -121,12 +119,13 @@ impl Call<'_> {
         .await
     }
 
-    /// Writes `spec.replicas` of a Scale into the object; `wanted` makes the new Scale of the present one, says who owns it, and what the
+    /// Writes `spec.replicas` of a Scale into the object (`whole`: the client sent all of the Scale); `wanted` makes the new Scale of the present one, says who owns it, and what the
     /// client is to be warned of.
     pub(crate) async fn write_scale(
         &mut self,
         paths: &ScalePaths,
         options: &WriteOptions,
+        whole: bool,
         wanted: impl Fn(&Value, &mut ScaleOwners, &mut Vec<String>) -> Result<Value, Status>,
     ) -> Result<Reply, Status> {
         let resource = self.resource.clone();
@@ -140,13 +139,17 @@ impl Call<'_> {
             .update(&namespace, &name, Part::Whole, |old, warnings| {
                 let mut owners = ScaleOwners::new(old, paths, &manager, &now);
                 let scale = wanted(&scale_or_none(old, paths)?, &mut owners, warnings)?;
+                if !whole {
+                    self.fit_name(&scale)?;
+                    check_patched_uid(&resource, &name, &scale, object::uid(old))?;
+                }
                 check_uid(&resource, &key, &name, &scale, object::uid(old), options.dry_run)?;
                 check_version(&resource, &name, object::text(&scale, "resourceVersion"), old, true)?;
                 let replicas = match scale.pointer("/spec/replicas") {
                     None | Some(Value::Null) => 0,
                     Some(value) => value.as_i64().ok_or_else(|| {
-                        let message = format!("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not an integer: {value}");
-                        Status::bad_request(message)
+                        let why = format!("spec.replicas is not an integer: {value}");
+                        decode::cannot_be_handled("Scale", "v1", "Scale", &why)
                     })?,
                 };
                 if replicas == NO_REPLICAS {
@@ -155,7 +158,8 @@ impl Call<'_> {
                 }
                 // The numbers of custom kinds are their definition's to judge.
                 if replicas < 0 && resource.custom.is_none() {
-                    let error = FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
+                    let error =
+                        FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
                 }
                 let mut new = old.clone();
@@ -181,10 +185,6 @@ impl Call<'_> {
         let format = negotiate::input(self.headers)?;
         let binding = decode::parse(self.body, format, "Binding")?.value;
         let name = self.name().to_owned();
-        let wanted = object::name(&binding);
-        if wanted != name {
-            return Err(Status::bad_request("name in URL does not match name in Binding object"));
-        }
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
             .await?;
@@ -343,6 +343,30 @@ pub(crate) fn scale_or_none(object: &Value, paths: &ScalePaths) -> Result<Value,
         status.insert("selector".to_owned(), json!(selector));
     }
     Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+/// The uid that a patch puts into a Scale: it is compared before the object is asked for it.
+fn check_patched_uid(resource: &Resource, name: &str, scale: &Value, present: &str) -> Result<(), Status> {
+    let wanted = object::uid(scale);
+    if wanted.is_empty() || wanted == present {
+        return Ok(());
+    }
+    let kind = format!("{}/scale", resource.plural);
+    let qualified = if resource.group.is_empty() {
+        kind.clone()
+    } else {
+        format!("{kind}.{}", resource.group)
+    };
+    let message = format!(
+        "Operation cannot be fulfilled on {qualified} \"{name}\": Precondition failed: UID in precondition: {wanted}, UID in object meta: {present}"
+    );
+    let details = Details {
+        name: name.to_owned(),
+        group: resource.group.to_string(),
+        kind,
+        ..Details::default()
+    };
+    Err(Status::failure(409, "Conflict", message).with_details(details))
 }
 
 /// The node of a Binding; the error is upstream's text for what is wrong with it.

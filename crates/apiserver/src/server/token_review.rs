@@ -24,6 +24,7 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut review = self.object_in_body(&options)?;
         self.fit_namespace(&mut review)?;
+        object::wipe_system_fields(&mut review);
         let now = crate::env::rfc3339(self.server.env.now());
         let manager = managed::manager_name(&options.field_manager, self.headers);
         managed::track_virtual(&self.resource, &manager, "", &mut review, &now);

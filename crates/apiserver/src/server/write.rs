@@ -21,6 +21,7 @@ use super::update::check_version;
 use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
+use crate::kinds::check::get;
 use crate::kinds::pods;
 use crate::object;
 use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext};
@@ -114,11 +115,9 @@ impl<'a> Call<'a> {
 
     /// A writer whose writes belong to the client.
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
-        // Requests for certificates do not tell who set what.
-        let is_tracked = self.resource.kind != "CertificateSigningRequest" || self.resource.custom.is_some();
         let manager = managed::manager_name(&options.field_manager, self.headers);
         Writer {
-            tracking: if is_tracked {
+            tracking: if self.resource.strategy.tracked {
                 Tracking::Update(manager)
             } else {
                 Tracking::Untouched
@@ -487,8 +486,7 @@ impl<'a> Writer<'a> {
             self.check_grant(object::namespace(old), name, &new, Some(old))?;
         }
         let mut claim = Claim::default();
-        let mut errors = Vec::new();
-        errors.extend(object::validate_update(&new, old, &resource, part == Part::Status));
+        let mut errors = object::validate_update(&new, old, &resource, part == Part::Status);
         if part == Part::Status || part == Part::Approval {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
@@ -589,7 +587,11 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
 
 /// Makes a map what it was, but for some of its fields. Nearly all of them are, and what is so already is not copied.
 fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) {
-    new.retain(|field, _| old.contains_key(field) || written.contains(&field.as_str()));
+    let strange = |field: &&String| !old.contains_key(*field) && !written.contains(&field.as_str());
+    let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
+    for field in &strange {
+        new.remove(field);
+    }
     for (field, value) in old.iter().filter(|(field, _)| !written.contains(&field.as_str())) {
         match new.get_mut(field) {
             Some(present) if present == value => {}
@@ -666,30 +668,29 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
     }
 }
 
+/// Whether two objects are the same but for some of their fields.
+fn same_beside(new: &Value, old: &Value, fields: &[&str]) -> bool {
+    match (new, old) {
+        (Value::Object(new), Value::Object(old)) => {
+            let kept = |(field, _): &(&String, &Value)| !fields.contains(&field.as_str());
+            new.iter().filter(kept).eq(old.iter().filter(kept))
+        }
+        (new, old) => new.is_object() == old.is_object(),
+    }
+}
+
 /// Raises `metadata.generation` when the kind's rule says so.
 fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
-    let without = |object: &Value, fields: &[&str]| -> Value {
-        let Some(map) = object.as_object() else {
-            return Value::Null;
-        };
-        map.iter()
-            .filter(|(key, _)| !fields.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    let annotations = |object: &Value| object.pointer("/metadata/annotations").cloned();
+    let spec = || new.get("spec") != old.get("spec");
+    let metadata = |field: &str| get(new, &["metadata", field]) != get(old, &["metadata", field]);
+    let beside = |fields: &[&str]| !same_beside(new, old, fields);
     let counts = match resource.strategy.generation {
         GenerationRule::Never => false,
-        GenerationRule::Spec => new.get("spec") != old.get("spec"),
-        GenerationRule::SpecOrAnnotations => new.get("spec") != old.get("spec") || annotations(new) != annotations(old),
-        GenerationRule::AllButMetadataAndStatus => {
-            without(new, &["metadata", "status"]) != without(old, &["metadata", "status"])
-        }
-        GenerationRule::AllButMetadataOrLabels => {
-            without(new, &["metadata"]) != without(old, &["metadata"])
-                || new.pointer("/metadata/labels") != old.pointer("/metadata/labels")
-        }
-        GenerationRule::AllButMetadata => without(new, &["metadata"]) != without(old, &["metadata"]),
+        GenerationRule::Spec => spec(),
+        GenerationRule::SpecOrAnnotations => spec() || metadata("annotations"),
+        GenerationRule::AllButMetadataAndStatus => beside(&["metadata", "status"]),
+        GenerationRule::AllButMetadataOrLabels => beside(&["metadata"]) || metadata("labels"),
+        GenerationRule::AllButMetadata => beside(&["metadata"]),
     };
     if counts {
         let generation = object::generation(old) + 1;

@@ -89,13 +89,46 @@ fn write_string(text: &mut String, string: &str, depth: Option<usize>) {
         Some(depth) if printable && string.contains('\n') && !string.starts_with([' ', '\n']) => {
             write_block(text, string, depth);
         }
-        _ if !printable || string.contains('\n') || reads_as_another_type(string) => write_quoted(text, string),
+        _ if !printable || string.contains('\n') || reads_as_another_type(string) => {
+            write_quoted(text, string, depth);
+        }
         _ if needs_quotes(string) => {
             text.push('\'');
-            text.push_str(&string.replace('\'', "''"));
+            write_folded(text, &string.replace('\'', "''"), depth);
             text.push('\'');
         }
-        _ => text.push_str(string),
+        _ => write_folded(text, string, depth),
+    }
+}
+
+/// The column behind which a text is broken.
+const WIDTH: usize = 80;
+
+/// How many characters the last line has.
+fn column(text: &str) -> usize {
+    text.rsplit('\n').next().map_or(0, |line| line.chars().count())
+}
+
+/// Writes a text that may be broken where a single space stands beyond the width, but never a key.
+fn write_folded(text: &mut String, string: &str, depth: Option<usize>) {
+    let Some(depth) = depth else {
+        text.push_str(string);
+        return;
+    };
+    let mut at = column(text);
+    let mut spaces = false;
+    let mut characters = string.chars().peekable();
+    while let Some(c) = characters.next() {
+        let single = c == ' ' && !spaces && characters.peek().is_some_and(|next| *next != ' ');
+        spaces = c == ' ';
+        if single && at > WIDTH {
+            text.push('\n');
+            indent(text, depth);
+            at = 2 * depth;
+        } else {
+            text.push(c);
+            at += 1;
+        }
     }
 }
 
@@ -120,11 +153,22 @@ fn write_block(text: &mut String, string: &str, depth: usize) {
     }
 }
 
-fn write_quoted(text: &mut String, string: &str) {
+fn write_quoted(text: &mut String, string: &str, depth: Option<usize>) {
     use std::fmt::Write as _;
     text.push('"');
-    for c in string.chars() {
+    let mut spaces = false;
+    let mut characters = string.chars().enumerate().peekable();
+    while let Some((at, c)) = characters.next() {
+        let breaks = c == ' ' && !spaces && at > 0 && characters.peek().is_some();
+        spaces = c == ' ';
         match c {
+            ' ' if breaks && depth.is_some() && column(text) > WIDTH => {
+                text.push('\n');
+                indent(text, depth.unwrap_or(0));
+                if characters.peek().is_some_and(|(_, next)| *next == ' ') {
+                    text.push('\\');
+                }
+            }
             '"' => text.push_str("\\\""),
             '\\' => text.push_str("\\\\"),
             '\n' => text.push_str("\\n"),

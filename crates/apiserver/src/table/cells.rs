@@ -45,10 +45,10 @@ fn selector(object: &Value, _: Timestamp) -> Value {
 
 /// A label selector in words: `a=b,c in (d,e)`, or `<none>`.
 pub(super) fn selector_of(at: &At<'_>) -> Value {
-    let mut words: Vec<String> = at
+    let mut words: Vec<(&str, String)> = at
         .key("matchLabels")
         .entries()
-        .map(|(key, value)| format!("{key}={}", value.text()))
+        .map(|(key, value)| (key, format!("{key}={}", value.text())))
         .collect();
     for expression in at.key("matchExpressions").items() {
         let key = expression.key("key").text();
@@ -59,14 +59,17 @@ pub(super) fn selector_of(at: &At<'_>) -> Value {
             .collect();
         values.sort_unstable();
         let values = values.join(",");
-        words.push(match expression.key("operator").text() {
+        let word = match expression.key("operator").text() {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "DoesNotExist" => format!("!{key}"),
             _ => key.to_owned(),
-        });
+        };
+        words.push((key, word));
     }
+    // In the order of the keys.
     words.sort();
+    let words: Vec<String> = words.into_iter().map(|(_, word)| word).collect();
     or(&words.join(","), NONE).into()
 }
 
@@ -375,9 +378,11 @@ pub(crate) const ENDPOINT_SLICE: &[Cell] = &[
         let all: Vec<String> = ports
             .items()
             .map(|port| {
+                // A port that is any has a name at best.
+                let name = or(port.key("name").text(), "*");
                 port.key("port")
                     .int()
-                    .map_or_else(|| "*".to_owned(), |port| port.to_string())
+                    .map_or_else(|| name.to_owned(), |port| port.to_string())
             })
             .collect();
         first_three(&all, "<unset>")
@@ -437,7 +442,7 @@ pub(crate) const NODE: &[Cell] = &[
     Cell::With(|object, _| node_address(object, "InternalIP")),
     Cell::With(|object, _| node_address(object, "ExternalIP")),
     Cell::With(|object, _| or(text(object, &["status", "nodeInfo", "osImage"]), "<unknown>").into()),
-    Cell::With(|object, _| or(text(object, &["status", "nodeInfo", "kernelVersion"]), "<unknown>").into()),
+    Cell::With(kernel),
     Cell::With(|object, _| {
         or(
             text(object, &["status", "nodeInfo", "containerRuntimeVersion"]),
@@ -476,6 +481,16 @@ fn node_roles(object: &Value, _: Timestamp) -> Value {
     roles.sort_unstable();
     roles.dedup();
     or(&roles.join(","), NONE).into()
+}
+
+/// The kernel of a node, and for which processor it is.
+fn kernel(node: &Value, _: Timestamp) -> Value {
+    let info = |field: &str| text(node, &["status", "nodeInfo", field]);
+    match (info("kernelVersion"), info("architecture")) {
+        ("", _) => "<unknown>".into(),
+        (version, "") => version.into(),
+        (version, architecture) => format!("{version} ({architecture})").into(),
+    }
 }
 
 fn node_address(object: &Value, kind: &str) -> Value {

@@ -90,6 +90,9 @@ pub fn render<'a>(
         .map(|object| {
             let mut row = Map::new();
             row.insert("cells".to_owned(), cells_of(resource, &paths, object, options.now));
+            if let Some(conditions) = conditions(resource, object) {
+                row.insert("conditions".to_owned(), conditions);
+            }
             match options.include {
                 // Go writes the empty object of a row as null.
                 IncludeObject::None => row.insert("object".to_owned(), Value::Null),
@@ -119,6 +122,19 @@ fn plain(resource: &Resource) -> bool {
         .columns
         .get(1)
         .is_some_and(|column| column.name == "Created At")
+}
+
+/// What a row says of its object beyond the cells: whether a pod has ended.
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    if resource.kind != "Pod" || !resource.group.is_empty() {
+        return None;
+    }
+    let (reason, message) = match object.pointer("/status/phase").and_then(Value::as_str) {
+        Some(phase @ "Succeeded") => (phase, "The pod has completed successfully."),
+        Some(phase @ "Failed") => (phase, "The pod failed."),
+        _ => return None,
+    };
+    Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
 fn header(column: &Column) -> Value {

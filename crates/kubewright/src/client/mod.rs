@@ -17,13 +17,12 @@ use std::time::Duration;
 use kube::api::PostParams;
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::apply::NoOpMemory;
 use crate::cache::{Cache, Written};
 use crate::diff::changes_between;
 use crate::error::{Error, Result};
-use crate::form::{AsJson, Cached, Form};
+use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
@@ -219,7 +218,7 @@ impl Client {
             ..*target
         };
         self.tell(&named, verb, subresource, || match before {
-            Some(before) => changes_between(&json_or_null(before), &json_or_null(after)),
+            Some(before) => changes_between(&before.json_or_null(), &after.json_or_null()),
             None => Vec::new(),
         });
     }
@@ -245,14 +244,6 @@ impl Client {
         let informer = self.cache().existing_of(form)?;
         informer.core().get(target.namespace, target.name)
     }
-}
-
-fn json_or_null(object: &dyn Cached) -> Value {
-    object.json().unwrap_or(Value::Null)
-}
-
-fn to_body(object: &dyn AsJson) -> Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&object.json()?)?)
 }
 
 /// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.

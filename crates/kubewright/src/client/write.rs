@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{BuiltRequest, Client, Target, scoped, to_body};
+use super::{BuiltRequest, Client, Target, scoped};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed};
 use crate::object::Object;
@@ -225,7 +225,8 @@ impl Client {
             let name = meta.name.as_deref().or(meta.generate_name.as_deref());
             let namespace = scoped(form, meta.namespace.as_deref());
             let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
-            let request = target.requests().create(&self.post_params(), to_body(object)?);
+            let body = serde_json::to_vec(&object.json()?)?;
+            let request = target.requests().create(&self.post_params(), body);
             let created = self.write(&target, "create", None, request, form).await?;
             self.wrote(&target, "create", None, None, &*created);
             Ok(created)
@@ -241,13 +242,15 @@ impl Client {
         Box::pin(async move {
             let target = Target::of_object(form, object.metadata())?;
             let before = self.cached(form, &target);
+            let wanted = object.json()?;
             if let Some(cached) = &before
                 && cached.metadata().resource_version == object.metadata().resource_version
-                && cached.json()? == object.json()?
+                && cached.json()? == wanted
             {
                 return Ok(cached.clone());
             }
-            let (requests, params, body) = (target.requests(), self.post_params(), to_body(object)?);
+            let (requests, params) = (target.requests(), self.post_params());
+            let body = serde_json::to_vec(&wanted)?;
             let request = match subresource {
                 Some(subresource) => requests.replace_subresource(subresource, target.name, &params, body),
                 None => requests.replace(target.name, &params, body),

@@ -61,17 +61,17 @@ impl Generated {
         };
         let name = (K::crd_name(), K::api_resource());
         let schemas = [schema(false), schema(true)];
-        Generated::from(std::any::type_name::<K>(), &schemas, catch(|| K::crd()), name)
+        Generated::from(std::any::type_name::<K>(), schemas, catch(|| K::crd()), name)
     }
 
     /// All that is the same for every type, apart from it: an operator compiles what names a type anew whenever the type changes.
     fn from(
         rust: &'static str,
-        [raw, inlined]: &[Value; 2],
+        [raw, inlined]: [Value; 2],
         made: std::result::Result<CustomResourceDefinition, String>,
         name: (&str, ApiResource),
     ) -> Generated {
-        let (schema, mut problems) = structural::root(raw, inlined);
+        let (schema, mut problems) = structural::root(&raw, inlined);
         let mut crd = match made {
             Ok(crd) => serde_json::to_value(crd).unwrap_or_default(),
             Err(why) => {

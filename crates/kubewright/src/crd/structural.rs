@@ -84,9 +84,9 @@ const KUBERNETES: &str = "io.k8s.";
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The schema of a whole object, and what is wrong with it.
-pub(super) fn root(raw: &Value, inlined: &Value) -> (Value, Vec<Problem>) {
+pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
     let mut writer = Writer {
-        inlined: Inlined(inlined.clone()),
+        inlined: Inlined(inlined),
         definitions: raw.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default(),
         open: Vec::new(),
         problems: Vec::new(),

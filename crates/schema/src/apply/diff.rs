@@ -18,7 +18,7 @@ pub(super) struct Diff {
 
 /// Compares two objects.
 pub(super) fn diff(old: &Value, new: &Value, shape: Shape<'_>) -> Diff {
-    let found = compare(Some(old), Some(new), shape);
+    let found = compare(old, new, shape);
     Diff {
         added: found.added.children,
         modified: found.modified.children,
@@ -34,15 +34,12 @@ struct Found {
 }
 
 impl Found {
-    fn leaf(old: Option<&Value>, new: Option<&Value>) -> Found {
-        let mut found = Found::default();
-        match (old, new) {
-            (None, _) => found.added = Node::LEAF,
-            (_, None) => found.removed = Node::LEAF,
-            (Some(old), Some(new)) if !same(old, new) => found.modified = Node::LEAF,
-            _ => {}
+    /// Another value.
+    fn modified() -> Found {
+        Found {
+            modified: Node::LEAF,
+            ..Found::default()
         }
-        found
     }
 
     fn is_empty(&self) -> bool {
@@ -70,63 +67,92 @@ fn same(old: &Value, new: &Value) -> bool {
     }
 }
 
-fn is_empty(value: Option<&Value>) -> bool {
+fn is_empty(value: &Value) -> bool {
     match value {
-        None | Some(Value::Null) => true,
-        Some(Value::Object(map)) => map.is_empty(),
-        Some(Value::Array(list)) => list.is_empty(),
-        Some(_) => false,
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
     }
 }
 
-fn compare(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Found {
-    if let (Some(old), Some(new)) = (old, new)
-        && old == new
-    {
+fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
+    if old == new {
         return Found::default();
     }
-    let form = shape.form([old, new]);
-    if matches!(form, Form::Leaf) {
-        let mut found = Found::leaf(old, new);
-        if matches!(shape, Shape::Deduced) {
-            // An object that became something else takes its fields along, and the other way round.
-            let parts = |value: Option<&Value>| value.map(|value| fields(value, shape).children).unwrap_or_default();
-            found.removed.children = parts(old);
-            found.added.children = parts(new);
+    let form = shape.form([Some(old), Some(new)]);
+    match form {
+        Form::Leaf => {
+            let mut found = if same(old, new) {
+                Found::default()
+            } else {
+                Found::modified()
+            };
+            if matches!(shape, Shape::Deduced) {
+                // An object that became something else takes its fields along, and the other way round.
+                found.removed.children = fields(old, shape).children;
+                found.added.children = fields(new, shape).children;
+            }
+            found
         }
-        return found;
+        _ if is_empty(old) && is_empty(new) => Found::modified(),
+        Form::Map => compare_maps(old.as_object(), new.as_object(), shape),
+        Form::Set | Form::Items(_) => compare_lists(old, new, form, shape.items()),
     }
-    if is_empty(old) && is_empty(new) {
-        return Found::leaf(old, new);
-    }
-    let mut found = match form {
-        Form::Map => compare_maps(old, new, shape),
-        _ => compare_lists(old, new, form, shape.items()),
-    };
-    found.added.member = old.is_none();
-    found.removed.member = new.is_none();
-    found
 }
 
-fn compare_maps(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Found {
-    let (old_map, new_map) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+/// Compares what may be on one side only.
+fn compare_parts(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Found {
+    match (old, new) {
+        (Some(old), Some(new)) => compare(old, new, shape),
+        (None, Some(new)) => Found {
+            added: whole(new, shape),
+            ..Found::default()
+        },
+        (Some(old), None) => Found {
+            removed: whole(old, shape),
+            ..Found::default()
+        },
+        (None, None) => Found::default(),
+    }
+}
+
+/// A value that came or went as a whole: each of its parts did.
+fn whole(value: &Value, shape: Shape<'_>) -> Node {
+    let mut children = FieldSet::default();
+    match (shape.form([Some(value), None]), value) {
+        (Form::Leaf, _) if matches!(shape, Shape::Deduced) => children = fields(value, shape).children,
+        (Form::Map, Value::Object(map)) => {
+            for (key, part) in map {
+                children.put(field(key), whole(part, shape.part_or_nothing(key).shape));
+            }
+        }
+        (form @ (Form::Set | Form::Items(_)), Value::Array(_)) => {
+            for (element, items) in index(value, form) {
+                let node = match items.as_slice() {
+                    [item] => whole(item, shape.items()),
+                    // Items that stand twice are one.
+                    _ => Node::LEAF,
+                };
+                children.put(element, node);
+            }
+        }
+        _ => {}
+    }
+    Node { member: true, children }
+}
+
+fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>, shape: Shape<'_>) -> Found {
     let none = Map::new();
-    let (olds, news) = (old_map.unwrap_or(&none), new_map.unwrap_or(&none));
+    let (olds, news) = (old.unwrap_or(&none), new.unwrap_or(&none));
     let mut found = Found::default();
     let new_only = news.keys().filter(|key| !olds.contains_key(*key));
     for key in olds.keys().chain(new_only) {
-        let (old_part, new_part) = (olds.get(key), news.get(key));
-        if old_part.is_some() && old_part == new_part {
-            continue;
-        }
         // What nobody wrote in a struct that is there has a value all the same.
-        let absent = |present: bool, part: Option<&Value>| match part {
-            None if present => shape.absent(key),
-            _ => None,
-        };
-        let (old_zero, new_zero) = (absent(old_map.is_some(), old_part), absent(new_map.is_some(), new_part));
-        let (old_part, new_part) = (old_part.or(old_zero.as_ref()), new_part.or(new_zero.as_ref()));
-        let below = compare(old_part, new_part, shape.part_or_nothing(key).shape);
+        let absent = |there: bool| if there { shape.absent(key) } else { None };
+        let old_part = olds.get(key).or_else(|| absent(old.is_some()));
+        let new_part = news.get(key).or_else(|| absent(new.is_some()));
+        let below = compare_parts(old_part, new_part, shape.part_or_nothing(key).shape);
         if !below.is_empty() {
             found.put(&field(key), below);
         }
@@ -134,7 +160,7 @@ fn compare_maps(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> F
     found
 }
 
-fn compare_lists(old: Option<&Value>, new: Option<&Value>, form: Form<'_>, items: Shape<'_>) -> Found {
+fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> Found {
     let (old, new) = (index(old, form), index(new, form));
     let mut found = Found::default();
     for element in old
@@ -143,29 +169,27 @@ fn compare_lists(old: Option<&Value>, new: Option<&Value>, form: Form<'_>, items
     {
         let (old, new) = (old.get(element), new.get(element));
         let below = match (old.map_or(&[][..], Vec::as_slice), new.map_or(&[][..], Vec::as_slice)) {
-            ([], []) => Found::default(),
-            ([], [new]) => compare(None, Some(new), items),
-            ([old], []) => compare(Some(old), None, items),
-            ([old], [new]) => compare(Some(old), Some(new), items),
+            (old @ ([] | [_]), new @ ([] | [_])) => compare_parts(old.first().copied(), new.first().copied(), items),
             // Items that stand twice are compared as a whole.
             (old, new) if old == new => Found::default(),
-            (old, new) => {
-                let whole = |items: &[&Value]| (!items.is_empty()).then(|| Value::from(items.len()));
-                let mut changed = Found::leaf(whole(old).as_ref(), whole(new).as_ref());
-                if changed.added.is_empty() && changed.removed.is_empty() {
-                    changed.modified = Node::LEAF;
-                }
-                changed
-            }
+            ([], _) => Found {
+                added: Node::LEAF,
+                ..Found::default()
+            },
+            (_, []) => Found {
+                removed: Node::LEAF,
+                ..Found::default()
+            },
+            _ => Found::modified(),
         };
         found.put(element, below);
     }
     found
 }
 
-fn index<'a>(list: Option<&'a Value>, form: Form<'_>) -> BTreeMap<String, Vec<&'a Value>> {
+fn index<'a>(list: &'a Value, form: Form<'_>) -> BTreeMap<String, Vec<&'a Value>> {
     let mut found: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
-    for item in list.and_then(Value::as_array).into_iter().flatten() {
+    for item in list.as_array().into_iter().flatten() {
         if let Ok(element) = element(form, item) {
             found.entry(element).or_default().push(item);
         }

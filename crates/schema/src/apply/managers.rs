@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::FieldSet;
 
@@ -103,24 +103,19 @@ impl ManagedFields {
     }
 
     /// Writes `metadata.managedFields`; none when nobody owns anything.
-    pub fn encode(&self) -> Option<Value> {
+    pub fn encode(self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;
         }
-        let mut entries: Vec<(&Manager, &Owned)> = self.entries.iter().collect();
+        let mut entries: Vec<(Manager, Owned)> = self.entries.into_iter().collect();
         // Entries without a time come first, as the zero time would.
         entries.sort_by(|(one, a), (other, b)| {
-            let order = |manager: &Manager, owned: &Owned| (manager.operation, owned.time.clone());
-            order(one, a).cmp(&order(other, b)).then_with(|| {
+            (one.operation, &a.time).cmp(&(other.operation, &b.time)).then_with(|| {
                 (&one.name, &a.api_version, &one.subresource).cmp(&(&other.name, &b.api_version, &other.subresource))
             })
         });
-        Some(
-            entries
-                .into_iter()
-                .map(|(manager, owned)| encode_entry(manager, owned))
-                .collect(),
-        )
+        let entries = entries.into_iter();
+        Some(entries.map(|(manager, owned)| encode_entry(manager, owned)).collect())
     }
 }
 
@@ -154,19 +149,19 @@ fn decode_entry(entry: &Value, at: usize) -> Result<(Manager, Owned), String> {
     Ok((manager, owned))
 }
 
-fn encode_entry(manager: &Manager, owned: &Owned) -> Value {
+fn encode_entry(manager: Manager, owned: Owned) -> Value {
     let mut entry = Map::new();
-    let mut put = |key: &str, text: &str| {
+    let mut put = |key: &str, text: String| {
         if !text.is_empty() {
-            entry.insert(key.to_owned(), json!(text));
+            entry.insert(key.to_owned(), Value::String(text));
         }
     };
-    put("manager", &manager.name);
-    put("operation", manager.operation.as_str());
-    put("apiVersion", &owned.api_version);
-    put("time", owned.time.as_deref().unwrap_or(""));
-    put("fieldsType", "FieldsV1");
-    put("subresource", &manager.subresource);
+    put("manager", manager.name);
+    put("operation", manager.operation.as_str().to_owned());
+    put("apiVersion", owned.api_version);
+    put("time", owned.time.unwrap_or_default());
+    put("fieldsType", "FieldsV1".to_owned());
+    put("subresource", manager.subresource);
     entry.insert("fieldsV1".to_owned(), owned.fields.encode());
     Value::Object(entry)
 }

@@ -1,6 +1,6 @@
 //! Merging an applied configuration into the live object, and taking fields out of an object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,28 @@ use super::shape::{Form, Shape, element};
 /// The live object with what is applied on top: granular maps and lists are joined, everything else is replaced.
 pub(super) fn merge(live: &Value, applied: &Value, shape: Shape<'_>) -> Value {
     join(Some(live), Some(applied), shape).unwrap_or(Value::Null)
+}
+
+/// Whether what is applied is there already, so that merging it would change nothing. Who applies the same again and again, as controllers
+/// do, is answered without a copy of the object. Only what is certain is said: where identities are in doubt, merging decides.
+pub(super) fn is_there(live: &Value, applied: &Value, shape: Shape<'_>) -> bool {
+    match (shape.form([Some(live), Some(applied)]), live, applied) {
+        (Form::Map, Value::Object(live), Value::Object(applied)) => applied.iter().all(|(key, applied)| {
+            let below = shape.part_or_nothing(key).shape;
+            live.get(key).is_some_and(|live| is_there(live, applied, below))
+        }),
+        (form @ Form::Items(_), Value::Array(live), Value::Array(applied)) => {
+            let mut seen = BTreeSet::new();
+            live.len() == applied.len()
+                && live.iter().zip(applied).all(|(live, applied)| {
+                    let (Ok(place), Ok(wanted)) = (element(form, live), element(form, applied)) else {
+                        return false;
+                    };
+                    place == wanted && seen.insert(place) && is_there(live, applied, shape.items())
+                })
+        }
+        (_, live, applied) => live == applied,
+    }
 }
 
 fn is_empty(value: Option<&Value>) -> bool {
@@ -129,7 +151,7 @@ pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value 
         (Form::Map, Value::Object(map)) => {
             let mut kept = Map::new();
             for (key, below) in map {
-                match gone.nodes.get(&field(key)) {
+                match gone.get(&field(key)) {
                     None => kept.insert(key.clone(), below.clone()),
                     Some(node) if node.member => continue,
                     Some(node) => kept.insert(
@@ -147,7 +169,7 @@ pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value 
         (Form::Set | Form::Items(_), Value::Array(list)) => {
             let mut kept = Vec::new();
             for item in list {
-                let node = element(form, item).ok().and_then(|element| gone.nodes.get(&element));
+                let node = element(form, item).ok().and_then(|element| gone.get(&element));
                 match node {
                     None => kept.push(item.clone()),
                     Some(node) if node.member => {}

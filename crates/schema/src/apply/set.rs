@@ -3,9 +3,10 @@
 //! An element is kept in its written form: `f:name` (a field), `k:{"port":80}` (an item of a list by its keys), `v:"x"` (an item of a
 //! set), `i:0` (an item by its place). Keys are sorted and written without spaces, so that equal elements are equal texts.
 //!
-//! Invariant: every node is a member or has members below it.
+//! Invariants: every node is a member or has members below it; the elements of a level are sorted and each is there once. Levels are
+//! short and mostly read in order, so they are lists rather than trees.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
@@ -23,7 +24,7 @@ use serde_json::{Map, Value};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    pub(super) nodes: BTreeMap<String, Node>,
+    nodes: Vec<(String, Node)>,
 }
 
 /// What a set says about one element.
@@ -38,7 +39,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) const LEAF: Node = Node {
         member: true,
-        children: FieldSet { nodes: BTreeMap::new() },
+        children: FieldSet { nodes: Vec::new() },
     };
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,8 +61,9 @@ impl FieldSet {
         let mut set = FieldSet::default();
         let mut node = Node::LEAF;
         for name in path.rev() {
-            set = FieldSet::default();
-            set.nodes.insert(field(name), node);
+            set = FieldSet {
+                nodes: vec![(field(name), node)],
+            };
             node = Node {
                 member: false,
                 children: set.clone(),
@@ -75,35 +77,60 @@ impl FieldSet {
         self.nodes.is_empty()
     }
 
+    /// The elements of the first level with what is said about each, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(element, node)| (element.as_str(), node))
+    }
+
+    /// What is said about an element.
+    pub(super) fn get(&self, element: &str) -> Option<&Node> {
+        let at = self.find(element).ok()?;
+        Some(&self.nodes[at].1)
+    }
+
+    /// Where an element is, or where it would be.
+    fn find(&self, element: &str) -> Result<usize, usize> {
+        match self.nodes.last() {
+            // Most sets are made in order.
+            Some((last, _)) if last.as_str() < element => Err(self.nodes.len()),
+            _ => self.nodes.binary_search_by(|(known, _)| known.as_str().cmp(element)),
+        }
+    }
+
     /// Puts a node in, unless it says nothing.
     pub(super) fn put(&mut self, element: String, node: Node) {
-        if !node.is_empty() {
-            self.nodes.insert(element, node);
+        if node.is_empty() {
+            return;
+        }
+        match self.find(&element) {
+            Ok(at) => self.nodes[at].1 = node,
+            Err(at) => self.nodes.insert(at, (element, node)),
         }
     }
 
     /// Adds all paths of the other set.
-    pub fn extend(&mut self, other: &FieldSet) {
-        for (element, theirs) in &other.nodes {
-            match self.nodes.get_mut(element) {
-                Some(ours) => {
+    pub fn extend(&mut self, other: FieldSet) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for (element, theirs) in other.nodes {
+            match self.find(&element) {
+                Ok(at) => {
+                    let ours = &mut self.nodes[at].1;
                     ours.member |= theirs.member;
-                    ours.children.extend(&theirs.children);
+                    ours.children.extend(theirs.children);
                 }
-                None => {
-                    self.nodes.insert(element.clone(), theirs.clone());
-                }
+                Err(at) => self.nodes.insert(at, (element, theirs)),
             }
         }
     }
 
     /// Takes out the paths of the other set; longer and shorter paths stay.
     pub fn subtract(&mut self, other: &FieldSet) {
-        if other.is_empty() {
-            return;
-        }
-        self.nodes.retain(|element, ours| {
-            if let Some(theirs) = other.nodes.get(element) {
+        let mut others = Ordered(&other.nodes);
+        self.nodes.retain_mut(|(element, ours)| {
+            if let Some(theirs) = others.pass(element) {
                 ours.member &= !theirs.member;
                 ours.children.subtract(&theirs.children);
             }
@@ -114,9 +141,10 @@ impl FieldSet {
     /// The paths that are in both.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut others = Ordered(&other.nodes);
         let mut both = FieldSet::default();
         for (element, ours) in &self.nodes {
-            if let Some(theirs) = other.nodes.get(element) {
+            if let Some(theirs) = others.pass(element) {
                 let node = Node {
                     member: ours.member && theirs.member,
                     children: ours.children.intersection(&theirs.children),
@@ -129,9 +157,10 @@ impl FieldSet {
 
     /// Whether all paths of the other set are in this one.
     pub fn contains_all(&self, other: &FieldSet) -> bool {
+        let mut known = Ordered(&self.nodes);
         other.nodes.iter().all(|(element, theirs)| {
-            self.nodes
-                .get(element)
+            known
+                .pass(element)
                 .is_some_and(|ours| (ours.member || !theirs.member) && ours.children.contains_all(&theirs.children))
         })
     }
@@ -139,9 +168,9 @@ impl FieldSet {
     /// The paths as messages show them (`.spec.ports[port=53,protocol="TCP"].name`): at each level the members first, then what is below.
     pub fn paths(&self) -> Vec<String> {
         fn walk(set: &FieldSet, prefix: &str, found: &mut Vec<String>) {
-            let members = set.nodes.iter().filter(|(_, node)| node.member);
+            let members = set.iter().filter(|(_, node)| node.member);
             found.extend(members.map(|(element, _)| format!("{prefix}{}", shown(element))));
-            for (element, node) in set.nodes.iter().filter(|(_, node)| !node.children.is_empty()) {
+            for (element, node) in set.iter().filter(|(_, node)| !node.children.is_empty()) {
                 walk(&node.children, &format!("{prefix}{}", shown(element)), found);
             }
         }
@@ -166,16 +195,37 @@ impl FieldSet {
     }
 
     /// Writes `fieldsV1`.
-    pub fn encode(&self) -> Value {
-        let nodes = self.nodes.iter();
-        Value::Object(nodes.map(|(element, node)| (element.clone(), node.encode())).collect())
+    pub fn encode(self) -> Value {
+        let nodes = self.nodes.into_iter();
+        Value::Object(nodes.map(|(element, node)| (element, node.encode())).collect())
+    }
+}
+
+/// What is left of a level that is read in order.
+struct Ordered<'a>(&'a [(String, Node)]);
+
+impl<'a> Ordered<'a> {
+    /// Goes to the element, if it is there. What was asked for before must not come after it.
+    fn pass(&mut self, element: &str) -> Option<&'a Node> {
+        while let Some(((known, node), rest)) = self.0.split_first() {
+            match known.as_str().cmp(element) {
+                Ordering::Less => self.0 = rest,
+                Ordering::Equal => {
+                    self.0 = rest;
+                    return Some(node);
+                }
+                Ordering::Greater => return None,
+            }
+        }
+        None
     }
 }
 
 impl Node {
-    fn encode(&self) -> Value {
+    fn encode(self) -> Value {
+        let itself = self.member && !self.children.is_empty();
         let mut below = self.children.encode();
-        if let (true, false, Value::Object(map)) = (self.member, self.children.is_empty(), &mut below) {
+        if let (true, Value::Object(map)) = (itself, &mut below) {
             map.insert(".".to_owned(), Value::Object(Map::new()));
         }
         below
@@ -307,7 +357,7 @@ mod tests {
         paths.prop_map(|paths| {
             let mut set = FieldSet::default();
             for path in paths {
-                set.extend(&FieldSet::of_path(path.into_iter()));
+                set.extend(FieldSet::of_path(path.into_iter()));
             }
             set
         })
@@ -318,14 +368,14 @@ mod tests {
         fn sets_are_sets(a in some_set(), b in some_set()) {
             let paths = |set: &FieldSet| set.paths().into_iter().collect::<std::collections::BTreeSet<_>>();
             let mut union = a.clone();
-            union.extend(&b);
+            union.extend(b.clone());
             prop_assert_eq!(paths(&union), &paths(&a) | &paths(&b));
             let mut rest = a.clone();
             rest.subtract(&b);
             prop_assert_eq!(paths(&rest), &paths(&a) - &paths(&b));
             prop_assert_eq!(paths(&a.intersection(&b)), &paths(&a) & &paths(&b));
             prop_assert_eq!(a.contains_all(&b), paths(&b).is_subset(&paths(&a)));
-            prop_assert_eq!(FieldSet::decode(&a.encode()), Ok(a));
+            prop_assert_eq!(FieldSet::decode(&a.clone().encode()), Ok(a));
         }
     }
 }

@@ -181,7 +181,7 @@ impl<'a> Shape<'a> {
     }
 
     /// What stands in a field that nobody wrote, in the Go struct of a built-in kind.
-    pub(super) fn absent(self, key: &str) -> Option<Value> {
+    pub(super) fn absent(self, key: &str) -> Option<&'a Value> {
         match self {
             Shape::Schema(schema) if schema.name.is_some() => structural::absent_form(schema.get(), key),
             _ => None,
@@ -254,7 +254,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
             for item in list {
                 let Ok(element) = element(form, item) else { continue };
                 // Of items that stand twice only the place is owned: nobody can say whose the parts are.
-                let node = if children.nodes.contains_key(&element) {
+                let node = if children.get(&element).is_some() {
                     Node::LEAF
                 } else {
                     let mut node = fields(item, shape.items());
@@ -275,7 +275,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
 /// The set with every struct field on the way as a member of its own.
 pub(super) fn with_named(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
     let mut named = FieldSet::default();
-    for (element, node) in &set.nodes {
+    for (element, node) in set.iter() {
         let (below, declared) = match element.split_once(':') {
             Some(("f", name)) => {
                 let part = shape.part_or_nothing(name);
@@ -288,7 +288,7 @@ pub(super) fn with_named(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
             member: node.member || declared,
             children: with_named(&node.children, below),
         };
-        named.put(element.clone(), node);
+        named.put(element.to_owned(), node);
     }
     named
 }

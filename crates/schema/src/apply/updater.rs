@@ -1,5 +1,6 @@
 //! What a write means for who owns what.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -34,7 +35,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         "metadata.managedFields",
         "metadata.resourceVersion",
     ] {
-        set.extend(&FieldSet::of_path(path.split('.')));
+        set.extend(FieldSet::of_path(path.split('.')));
     }
     set
 });
@@ -225,7 +226,7 @@ fn follow(
         modified,
         mut removed,
     } = difference;
-    added.extend(&modified);
+    added.extend(modified);
     added.subtract(&UNOWNED);
     removed.subtract(&UNOWNED);
     if added.is_empty() && removed.is_empty() {
@@ -248,7 +249,7 @@ fn follow(
             api_version: version.to_owned(),
             time: None,
         });
-        owned.fields.extend(&added);
+        owned.fields.extend(added);
         owned.time = now.map(str::to_owned);
     }
     true
@@ -289,7 +290,7 @@ fn cap(managed: &mut ManagedFields) -> bool {
             && let Some(owned) = entries.remove(&manager)
             && let Some(joined) = entries.get_mut(&bucket)
         {
-            joined.fields.extend(&owned.fields);
+            joined.fields.extend(owned.fields);
             // The later of the two: the entries come in the order of their times.
             joined.time = owned.time;
             left -= 1;
@@ -386,8 +387,12 @@ pub fn apply_seen(
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
     let others = changes(views, managed);
-    let mut new = merge::merge(live, config, shape);
-    let last = managed.entries.get(manager).cloned();
+    let mut new = if merge::is_there(live, config, shape) {
+        Cow::Borrowed(live)
+    } else {
+        Cow::Owned(merge::merge(live, config, shape))
+    };
+    let last = managed.entries.remove(manager);
     let owned = Owned {
         // With what nobody owns, so that who the object is survives the pruning.
         fields: fields(config, shape).children,
@@ -401,21 +406,24 @@ pub fn apply_seen(
         now.is_some_and(|owned| owned.fields.contains_all(last))
     };
     if let Some(last) = last.filter(|last| !repeated(&last.fields)) {
-        new = Pruning { kind, version, convert }.prune(&new, &last, managed);
+        new = Cow::Owned(Pruning { kind, version, convert }.prune(&new, &last, managed));
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.fields.subtract(&UNOWNED);
     }
-    let difference = diff(live, &new, shape);
+    let difference = match &new {
+        Cow::Borrowed(_) => Diff::default(),
+        Cow::Owned(new) => diff(live, new, shape),
+    };
     give_way(&difference, managed, manager, force, &others)?;
     // The order of items is nobody's field, and yet a change.
-    if !creates && *live == new {
+    if !creates && *live == *new {
         return Ok(None);
     }
     if let Some(owned) = managed.entries.get_mut(manager) {
         owned.time = Some(now.to_owned());
     }
-    Ok(Some(new))
+    Ok(Some(new.into_owned()))
 }
 
 /// Takes what changes away from the other managers, or says who is in the way.
@@ -430,7 +438,7 @@ fn give_way(
     for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
         let difference = others.get(&owned.api_version).unwrap_or(difference);
         let mut changed = difference.modified.clone();
-        changed.extend(&difference.added);
+        changed.extend(difference.added.clone());
         let lost = owned.fields.intersection(&changed);
         if !force {
             conflicts.extend(lost.paths().into_iter().map(|field| Conflict {
@@ -474,7 +482,7 @@ impl Pruning<'_> {
                 Some(_) => entry.api_version.as_str(),
                 None => self.version,
             };
-            owned.entry(version).or_default().extend(&entry.fields);
+            owned.entry(version).or_default().extend(entry.fields.clone());
         }
         let first = match self.convert {
             Some(_) => last.api_version.as_str(),
@@ -688,7 +696,7 @@ mod tests {
             NOW
         ));
         assert_eq!(
-            managed.entries[&manager].fields.encode(),
+            managed.entries[&manager].fields.clone().encode(),
             json!({"f:spec": {"f:selector": {}, "f:strategy": {"f:type": {}},
                 "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:resources": {}}}}}}})
         );
@@ -729,6 +737,17 @@ mod tests {
 
     proptest! {
         #[test]
+        fn what_is_there_is_not_merged(live in some_object(), config in some_object()) {
+            let kind = custom();
+            let merged = merge::merge(&live, &config, kind.shape());
+            for live in [&live, &merged] {
+                if merge::is_there(live, &config, kind.shape()) {
+                    prop_assert_eq!(&merge::merge(live, &config, kind.shape()), live);
+                }
+            }
+        }
+
+        #[test]
         fn applying_again_changes_nothing(live in some_object(), one in some_object(), two in some_object()) {
             let mut managed = ManagedFields::default();
             let writer = Manager::new("w", Operation::Update, "g/v1", "");
@@ -745,7 +764,7 @@ mod tests {
                 prop_assert_eq!(applied(&object, config, &mut managed, "m", false), Ok(None));
                 prop_assert_eq!(&managed, &before);
                 // What is written is read, and no entry is without a field.
-                prop_assert_eq!(ManagedFields::decode(managed.encode().as_ref()), Ok(managed.clone()));
+                prop_assert_eq!(ManagedFields::decode(managed.clone().encode().as_ref()), Ok(managed.clone()));
                 prop_assert!(managed.entries.values().all(|owned| !owned.fields.is_empty()));
             }
         }

@@ -187,6 +187,7 @@ impl Reader {
         let format = self.string(from, at, "format");
         let additional = from.get("additionalProperties").filter(|value| !value.is_null());
         Schema {
+            go: std::sync::OnceLock::new(),
             name: None,
             special: None,
             type_: self

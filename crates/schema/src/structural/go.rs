@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::names::{Names, names};
 use super::{Special, json_schema_props, special};
 use crate::quantity::Quantity;
 use crate::schema::{Schema, SchemaRef, Type};
@@ -32,7 +33,7 @@ pub(super) struct Facts {
 }
 
 /// What the table says about a definition.
-pub(super) fn facts(name: &str) -> Option<&'static Facts> {
+fn facts(name: &str) -> Option<&'static Facts> {
     static FACTS: LazyLock<BTreeMap<String, Facts>> =
         LazyLock::new(|| table(TABLE).expect("the table's test reads it"));
     FACTS.get(name)
@@ -158,27 +159,74 @@ fn special_form(value: &mut Value, special: Special, keeps_lists: bool) {
     }
 }
 
+/// What Go makes of the fields of a struct: asked for every object, so it is worked out once a type.
+#[derive(Debug)]
+pub(crate) struct GoStruct {
+    /// What the table says about the type.
+    facts: Option<&'static Facts>,
+    /// What Go calls the fields.
+    names: Option<&'static Names>,
+    /// What is written for fields that are absent.
+    zeros: BTreeMap<String, Zero>,
+}
+
+#[derive(Debug)]
+struct Zero {
+    /// As the struct holds it: `{}` for a plain struct.
+    held: Value,
+    /// As it is written, with what is in it.
+    written: Value,
+}
+
+impl GoStruct {
+    pub(crate) fn of(schema: &Schema) -> GoStruct {
+        let facts = schema.name.and_then(facts);
+        let zeros = schema.properties.iter().filter_map(|(key, property)| {
+            let held = plain_zero(property, key, schema, facts)?;
+            let mut written = held.clone();
+            // Nobody wrote a list into it, so it does not matter whether written ones are kept.
+            normalize(&mut written, property, false);
+            Some((key.clone(), Zero { held, written }))
+        });
+        let zeros = zeros.collect();
+        let names = schema.name.and_then(names);
+        GoStruct { facts, names, zeros }
+    }
+
+    /// The Go type of a field, where the schema does not tell it.
+    pub(super) fn type_of(&self, field: &str) -> Option<&'static str> {
+        self.names?.type_of(field)
+    }
+
+    /// The embedded struct that a field is in.
+    pub(super) fn embedding(&self, field: &str) -> Option<&'static str> {
+        self.names?.embedding(field)
+    }
+}
+
 fn structure(map: &mut Map<String, Value>, schema: &Schema, keeps_lists: bool) {
-    let known = schema.name.and_then(facts);
-    map.retain(|key, value| {
+    let go = schema.go();
+    let mut gone: Vec<String> = Vec::new();
+    for (key, value) in map.iter_mut() {
         let Some(property) = schema.properties.get(key) else {
-            return true;
+            continue;
         };
         if !value.is_null() {
             normalize(value, property, keeps_lists);
         }
         let kept = keeps_lists
             && value.as_array().is_some_and(Vec::is_empty)
-            && plain_zero(property, key, schema, known) == Some(Value::Null);
-        kept || !vanishes(value, property, key, known)
-    });
-    for (key, property) in &schema.properties {
-        if map.contains_key(key) {
-            continue;
+            && go.zeros.get(key).is_some_and(|zero| zero.held.is_null());
+        if !kept && vanishes(value, property, key, go.facts) {
+            gone.push(key.clone());
         }
-        if let Some(mut zero) = plain_zero(property, key, schema, known) {
-            normalize(&mut zero, property, keeps_lists);
-            map.insert(key.clone(), zero);
+    }
+    for key in &gone {
+        map.remove(key);
+    }
+    for (key, zero) in &go.zeros {
+        if !map.contains_key(key) {
+            map.insert(key.clone(), zero.written.clone());
         }
     }
 }
@@ -232,9 +280,8 @@ fn plain_zero(property: &SchemaRef, key: &str, schema: &Schema, known: Option<&F
 
 /// What a Go program sees in the field `key` of a struct when nothing was ever written there: `{}` for a plain struct, null for a list
 /// that is always written, none where the field itself is absent.
-pub(crate) fn absent_form(schema: &Schema, key: &str) -> Option<Value> {
-    let property = schema.properties.get(key)?;
-    plain_zero(property, key, schema, schema.name.and_then(facts))
+pub(crate) fn absent_form<'a>(schema: &'a Schema, key: &str) -> Option<&'a Value> {
+    schema.go().zeros.get(key).map(|zero| &zero.held)
 }
 
 #[cfg(test)]

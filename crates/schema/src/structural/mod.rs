@@ -29,11 +29,13 @@ pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub use formats::is_known as is_known_format;
 pub(crate) use formats::is_valid as has_format;
-pub(crate) use go::absent_form;
+pub(crate) use go::{GoStruct, absent_form};
 pub use go::{go_normalize, go_normalize_read};
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::type_check;
 pub use validate::{validate, validate_update};
+
+use std::fmt::Write as _;
 
 use crate::schema::SchemaRef;
 
@@ -87,24 +89,42 @@ fn json_schema_props() -> SchemaRef {
 struct Path(String);
 
 impl Path {
-    /// Runs `body` one field deeper.
-    fn field<T>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> T) -> T {
+    /// Goes one field deeper; the answer is the way back.
+    fn enter(&mut self, name: &str) -> usize {
         let before = self.0.len();
         if before > 0 {
             self.0.push('.');
         }
         self.0.push_str(name);
-        let result = body(self);
+        before
+    }
+
+    /// Goes one item deeper; the answer is the way back.
+    fn enter_item(&mut self, index: usize) -> usize {
+        let before = self.0.len();
+        // Writing into a String cannot fail.
+        let _ = write!(self.0, "[{index}]");
+        before
+    }
+
+    /// Goes back to where `enter` was called.
+    fn leave(&mut self, before: usize) {
         self.0.truncate(before);
+    }
+
+    /// Runs `body` one field deeper.
+    fn field<T>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.enter(name);
+        let result = body(self);
+        self.leave(before);
         result
     }
 
     /// Runs `body` one item deeper.
     fn index<T>(&mut self, index: usize, body: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.0.len();
-        self.0.push_str(&format!("[{index}]"));
+        let before = self.enter_item(index);
         let result = body(self);
-        self.0.truncate(before);
+        self.leave(before);
         result
     }
 }

@@ -81,31 +81,26 @@ struct Pruner {
 impl Pruner {
     /// Calls `keep` for each field with the path at it, and drops those for which it says no.
     fn retain(&mut self, map: &mut Map<String, Value>, mut keep: impl FnMut(&mut Self, &str, &mut Value) -> bool) {
-        let mut path = std::mem::take(&mut self.path);
-        map.retain(|key, value| {
-            path.field(key, |path| {
-                std::mem::swap(&mut self.path, path);
-                let kept = keep(self, key, value);
-                if !kept {
-                    self.unknown.push(self.path.0.clone());
-                }
-                std::mem::swap(&mut self.path, path);
-                kept
-            })
-        });
-        self.path = path;
+        let mut gone = Vec::new();
+        for (key, value) in map.iter_mut() {
+            let before = self.path.enter(key);
+            if !keep(self, key, value) {
+                self.unknown.push(self.path.0.clone());
+                gone.push(key.clone());
+            }
+            self.path.leave(before);
+        }
+        for key in &gone {
+            map.remove(key);
+        }
     }
 
     fn items(&mut self, list: &mut [Value], mut visit: impl FnMut(&mut Self, &mut Value)) {
-        let mut path = std::mem::take(&mut self.path);
         for (i, item) in list.iter_mut().enumerate() {
-            path.index(i, |path| {
-                std::mem::swap(&mut self.path, path);
-                visit(self, item);
-                std::mem::swap(&mut self.path, path);
-            });
+            let before = self.path.enter_item(i);
+            visit(self, item);
+            self.path.leave(before);
         }
-        self.path = path;
     }
 
     fn custom(&mut self, value: &mut Value, schema: Option<&SchemaRef>, root: bool) {

@@ -7,7 +7,7 @@
 use base64::Engine;
 use serde_json::{Number, Value};
 
-use super::names::{names, part};
+use super::names::part;
 use super::{Special, json_schema_props, special};
 use crate::go;
 use crate::quantity::Quantity;
@@ -150,13 +150,13 @@ impl<'a> Reader<'a> {
         if let Some(name) = entered {
             self.structs.push(name);
         }
-        let known = schema.name.and_then(names);
+        let go = schema.go();
         for (key, value) in map {
             if let Some(property) = schema.properties.get(key) {
                 let outside = self.fields.len();
-                self.fields.extend(known.and_then(|names| names.embedding(key)));
+                self.fields.extend(go.embedding(key));
                 self.fields.push(key);
-                self.value(value, property, known.and_then(|names| names.type_of(key)))?;
+                self.value(value, property, go.type_of(key))?;
                 self.fields.truncate(outside);
             } else if let Some(values) = &schema.additional_properties {
                 self.value(value, values, named.and_then(part))?;

@@ -153,7 +153,7 @@ fn field_sets_say_themselves() {
         let mut input = Input::new(bytes);
         let fields = input.fields(4);
         if let Ok(set) = FieldSet::decode(&fields) {
-            let again = FieldSet::decode(&set.encode()).expect("what a set says is one");
+            let again = FieldSet::decode(&set.clone().encode()).expect("what a set says is one");
             assert_eq!(again, set);
             assert!(set.contains_all(&set));
         }

@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Admission, Attributes, Operation, Session};
-use crate::env::BoxFuture;
+use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::kinds::check::get;
 use crate::object;
 use crate::status::Status;
@@ -217,7 +216,7 @@ impl Admission for PodSecurity {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready(self.check(session, attributes, object, old)))
+    ) -> Admitted<'a> {
+        Admitted::Now(self.check(session, attributes, object, old))
     }
 }

@@ -3,10 +3,9 @@
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::super::{Admission, Attributes, Operation, Session};
+use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::compiled::ParamKind;
 use crate::authorization::Attributes as Access;
-use crate::env::BoxFuture;
 use crate::kinds::check::get;
 use crate::status::Status;
 use crate::user::{SYSTEM_MASTERS, UserInfo};
@@ -166,7 +165,7 @@ impl Admission for ParameterAccess {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(std::future::ready((*self).check(session, attributes, object, old)))
+    ) -> Admitted<'a> {
+        Admitted::Now((*self).check(session, attributes, object, old))
     }
 }

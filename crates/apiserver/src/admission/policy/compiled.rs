@@ -7,6 +7,7 @@ use super::super::matching::Criteria;
 use super::expression::{Compiler, Returns};
 use crate::kinds::check::get;
 use crate::object;
+use crate::scheme::split_version;
 
 /// An expression, or why it does not compile. What is stored compiled when it was written, perhaps by an older version.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl ParamKind {
     /// Reads a `paramKind`; none when there is none.
     pub(super) fn new(value: &Value) -> Option<ParamKind> {
         let text = |field: &str| get(value, &[field]).as_str().unwrap_or("");
-        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let (group, version) = split_version(text("apiVersion"));
         (!value.is_null()).then(|| ParamKind {
             group: group.to_owned(),
             version: version.to_owned(),

@@ -3,6 +3,8 @@
 //! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what those before it
 //! did. A patch whose `test` fails changes nothing and is no error.
 
+use std::sync::Arc;
+
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
 use kubewright_schema::cel::eval::RUNTIME_BUDGET;
@@ -12,15 +14,14 @@ use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
 use serde_json::{Map, Value};
 
 use super::super::matching::Matched;
-use super::super::{Admission, Attributes, Operation, Session};
+use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::activation::{Inputs, Scope};
 use super::authorizer;
 use super::compiled::{Binding, Expression, MutatingPolicy, Mutation, Policy};
 use super::conditions::{Met, conditions};
-use super::source::Source;
+use super::source::{Hook, Source};
 use super::validating::namespace;
 use super::{is_exempt, params, subject};
-use crate::env::BoxFuture;
 use crate::object;
 use crate::registry::Resource;
 use crate::server::object_type;
@@ -133,39 +134,34 @@ impl From<String> for Failure {
     }
 }
 
-impl MutatingPolicies {
-    async fn change(
-        &self,
-        session: &Session<'_>,
-        attributes: &Attributes,
-        object: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        let hooks = self.source.hooks(session.storage().as_ref());
-        if hooks.is_empty() {
-            return Ok(());
-        }
-        let mut denied = Denied::default();
-        let mut invocations = Vec::new();
-        for hook in hooks.iter() {
-            choose(
-                &hook.policy,
-                &hook.bindings,
-                (session, attributes, object, old),
-                &mut invocations,
-                &mut denied,
-            );
-        }
-        if !invocations.is_empty() {
-            session.begin(PLUGIN, object);
-            let namespace = namespace(session, attributes)?;
-            for invocation in &invocations {
-                invoke(invocation, session, attributes, object, old, &namespace, &mut denied).await?;
-            }
-            session.end(PLUGIN, object);
-        }
-        denied.into_result(attributes, object)
+/// Runs what the policies say.
+async fn change(
+    hooks: Arc<Vec<Hook<MutatingPolicy>>>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let mut denied = Denied::default();
+    let mut invocations = Vec::new();
+    for hook in hooks.iter() {
+        choose(
+            &hook.policy,
+            &hook.bindings,
+            (session, attributes, object, old),
+            &mut invocations,
+            &mut denied,
+        );
     }
+    if !invocations.is_empty() {
+        session.begin(PLUGIN, object);
+        let namespace = namespace(session, attributes)?;
+        for invocation in &invocations {
+            invoke(invocation, session, attributes, object, old, &namespace, &mut denied).await?;
+        }
+        session.end(PLUGIN, object);
+    }
+    denied.into_result(attributes, object)
 }
 
 /// Adds the invocations of one policy.
@@ -492,10 +488,14 @@ impl Admission for MutatingPolicies {
         attributes: &'a Attributes,
         object: &'a mut Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         if is_exempt(attributes) || attributes.operation == Operation::Delete {
-            return Box::pin(std::future::ready(Ok(())));
+            return Admitted::YES;
         }
-        Box::pin(self.change(session, attributes, object, old))
+        let hooks = self.source.hooks(session.storage().as_ref());
+        if hooks.is_empty() {
+            return Admitted::YES;
+        }
+        Admitted::later(change(hooks, session, attributes, object, old))
     }
 }

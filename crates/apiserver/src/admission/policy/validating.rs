@@ -1,18 +1,19 @@
 //! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
 
+use std::sync::Arc;
+
 use kubewright_schema::cel::eval::RUNTIME_BUDGET;
 use kubewright_schema::cel::value::Value as Cel;
 use serde_json::Value;
 
 use super::super::matching::Matched;
-use super::super::{Admission, Attributes, Session};
+use super::super::{Admission, Admitted, Attributes, Session};
 use super::activation::{self, Inputs, OutOfBudget, Scope};
 use super::authorizer;
 use super::compiled::{Action, Binding, Policy, ValidatingPolicy, Validation};
 use super::conditions::{Met, conditions};
 use super::source::{Hook, Source};
 use super::{is_exempt, is_namespace, params, subject};
-use crate::env::BoxFuture;
 use crate::status::{Cause, Status};
 
 /// A longer message of an expression is not shown, in bytes.
@@ -107,21 +108,19 @@ impl Denied {
     }
 }
 
-impl ValidatingPolicies {
-    async fn check(
-        &self,
-        session: &Session<'_>,
-        attributes: &Attributes,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        let hooks = self.source.hooks(session.storage().as_ref());
-        let mut denied = Denied::default();
-        for hook in hooks.iter() {
-            check_hook(hook, session, attributes, object, old, &mut denied).await?;
-        }
-        denied.into_result(attributes, object)
+/// Holds the object against the policies.
+async fn check(
+    hooks: Arc<Vec<Hook<ValidatingPolicy>>>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let mut denied = Denied::default();
+    for hook in hooks.iter() {
+        check_hook(hook, session, attributes, object, old, &mut denied).await?;
     }
+    denied.into_result(attributes, object)
 }
 
 async fn check_hook(
@@ -372,10 +371,14 @@ impl Admission for ValidatingPolicies {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> Admitted<'a> {
         if is_exempt(attributes) {
-            return Box::pin(std::future::ready(Ok(())));
+            return Admitted::YES;
         }
-        Box::pin(self.check(session, attributes, object, old))
+        let hooks = self.source.hooks(session.storage().as_ref());
+        if hooks.is_empty() {
+            return Admitted::YES;
+        }
+        Admitted::later(check(hooks, session, attributes, object, old))
     }
 }

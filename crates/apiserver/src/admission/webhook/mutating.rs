@@ -10,8 +10,7 @@ use super::config::{Configurations, Webhook};
 use super::review::{self, Objects};
 use super::{Failure, match_conditions};
 use crate::admission::matching::{Matched, is_exempt};
-use crate::admission::{Admission, Attributes, Session};
-use crate::env::BoxFuture;
+use crate::admission::{Admission, Admitted, Attributes, Session};
 use crate::registry::Resource;
 use crate::status::Status;
 
@@ -70,36 +69,28 @@ impl Travelling<'_> {
     }
 }
 
-impl MutatingWebhooks {
-    async fn dispatch(
-        &self,
-        session: &Session<'_>,
-        attributes: &Attributes,
-        object: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        if is_exempt(attributes) {
-            return Ok(());
-        }
-        let webhooks = self.configurations.webhooks(session.storage().as_ref());
-        if webhooks.is_empty() {
-            return Ok(());
-        }
-        session.begin(PLUGIN, object);
-        let mut travelling = Travelling {
-            object,
-            resource: attributes.resource.clone(),
-            kind: attributes.kind.clone(),
-            original: None,
-            patched: false,
-        };
-        for hook in webhooks.iter() {
-            ask(hook, session, attributes, &mut travelling, old).await?;
-        }
-        travelling.arrive(session, &Matched::own(attributes)).await?;
-        session.end(PLUGIN, object);
-        Ok(())
+/// Asks the webhooks, each about what the one before left.
+async fn dispatch(
+    webhooks: Arc<Vec<Webhook>>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    session.begin(PLUGIN, object);
+    let mut travelling = Travelling {
+        object,
+        resource: attributes.resource.clone(),
+        kind: attributes.kind.clone(),
+        original: None,
+        patched: false,
+    };
+    for hook in webhooks.iter() {
+        ask(hook, session, attributes, &mut travelling, old).await?;
     }
+    travelling.arrive(session, &Matched::own(attributes)).await?;
+    session.end(PLUGIN, object);
+    Ok(())
 }
 
 /// Asks one webhook if the request is its business, and says what becomes of the request.
@@ -184,7 +175,14 @@ impl Admission for MutatingWebhooks {
         attributes: &'a Attributes,
         object: &'a mut Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(self.dispatch(session, attributes, object, old))
+    ) -> Admitted<'a> {
+        if is_exempt(attributes) {
+            return Admitted::YES;
+        }
+        let webhooks = self.configurations.webhooks(session.storage().as_ref());
+        if webhooks.is_empty() {
+            return Admitted::YES;
+        }
+        Admitted::later(dispatch(webhooks, session, attributes, object, old))
     }
 }

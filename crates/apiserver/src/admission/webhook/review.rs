@@ -188,10 +188,10 @@ fn read(given: &Value) -> Result<(String, Response), String> {
         }
     }
     if let Some(status) = field("status") {
-        check_status(status).map_err(|found| match found {
-            None => wrong(status, "status", "v1.Status"),
-            Some(why) => why,
-        })?;
+        if !status.is_object() {
+            return Err(wrong(status, "status", "v1.Status"));
+        }
+        check_status(status)?;
     }
     let response = Response {
         allowed,
@@ -203,11 +203,8 @@ fn read(given: &Value) -> Result<(String, Response), String> {
     Ok((text("uid")?.unwrap_or_default(), response))
 }
 
-/// Types in the `status` of a `response`: Go's words about a field, or none when it is no Status at all.
-fn check_status(status: &Value) -> Result<(), Option<String>> {
-    if !status.is_object() {
-        return Err(None);
-    }
+/// Types in the `status` of a `response`; Go's words about a field.
+fn check_status(status: &Value) -> Result<(), String> {
     let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.Status") else {
         return Ok(());
     };
@@ -216,7 +213,7 @@ fn check_status(status: &Value) -> Result<(), Option<String>> {
         let field = "Go struct field ";
         let (before, rest) = why.split_once(field).unwrap_or(("", &why));
         let (type_, path) = rest.split_once('.').unwrap_or(("Status", rest));
-        Some(format!("{before}{field}{type_}.response.status.{path}"))
+        format!("{before}{field}{type_}.response.status.{path}")
     })
 }
 

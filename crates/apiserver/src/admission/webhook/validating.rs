@@ -1,5 +1,7 @@
 //! ValidatingAdmissionWebhook.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -7,8 +9,7 @@ use super::config::{Configurations, Webhook};
 use super::match_conditions;
 use super::review::{self, Objects};
 use crate::admission::matching::{Matched, is_exempt};
-use crate::admission::{Admission, Attributes, Session};
-use crate::env::BoxFuture;
+use crate::admission::{Admission, Admitted, Attributes, Session};
 use crate::status::Status;
 
 /// Asks the webhooks of all ValidatingWebhookConfigurations, all at the same time.
@@ -32,40 +33,35 @@ struct Invocation<'a> {
     old: Value,
 }
 
-impl ValidatingWebhooks {
-    async fn dispatch(
-        &self,
-        session: &Session<'_>,
-        attributes: &Attributes,
-        object: &Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
-        if is_exempt(attributes) {
-            return Ok(());
+/// Asks the webhooks, all at once.
+async fn dispatch(
+    webhooks: Arc<Vec<Webhook>>,
+    session: &Session<'_>,
+    attributes: &Attributes,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let mut asked = Vec::new();
+    // Nobody is asked before it is clear who is, for an error in that is the answer.
+    for hook in webhooks.iter() {
+        let Some(seen) = hook.criteria.matches(session, attributes, object, old)? else {
+            continue;
+        };
+        let failed = |status: Status| Status::internal(&status.message);
+        let old = old.unwrap_or(&Value::Null);
+        let shown = seen.show(session, attributes, object).await.map_err(failed)?;
+        let old = seen.show(session, attributes, old).await.map_err(failed)?;
+        if match_conditions::evaluate(hook, session, attributes, &seen, &shown, &old)? {
+            asked.push(Invocation {
+                hook,
+                seen,
+                object: shown,
+                old,
+            });
         }
-        let webhooks = self.configurations.webhooks(session.storage().as_ref());
-        let mut asked = Vec::new();
-        // Nobody is asked before it is clear who is, for an error in that is the answer.
-        for hook in webhooks.iter() {
-            let Some(seen) = hook.criteria.matches(session, attributes, object, old)? else {
-                continue;
-            };
-            let failed = |status: Status| Status::internal(&status.message);
-            let old = old.unwrap_or(&Value::Null);
-            let shown = seen.show(session, attributes, object).await.map_err(failed)?;
-            let old = seen.show(session, attributes, old).await.map_err(failed)?;
-            if match_conditions::evaluate(hook, session, attributes, &seen, &shown, &old)? {
-                asked.push(Invocation {
-                    hook,
-                    seen,
-                    object: shown,
-                    old,
-                });
-            }
-        }
-        let answers = join_all(asked.iter().map(|asked| asked.call(session, attributes))).await;
-        answers.into_iter().collect()
     }
+    let answers = join_all(asked.iter().map(|asked| asked.call(session, attributes))).await;
+    answers.into_iter().collect()
 }
 
 impl Invocation<'_> {
@@ -88,7 +84,14 @@ impl Admission for ValidatingWebhooks {
         attributes: &'a Attributes,
         object: &'a Value,
         old: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(self.dispatch(session, attributes, object, old))
+    ) -> Admitted<'a> {
+        if is_exempt(attributes) {
+            return Admitted::YES;
+        }
+        let webhooks = self.configurations.webhooks(session.storage().as_ref());
+        if webhooks.is_empty() {
+            return Admitted::YES;
+        }
+        Admitted::later(dispatch(webhooks, session, attributes, object, old))
     }
 }

@@ -245,9 +245,6 @@ fn volume(volume: &mut Object) {
             }
         }
     }
-    if let Some(path) = child(volume, "hostPath") {
-        fill(path, "type", "");
-    }
     if let Some(empty) = child(volume, "emptyDir")
         && !absent(empty, "sizeLimit")
     {
@@ -261,6 +258,14 @@ fn volume(volume: &mut Object) {
             claim_spec(spec);
         }
     }
+    source(volume);
+}
+
+/// Defaults of the sources that volumes of pods and PersistentVolumes share.
+pub(crate) fn source(volume: &mut Object) {
+    if let Some(path) = child(volume, "hostPath") {
+        fill(path, "type", "");
+    }
     if let Some(disk) = child(volume, "iscsi") {
         fill_text(disk, "iscsiInterface", "default");
     }
@@ -268,6 +273,10 @@ fn volume(volume: &mut Object) {
         fill_text(disk, "pool", "rbd");
         fill_text(disk, "user", "admin");
         fill_text(disk, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(disk) = child(volume, "scaleIO") {
+        fill_text(disk, "storageMode", "ThinProvisioned");
+        fill_text(disk, "fsType", "xfs");
     }
     if let Some(disk) = child(volume, "azureDisk") {
         fill(disk, "cachingMode", "ReadWrite");
@@ -329,6 +338,7 @@ mod tests {
         let mut given = json!({"spec": {
             "serviceAccountName": "sa", "hostNetwork": true,
             "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "x"}}, {"name": "h", "hostPath": {"path": "/x"}},
+                {"name": "s", "scaleIO": {"fsType": "ext4"}},
                 {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
             "containers": [{
                 "name": "c", "image": "a/b:1", "ports": [{"containerPort": 8080}],
@@ -345,7 +355,11 @@ mod tests {
             ("/spec/volumes/1/configMap/defaultMode", json!(420)),
             ("/spec/volumes/2/hostPath/type", json!("")),
             (
-                "/spec/volumes/3/projected/sources/0/serviceAccountToken/expirationSeconds",
+                "/spec/volumes/3/scaleIO",
+                json!({"storageMode": "ThinProvisioned", "fsType": "ext4"}),
+            ),
+            (
+                "/spec/volumes/4/projected/sources/0/serviceAccountToken/expirationSeconds",
                 json!(3600),
             ),
             ("/spec/containers/0/imagePullPolicy", json!("IfNotPresent")),

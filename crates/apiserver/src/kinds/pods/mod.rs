@@ -18,13 +18,14 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::check::{At, Object, ensure, fill, get, keep, text};
-use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::registry::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {
     generation: GenerationRule::Spec,
     delete_returns_object: true,
     status_metadata: StatusMetadata::WrittenBut(&["deletionTimestamp", "ownerReferences"]),
+    looks: Looks::CHANGED_AND_WHOLE,
     grace_period,
     default: defaults::pod,
     prepare_create,
@@ -41,20 +42,22 @@ pub(crate) const POD: Strategy = Strategy {
     ..PLAIN
 };
 
-/// 30 seconds unless the spec says otherwise; at once when no node runs the pod or it has ended.
-fn grace_period(pod: &Value) -> Option<i64> {
+/// 30 seconds unless the spec says otherwise; at once, whatever is asked for, when no node runs the pod or it has ended.
+fn grace_period(pod: &Value) -> Option<GracePeriod> {
     let bound = get(pod, &["spec", "nodeName"])
         .as_str()
         .is_some_and(|node| !node.is_empty());
     let ended = matches!(get(pod, &["status", "phase"]).as_str(), Some("Succeeded" | "Failed"));
     if !bound || ended {
-        return Some(0);
+        return Some(GracePeriod::AtOnce);
     }
-    match get(pod, &["spec", "terminationGracePeriodSeconds"]).as_i64() {
-        Some(seconds) if seconds < 0 => Some(1),
-        Some(seconds) => Some(seconds),
-        None => Some(30),
-    }
+    Some(GracePeriod::Seconds(
+        match get(pod, &["spec", "terminationGracePeriodSeconds"]).as_i64() {
+            Some(seconds) if seconds < 0 => 1,
+            Some(seconds) => seconds,
+            None => 30,
+        },
+    ))
 }
 
 fn prepare_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
@@ -235,6 +238,8 @@ pub(crate) fn bind(pod: &mut Value, node: &str, now: jiff::Timestamp) {
         spec.insert("nodeName".to_owned(), node.into());
     }
     let Some(status) = ensure(object, "status") else { return };
+    // What was nominated is decided now.
+    status.remove("nominatedNodeName");
     let condition = json!({
         "type": "PodScheduled",
         "status": "True",

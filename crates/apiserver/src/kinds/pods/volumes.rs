@@ -145,7 +145,7 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
         "iscsi" => iscsi(errors, at),
         "storageos" => storage_os(errors, at),
         "fc" => fibre_channel(errors, at),
-        "cinder" if at.key("secretRef").present() => required(errors, &at.keys(&["secretRef", "name"])),
+        "cinder" => secret_reference(errors, at),
         "flexVolume" => options(errors, &at.key("options")),
         "azureDisk" => azure_disk(errors, at),
         "csi" => csi(errors, at),
@@ -187,9 +187,17 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
 }
 
 /// A text or a list that may not be empty.
-pub(super) fn required(errors: &mut Errors, at: &At<'_>) {
+pub(crate) fn required(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() && at.is_empty() {
         errors.required(at, "");
+    }
+}
+
+/// A reference to a secret, if there is one, says its name.
+fn secret_reference(errors: &mut Errors, source: &At<'_>) {
+    let reference = source.key("secretRef");
+    if reference.present() {
+        required(errors, &reference.key("name"));
     }
 }
 
@@ -230,9 +238,7 @@ fn iscsi(errors: &mut Errors, at: &At<'_>) {
     if authenticates && !at.key("secretRef").present() {
         errors.required(&at.key("secretRef"), "");
     }
-    if at.key("secretRef").present() {
-        required(errors, &at.keys(&["secretRef", "name"]));
-    }
+    secret_reference(errors, at);
     let initiator = at.key("initiatorName");
     if initiator.present() {
         name(errors, &initiator.moved(at.path.key("initiatorname")));
@@ -314,9 +320,7 @@ fn storage_os(errors: &mut Errors, at: &At<'_>) {
             errors.messages(&name, names::dns1123_label(name.text()));
         }
     }
-    if at.key("secretRef").present() {
-        required(errors, &at.keys(&["secretRef", "name"]));
-    }
+    secret_reference(errors, at);
 }
 
 fn fibre_channel(errors: &mut Errors, at: &At<'_>) {

@@ -13,14 +13,16 @@ use super::{
     OLD_ANNOTATIONS, STORED, access_modes, class_name, driver_name, old_annotations, protect, resource_amount,
 };
 use crate::kinds::check::{At, Errors, child, ensure, fill, fill_text, get, keep};
+use crate::kinds::pods::defaults;
 use crate::kinds::pods::scheduling::node_selector;
-use crate::kinds::pods::volumes;
+use crate::kinds::pods::volumes::{self, required};
 use crate::kinds::pods::warnings::{OLD_VOLUMES, old_labels};
-use crate::registry::{StatusMetadata, Strategy};
+use crate::registry::{Looks, StatusMetadata, Strategy};
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
+    looks: Looks::WHOLE_TWICE,
     default: default_volume,
     prepare_create: |object, context| {
         protect(object, "kubernetes.io/pv-protection");
@@ -66,30 +68,10 @@ fn default_volume(object: &mut Value) {
     let Some(spec) = ensure(object, "spec") else { return };
     fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
     fill(spec, "volumeMode", "Filesystem");
-    if let Some(path) = child(spec, "hostPath") {
-        fill(path, "type", "");
-    }
-    if let Some(disk) = child(spec, "iscsi") {
-        fill_text(disk, "iscsiInterface", "default");
-    }
-    if let Some(disk) = child(spec, "rbd") {
-        fill_text(disk, "pool", "rbd");
-        fill_text(disk, "user", "admin");
-        fill_text(disk, "keyring", "/etc/ceph/keyring");
-    }
-    if let Some(disk) = child(spec, "scaleIO") {
-        fill_text(disk, "storageMode", "ThinProvisioned");
-        fill_text(disk, "fsType", "xfs");
-    }
+    defaults::source(spec);
     if let Some(share) = child(spec, "azureFile") {
         // Go writes this one out even when nobody gave it.
         share.entry("secretNamespace").or_insert(Value::Null);
-    }
-    if let Some(disk) = child(spec, "azureDisk") {
-        fill(disk, "cachingMode", "ReadWrite");
-        fill(disk, "kind", "Shared");
-        fill(disk, "fsType", "ext4");
-        fill(disk, "readOnly", false);
     }
 }
 
@@ -348,9 +330,9 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
                 );
             }
         }
-        "azureFile" if at.key("secretNamespace").present() => needed(errors, &at.key("secretNamespace")),
+        "azureFile" if at.key("secretNamespace").present() => required(errors, &at.key("secretNamespace")),
         "cinder" | "storageos" if at.key("secretRef").present() => {
-            needed(errors, &at.keys(&["secretRef", "namespace"]));
+            required(errors, &at.keys(&["secretRef", "namespace"]));
         }
         "iscsi" => {
             let portal = at.key("targetPortal");
@@ -368,15 +350,9 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
     }
 }
 
-fn needed(errors: &mut Errors, at: &At<'_>) {
-    if at.text().is_empty() {
-        errors.required(at, "");
-    }
-}
-
 fn local(errors: &mut Errors, spec: &At<'_>, at: &At<'_>) {
     let path = at.key("path");
-    needed(errors, &path);
+    required(errors, &path);
     if path.text().split('/').any(|part| part == "..") {
         errors.invalid(&path, "must not contain '..'");
     }
@@ -388,7 +364,7 @@ fn local(errors: &mut Errors, spec: &At<'_>, at: &At<'_>) {
 
 fn csi(errors: &mut Errors, at: &At<'_>) {
     driver_name(errors, &at.key("driver"));
-    needed(errors, &at.key("volumeHandle"));
+    required(errors, &at.key("volumeHandle"));
     // Secrets for staging were never checked.
     for reference in [
         "controllerPublishSecretRef",
@@ -398,8 +374,8 @@ fn csi(errors: &mut Errors, at: &At<'_>) {
     ] {
         let secret = at.key(reference);
         if secret.present() {
-            needed(errors, &secret.key("name"));
-            needed(errors, &secret.key("namespace"));
+            required(errors, &secret.key("name"));
+            required(errors, &secret.key("namespace"));
         }
     }
 }
@@ -407,9 +383,10 @@ fn csi(errors: &mut Errors, at: &At<'_>) {
 fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     // Kubernetes checks a changed volume twice, and tells both.
-    errors.extend(volume(new));
+    let found = volume(new);
+    errors.extend(found.clone());
     errors.extend(mount_options(new));
-    errors.extend(volume(new));
+    errors.extend(found);
     let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
     let mut now = spec.value.clone();
     let secret = |spec: &At<'_>| spec.keys(&["csi", "controllerExpandSecretRef"]).present();

@@ -1,0 +1,16 @@
+//! Group, version and kind as Go's scheme speaks of them: how an `apiVersion` is read, and what is said of a kind that is not the one wanted.
+
+/// Group and version of an `apiVersion`.
+pub(crate) fn split_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// Nobody knows a kind.
+pub(crate) fn unregistered(kind: &str, api_version: &str) -> String {
+    format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")
+}
+
+/// A kind is known, and another than `expected`, which lives in the package `internal`.
+pub(crate) fn unknown_conversion(version: &str, kind: &str, internal: &str, expected: &str) -> String {
+    format!("converting ({version}.{kind}) to ({internal}.{expected}): unknown conversion")
+}
