@@ -309,7 +309,8 @@ pub(crate) fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldErro
     if name(&named).is_empty() {
         metadata_mut(&mut named).insert("name".to_owned(), json!("fakename"));
     }
-    let mut errors = validate_as(&named, NameRule::PathSegment, !namespace(&named).is_empty());
+    let mut errors = validate_identity(&named, NameRule::PathSegment, !namespace(&named).is_empty());
+    errors.extend(validate_common(&named));
     for error in &mut errors {
         error.field = format!("{at}.{}", error.field);
     }
