@@ -298,6 +298,23 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// What is wrong with the metadata of an object within another. It need not have a name.
+pub(crate) fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let Some(metadata) = object.get("metadata").filter(|metadata| metadata.is_object()) else {
+        return Vec::new();
+    };
+    let mut named = json!({ "metadata": metadata });
+    if name(&named).is_empty() {
+        metadata_mut(&mut named).insert("name".to_owned(), json!("fakename"));
+    }
+    let mut errors = validate_identity(&named, NameRule::PathSegment, !namespace(&named).is_empty());
+    errors.extend(validate_common(&named));
+    for error in &mut errors {
+        error.field = format!("{at}.{}", error.field);
+    }
+    errors
+}
+
 /// The names in the entries of who owns which field. What else is in them was read before.
 fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
     const MAX_MANAGER: usize = 128;

@@ -48,6 +48,7 @@ pub(crate) const V1: Strategy = Strategy {
 pub(crate) const CONVERSION: Conversion = Conversion {
     to_stored: to_v2,
     from_stored: from_v2,
+    unfilled: (to_bare_v2, from_whole_v2),
 };
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -248,6 +249,11 @@ fn uncapitalize(value: &Value) -> Value {
 
 fn from_v2(mut object: Value) -> Value {
     default_v2(&mut object);
+    from_whole_v2(object)
+}
+
+/// The same without what v2 fills in when it is read.
+fn from_whole_v2(mut object: Value) -> Value {
     let mut notes: Vec<(&str, String)> = Vec::new();
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), "autoscaling/v1".into());
@@ -299,7 +305,14 @@ fn spec_from_v2(spec: &mut Object, notes: &mut Vec<(&str, String)>) {
     }
 }
 
-fn to_v2(mut object: Value) -> Value {
+fn to_v2(object: Value) -> Value {
+    let mut object = to_bare_v2(object);
+    default_v2(&mut object);
+    object
+}
+
+/// The same without what v2 fills in.
+fn to_bare_v2(mut object: Value) -> Value {
     let mut note = |name: &str| -> Option<Value> {
         let metadata = crate::object::metadata_mut(&mut object);
         let annotations = child(metadata, "annotations")?;
@@ -342,7 +355,6 @@ fn to_v2(mut object: Value) -> Value {
             status.remove("currentReplicas");
         }
     }
-    default_v2(&mut object);
     object
 }
 

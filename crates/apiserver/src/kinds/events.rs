@@ -31,7 +31,11 @@ pub(crate) const EVENTS: Strategy = Strategy {
 };
 
 /// Between `events.k8s.io` and the stored form.
-pub(crate) const CONVERSION: Conversion = Conversion { to_stored, from_stored };
+pub(crate) const CONVERSION: Conversion = Conversion {
+    to_stored,
+    from_stored,
+    unfilled: (to_stored, from_stored),
+};
 
 /// Names of the fields: stored, and in `events.k8s.io`.
 const FIELDS: [(&str, &str); 7] = [

@@ -146,7 +146,10 @@ fn needs_health_check_port(service: &Value) -> bool {
 fn prepare_create(object: &mut Value, _: &StrategyContext<'_>) {
     let Some(map) = object.as_object_mut() else { return };
     map.insert("status".to_owned(), json!({"loadBalancer": {}}));
-    if let Some(spec) = ensure(map, "spec") {
+    // Who gives several addresses gives the first one too.
+    if let Some(spec) = ensure(map, "spec")
+        && !has_items(spec, "clusterIPs")
+    {
         align_ips(spec);
     }
 }
@@ -309,6 +312,10 @@ fn allocate(
     if !needs_cluster_ip(object) {
         return Vec::new();
     }
+    ips(&mut errors, &At::root(object).key("spec"), type_of(object));
+    if !errors.is_empty() {
+        return errors.into_vec();
+    }
     families(&mut errors, object);
     if !errors.is_empty() {
         return errors.into_vec();
@@ -410,10 +417,13 @@ fn cluster_ip(
     }
     let inside = matches!(ip, IpAddr::V4(v4) if context.service_range.contains(v4));
     if !inside {
-        errors.invalid(
-            &ips,
-            format!("failed to allocate IP {ip}: the provided network does not match the current range"),
-        );
+        let why = if context.dry_run {
+            let range = context.service_range;
+            format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}")
+        } else {
+            "the provided network does not match the current range".to_owned()
+        };
+        errors.invalid(&ips, format!("failed to allocate IP {ip}: {why}"));
     } else if taken.ips.contains(&ip) {
         errors.invalid(
             &ips,
@@ -464,7 +474,7 @@ fn node_ports_of(
         };
         if held.contains(&number) {
             taken.ports.insert((number, protocol));
-        } else if !NODE_PORTS.contains(&number) {
+        } else if !NODE_PORTS.contains(&number) && !context.dry_run {
             errors.invalid(
                 &wanted,
                 "provided port is not in the valid range. The range of valid ports is 30000-32767",
@@ -524,9 +534,10 @@ fn service(new: &Value) -> Vec<FieldError> {
 fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     match kind {
         "LoadBalancer" | "NodePort" if headless => {
-            errors.invalid(
+            errors.invalid_value(
                 &spec.key("clusterIPs").moved(spec.path.key("clusterIPs").index(0)),
-                "may not be set to 'None' for this type".to_owned(),
+                "None",
+                format!("may not be set to 'None' for {kind} services"),
             );
         }
         "ExternalName" => {
@@ -550,6 +561,10 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     // The path stands so in Kubernetes.
     let ranges = spec.key("loadBalancerSourceRanges");
     let ranges = ranges.moved(spec.path.key("LoadBalancerSourceRanges"));
+    let class = spec.key("loadBalancerClass");
+    if kind == "LoadBalancer" && class.present() {
+        errors.messages(&class, names::qualified_name(class.text()));
+    }
     if kind != "LoadBalancer" {
         if !ranges.is_empty() {
             errors.forbidden(&ranges, "may only be used when `type` is 'LoadBalancer'");
@@ -631,36 +646,65 @@ fn selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// The fields about addresses and their families, which must agree before anything is allocated.
 fn ips(errors: &mut Errors, spec: &At<'_>, kind: &str) {
     if kind == "ExternalName" {
         return;
     }
-    let list = spec.key("clusterIPs");
-    if list.len() > 2 {
-        errors.invalid(&list, "may only hold up to 2 values");
-    }
-    for ip in list.items() {
-        if ip.text() == "None" {
-            if list.len() > 1 {
-                errors.invalid(&ip, "must not be 'None' when more than one is given".to_owned());
-            }
-        } else {
-            check_ip(errors, &ip);
+    let (list, single) = (spec.key("clusterIPs"), spec.key("clusterIP"));
+    match list.value.get(0).and_then(Value::as_str) {
+        None if !single.text().is_empty() => errors.required(&list, ""),
+        Some(_) if single.text().is_empty() => {
+            errors.invalid(&list, "must be empty when `clusterIP` is not specified");
         }
+        Some(first) if first != single.text() => errors.invalid(&list, "first value must match `clusterIP`"),
+        _ => {}
     }
-    let single = spec.key("clusterIP");
-    if let Some(first) = list.value.get(0).and_then(Value::as_str)
-        && first != single.text()
-    {
-        errors.invalid(&list, "first value must match `clusterIP`");
+    let mut seen = BTreeSet::new();
+    for family in spec.key("ipFamilies").items() {
+        errors.one_of(&family, &["IPv4", "IPv6"], true);
+        if !seen.insert(family.text()) {
+            errors.duplicate(&family);
+        }
     }
     errors.one_of(
         &spec.key("ipFamilyPolicy"),
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
         false,
     );
-    for family in spec.key("ipFamilies").items() {
-        errors.one_of(&family, &["IPv4", "IPv6"], true);
+    let before = errors.len();
+    for (index, ip) in list.items().enumerate() {
+        if index > 0 || ip.text() != "None" {
+            check_ip(errors, &ip);
+        } else if list.len() > 1 {
+            errors.invalid(&list, "'None' must be the first and only value");
+        }
+    }
+    let readable = errors.len() == before;
+    if list.len() > 2 {
+        errors.invalid(&list, "may only hold up to 2 values");
+    }
+    // What is no address has no family.
+    if readable {
+        families_of(errors, spec, &list);
+    }
+}
+
+fn families_of(errors: &mut Errors, spec: &At<'_>, list: &At<'_>) {
+    let is_six = |ip: &At<'_>| ip.text().contains(':');
+    let sixes = list.items().filter(|ip| is_six(ip)).count();
+    if list.len() > 1 && (sixes == 0 || sixes == list.len()) {
+        errors.invalid(list, "may specify no more than one IP for each IP family");
+    }
+    if spec.key("clusterIP").text() == "None" {
+        return;
+    }
+    for (index, (ip, family)) in list.items().zip(spec.key("ipFamilies").items()).enumerate() {
+        let family = family.text();
+        if (family == "IPv4" && is_six(&ip)) || (family == "IPv6" && !is_six(&ip)) {
+            let why = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+            errors.invalid(&ip, why);
+        }
     }
 }
 

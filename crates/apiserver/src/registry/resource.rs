@@ -77,6 +77,8 @@ pub struct Conversion {
     pub to_stored: fn(Value) -> Value,
     /// From the stored form to the served version, on every read and watch event.
     pub from_stored: fn(Value) -> Value,
+    /// Both without filling anything in, for an object from which something was taken.
+    pub unfilled: (fn(Value) -> Value, fn(Value) -> Value),
 }
 
 /// What only kinds from a CustomResourceDefinition have.

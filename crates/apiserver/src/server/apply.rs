@@ -13,7 +13,7 @@ use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
-use super::convert::{convert_by_function, is_converted};
+use super::convert::{convert_by_function, has_functions, is_converted};
 use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
@@ -341,7 +341,7 @@ impl Call<'_> {
             options: &options,
             part,
             now: crate::env::rfc3339(self.server.env.now()),
-            convert: resource.conversion.is_some().then_some(&convert),
+            convert: has_functions(&resource).then_some(&convert),
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
@@ -387,7 +387,7 @@ impl Call<'_> {
 
     /// How the apply looks in the versions in which other managers wrote.
     async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if !is_converted(apply.resource) && apply.resource.conversion.is_none() {
+        if !is_converted(apply.resource) && !has_functions(apply.resource) {
             return Ok(Seen::Same);
         }
         let live = self.get_stored().await?;

@@ -6,7 +6,8 @@
 //!
 //! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use kubewright_schema::apply::{ObjectType, View, Views};
 use kubewright_schema::schema::GroupVersionKind;
@@ -18,7 +19,7 @@ use super::options::FieldValidation;
 use super::{Inner, decode, managed};
 use crate::env::Env;
 use crate::outbound::Outbound;
-use crate::registry::{Custom, Resource, Several, Snapshot};
+use crate::registry::{Custom, Registry, Resource, Several, Snapshot};
 use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
 use crate::status::Status;
@@ -201,6 +202,17 @@ pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<Sto
     }
 }
 
+/// Whether the versions of a built-in kind differ in their fields, so that functions convert between them.
+pub(crate) fn has_functions(resource: &Resource) -> bool {
+    static STORES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let kinds = Registry::new().snapshot();
+        let resources = kinds.resources();
+        let rows = resources.iter().filter(|row| row.conversion.is_some());
+        rows.map(|row| row.store.to_string()).collect()
+    });
+    resource.custom.is_none() && STORES.contains(&*resource.store)
+}
+
 /// The same kind in another version, if that is served.
 fn row_of(kinds: &Snapshot, resource: &Resource, api_version: &str) -> Option<Arc<Resource>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -217,7 +229,14 @@ pub(crate) fn convert_by_function(
     to: &str,
 ) -> Option<(ObjectType, Value)> {
     let (from, to) = (row_of(kinds, resource, from)?, row_of(kinds, resource, to)?);
-    let mut seen = by_function(object.clone(), &from, &to);
+    let stored = from
+        .conversion
+        .map_or_else(|| object.clone(), |conversion| (conversion.unfilled.0)(object.clone()));
+    let mut seen = match to.conversion {
+        Some(conversion) => (conversion.unfilled.1)(stored),
+        None => stored,
+    };
+    seen = with_kind(&to, seen);
     structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
     Some((managed::object_type(&to), seen))
 }

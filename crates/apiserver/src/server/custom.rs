@@ -24,6 +24,9 @@ pub(super) fn validate(
         return (Vec::new(), Vec::new());
     };
     let mut errors = schema(resource, object, old, part);
+    if part != Part::Status {
+        errors.extend(super::embedded::validate(object, &resource.schema));
+    }
     let scale = resource.subresources.iter().find_map(|subresource| match subresource {
         Subresource::Scale(paths) => Some(paths),
         _ => None,

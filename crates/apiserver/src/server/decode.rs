@@ -129,7 +129,11 @@ fn type_meta(object: &Value) -> Result<(String, String), String> {
             go::json_type(other)
         )),
     };
-    Ok((text("apiVersion")?, text("kind")?))
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    if api_version.matches('/').count() > 1 {
+        return Err(format!("unexpected GroupVersion string: {api_version}"));
+    }
+    Ok((api_version, kind))
 }
 
 fn missing_kind(document: &str) -> String {
@@ -146,9 +150,6 @@ pub(crate) fn check_kind(object: &mut Value, resource: &Resource, kinds: &Snapsh
             return Err(Status::bad_request(missing_kind(&object.to_string())));
         }
         return check_custom_kind(object, &api_version, &kind, resource);
-    }
-    if api_version.matches('/').count() > 1 {
-        return Err(Status::bad_request(no_group_version(&api_version)));
     }
     let (group, version) = split_version(&api_version);
     api_version = if version.is_empty() && (group.is_empty() || *group == *resource.group) {
@@ -285,9 +286,6 @@ pub(crate) fn check_patched_kind(
 /// What a patch left of a built-in object is read as what it says it is.
 fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<Vec<String>, Unfit> {
     let (api_version, kind) = type_meta(object)?;
-    if api_version.matches('/').count() > 1 {
-        return Err(Unfit::Unreadable(no_group_version(&api_version)));
-    }
     let (group, version) = split_version(&api_version);
     let kind = if kind.is_empty() {
         resource.kind.to_string()
@@ -310,10 +308,6 @@ fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snaps
     Err(match why_wrong(object, &version, &kind, resource, kinds) {
         WrongKind::Unregistered(why) | WrongKind::Unreadable(why) | WrongKind::Another(why) => Unfit::Unreadable(why),
     })
-}
-
-fn no_group_version(api_version: &str) -> String {
-    format!("unexpected GroupVersion string: {api_version}")
 }
 
 fn join_version(group: &str, version: &str) -> String {
@@ -464,6 +458,7 @@ pub(crate) fn fit(
     };
     let unknown = if resource.custom.is_some() {
         settle_metadata(object)?;
+        super::embedded::settle(object, &resource.schema)?;
         structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE)
     } else {
         structural::type_check(object, &resource.schema, &resource.kind)?;

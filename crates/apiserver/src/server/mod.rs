@@ -22,6 +22,7 @@ mod custom;
 mod decode;
 mod definitions;
 mod delete;
+mod embedded;
 mod eviction;
 mod health;
 mod last_applied;

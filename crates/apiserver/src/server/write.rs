@@ -208,6 +208,16 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What the object needs of what there is only so much of. Nothing else is looked at when that cannot be had.
+    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Claim, Status> {
+        let mut errors = Vec::new();
+        let claim = self
+            .server
+            .allocate(&self.resource, object, old, &self.context(), &mut errors);
+        self.refuse(object::name(object), &errors)?;
+        Ok(claim)
+    }
+
     /// Creates an object that is decoded and fits its path.
     pub(crate) async fn create(&mut self, mut object: Value) -> Result<Written, Status> {
         let resource = self.resource.clone();
@@ -247,9 +257,7 @@ impl<'a> Writer<'a> {
             object::fill_system_fields(&mut object, self.server.env.as_ref());
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
-            let _claim = self
-                .server
-                .allocate(&resource, &mut object, None, &self.context(), &mut errors);
+            let _claim = self.allocate(&mut object, None)?;
             errors.extend((resource.strategy.validate_create)(&object));
             self.check_custom(&object, None, Part::Main, &mut errors);
             self.refuse(object::name(&object), &errors)?;
@@ -492,9 +500,7 @@ impl<'a> Writer<'a> {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
             count_generation(&resource, &mut new, old);
-            claim = self
-                .server
-                .allocate(&resource, &mut new, Some(old), &self.context(), &mut errors);
+            claim = self.allocate(&mut new, Some(old))?;
             errors.extend((resource.strategy.validate_update)(&new, old));
         }
         self.check_custom(&new, Some(old), part, &mut errors);

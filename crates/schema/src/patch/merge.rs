@@ -21,23 +21,25 @@ pub fn apply(doc: &Value, patch: &Value) -> Value {
 
 fn merge(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (key, change) in patch {
-        match change {
-            Value::Null => {
-                fields.remove(key);
-            }
-            Value::Object(change) => {
-                let field = fields.entry(key.as_str()).or_insert(Value::Null);
-                if !field.is_object() {
-                    *field = Value::Object(Map::new());
-                }
-                if let Value::Object(inner) = field {
-                    merge(inner, change);
-                }
-            }
-            other => {
-                fields.insert(key.clone(), other.clone());
-            }
+        match (change, fields.get_mut(key)) {
+            (Value::Null, _) => drop(fields.remove(key)),
+            (Value::Object(change), Some(Value::Object(inner))) => merge(inner, change),
+            // What takes the place of an object is taken as it stands.
+            (change, Some(present @ Value::Object(_))) => *present = change.clone(),
+            (change, _) => drop(fields.insert(key.clone(), pruned(change))),
         }
+    }
+}
+
+/// A new part of the document, in which nulls of objects say nothing.
+fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), pruned(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
     }
 }
 

@@ -565,7 +565,7 @@ mod tests {
         check(
             json!({"metadata": {"labels": {"x": "1"}}}),
             json!({"metadata": {"labels": {"$patch": "delete"}}}),
-            json!({"metadata": {}}),
+            json!({"metadata": {"labels": {}}}),
         );
         // `merge` is what happens anyway; said aloud it is refused.
         assert_eq!(

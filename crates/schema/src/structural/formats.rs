@@ -60,7 +60,12 @@ pub(crate) fn is_valid(format: &str, text: &str) -> bool {
         "email" => is_email(text),
         "hexcolor" => is_hex_color(text),
         "hostname" => is_hostname(text),
-        "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
+        // Zeros in front are nothing.
+        "ipv4" => {
+            let parts = text.split('.').map(|part| part.trim_start_matches('0'));
+            let parts: Vec<&str> = parts.map(|part| if part.is_empty() { "0" } else { part }).collect();
+            !text.split('.').any(str::is_empty) && parts.join(".").parse::<Ipv4Addr>().is_ok()
+        }
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "isbn" => is_isbn10(text) || is_isbn13(text),
         "isbn10" => is_isbn10(text),
@@ -268,7 +273,10 @@ fn is_hostname(text: &str) -> bool {
             && label.chars().next().is_some_and(inner)
             && label.chars().last().is_some_and(inner)
     };
-    text.len() <= 255 && text.split('.').all(label)
+    // A domain ends with a name of letters, two at least.
+    let top = |label: &str| label.chars().count() >= 2 && label.chars().all(char::is_alphabetic);
+    let domain = text.rsplit_once('.').is_none_or(|(_, last)| top(last));
+    text.len() <= 255 && text.split('.').all(label) && domain
 }
 
 fn is_mac(text: &str) -> bool {

@@ -59,12 +59,14 @@ pub fn prune(value: &mut Value, schema: &SchemaRef, options: PruneOptions) -> Ve
     let mut pruner = Pruner {
         path: Path::default(),
         unknown: Vec::new(),
+        within: Vec::new(),
     };
     if options.built_in {
         pruner.built_in(value, schema);
     } else {
         pruner.custom(value, Some(schema), options.resource_root);
         pruner.unknown.sort();
+        pruner.unknown.append(&mut pruner.within);
     }
     pruner.unknown
 }
@@ -72,6 +74,8 @@ pub fn prune(value: &mut Value, schema: &SchemaRef, options: PruneOptions) -> Ve
 struct Pruner {
     path: Path,
     unknown: Vec<String>,
+    /// Those in the metadata of objects within the object, which are told last.
+    within: Vec<String>,
 }
 
 impl Pruner {
@@ -100,13 +104,19 @@ impl Pruner {
     }
 
     fn custom(&mut self, value: &mut Value, schema: Option<&SchemaRef>, root: bool) {
-        let root = root || schema.is_some_and(|schema| schema.embedded_resource);
+        let embedded = !root && schema.is_some_and(|schema| schema.embedded_resource);
+        let root = root || embedded;
         let preserve = schema.is_some_and(|schema| schema.preserve_unknown_fields);
         match value {
             Value::Object(map) => self.retain(map, |this, key, value| {
                 if root && matches!(key, "apiVersion" | "kind" | "metadata") {
                     if key == "metadata" {
+                        let before = this.unknown.len();
                         this.metadata(value);
+                        if embedded {
+                            let found = this.unknown.split_off(before);
+                            this.within.extend(found);
+                        }
                     }
                     return true;
                 }
@@ -172,6 +182,7 @@ fn schema_or(value: &mut Value) {
     let mut silent = Pruner {
         path: Path::default(),
         unknown: Vec::new(),
+        within: Vec::new(),
     };
     match value {
         Value::Object(_) => silent.built_in(value, &json_schema_props()),

@@ -80,6 +80,18 @@ struct Validator {
 }
 
 /// A number as Go's `%v` prints a float64.
+/// Whether a number is so often a factor, as near as floats can tell.
+fn is_multiple(number: f64, factor: f64) -> bool {
+    const NEAR: f64 = 1e-9;
+    let times = if factor < 1.0 {
+        1.0 / factor * number
+    } else {
+        number / factor
+    };
+    let whole = times.round();
+    times == whole || (times - whole).abs() / (times.abs() + whole.abs()) < NEAR
+}
+
 fn go_number(number: f64) -> String {
     if number == 0.0 || (1e-4..1e21).contains(&number.abs()) {
         return number.to_string();
@@ -219,7 +231,11 @@ impl Validator {
             .filter(|format| formats::is_known(format))
             .unwrap_or_default();
         let has = |word: &str| allowed.iter().any(|type_| type_.as_str() == word);
-        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+        // Beyond these, floats do not tell one whole number from the next.
+        const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+        let whole = value
+            .as_f64()
+            .is_some_and(|number| number.fract() == 0.0 && number.abs() <= MAX_WHOLE);
         let float_is_integer = type_ == "number" && whole && has("integer");
         let fits = has(type_) || float_is_integer || (type_ == "integer" && has("number"));
         let is_text_or_list = value.is_string() || value.is_array();
@@ -368,23 +384,24 @@ impl Validator {
     fn number(&self, number: f64, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
         outcome.checks += 1;
         outcome.errors.extend(self.range(number, value, schema, path));
-        if let Some(factor) = schema.multiple_of
-            && (factor <= 0.0 || {
-                let quotient = number / factor;
-                quotient != quotient.trunc()
-            })
-        {
-            let what = if factor <= 0.0 {
-                format!(
-                    "factor MultipleOf declared for {path} must be positive: {}",
-                    go_number(factor)
-                )
-            } else {
-                format!("should be a multiple of {}", go_number(factor))
-            };
-            outcome.errors.push(self.invalid(path, value, &what));
+        // Of a whole number it is asked with bounds that are cut to whole ones.
+        let whole = value.is_i64();
+        let bound = |bound: f64| if whole { bound.trunc() } else { bound };
+        if let Some(factor) = schema.multiple_of.map(bound) {
+            if factor <= 0.0 {
+                let shown = go_number(factor);
+                let detail = format!("factor MultipleOf declared for {path} must be positive: {shown}");
+                let factor = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
+                let factor = if whole { json!(0) } else { factor };
+                outcome
+                    .errors
+                    .push(self.error(Reason::Invalid, path, Some(factor), detail));
+            } else if !is_multiple(number, factor) {
+                let what = format!("should be a multiple of {}", go_number(factor));
+                outcome.errors.push(self.invalid(path, value, &what));
+            }
         }
-        if let Some(max) = schema.maximum
+        if let Some(max) = schema.maximum.map(bound)
             && (number > max || (schema.exclusive_maximum && number == max))
         {
             let or_equal = if schema.exclusive_maximum { "" } else { "or equal to " };
@@ -394,7 +411,7 @@ impl Validator {
                 &format!("should be less than {or_equal}{}", go_number(max)),
             ));
         }
-        if let Some(min) = schema.minimum
+        if let Some(min) = schema.minimum.map(bound)
             && (number < min || (schema.exclusive_minimum && number == min))
         {
             let or_equal = if schema.exclusive_minimum { "" } else { "or equal to " };
