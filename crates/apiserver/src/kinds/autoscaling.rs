@@ -48,7 +48,7 @@ pub(crate) const V1: Strategy = Strategy {
 pub(crate) const CONVERSION: Conversion = Conversion {
     to_stored: to_v2,
     from_stored: from_v2,
-    unfilled: (to_bare_v2, from_whole_v2),
+    unfilled: [to_bare_v2, from_whole_v2],
 };
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";

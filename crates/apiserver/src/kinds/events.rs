@@ -34,7 +34,7 @@ pub(crate) const EVENTS: Strategy = Strategy {
 pub(crate) const CONVERSION: Conversion = Conversion {
     to_stored,
     from_stored,
-    unfilled: (to_stored, from_stored),
+    unfilled: [to_stored, from_stored],
 };
 
 /// Names of the fields: stored, and in `events.k8s.io`.

@@ -78,7 +78,7 @@ pub struct Conversion {
     /// From the stored form to the served version, on every read and watch event.
     pub from_stored: fn(Value) -> Value,
     /// Both without filling anything in, for an object from which something was taken.
-    pub unfilled: (fn(Value) -> Value, fn(Value) -> Value),
+    pub unfilled: [fn(Value) -> Value; 2],
 }
 
 /// What only kinds from a CustomResourceDefinition have.

@@ -231,9 +231,9 @@ pub(crate) fn convert_by_function(
     let (from, to) = (row_of(kinds, resource, from)?, row_of(kinds, resource, to)?);
     let stored = from
         .conversion
-        .map_or_else(|| object.clone(), |conversion| (conversion.unfilled.0)(object.clone()));
+        .map_or_else(|| object.clone(), |conversion| (conversion.unfilled[0])(object.clone()));
     let mut seen = match to.conversion {
-        Some(conversion) => (conversion.unfilled.1)(stored),
+        Some(conversion) => (conversion.unfilled[1])(stored),
         None => stored,
     };
     seen = with_kind(&to, seen);

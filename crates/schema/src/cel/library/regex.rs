@@ -203,9 +203,9 @@ fn complaint(pattern: &str) -> String {
                         }
                         Some(_) => {}
                     }
-                } else if rest.starts_with("(?") {
-                    let flags = rest[2..].bytes().take_while(|b| b"imsU-".contains(b)).count();
-                    if !rest[2 + flags..].starts_with([':', ')']) {
+                } else if let Some(flagged) = rest.strip_prefix("(?") {
+                    let flags = flagged.bytes().take_while(|b| b"imsU-".contains(b)).count();
+                    if !flagged[flags..].starts_with([':', ')']) {
                         let shown: String = rest.chars().take(3 + flags).collect();
                         return format!("invalid or unsupported Perl syntax: `{shown}`");
                     }
