@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::names::{Names, names};
+use super::table::table;
 use super::{Special, json_schema_props, special};
 use crate::quantity::Quantity;
 use crate::schema::{Schema, SchemaRef, Type};
@@ -35,39 +36,26 @@ pub(super) struct Facts {
 /// What the table says about a definition.
 fn facts(name: &str) -> Option<&'static Facts> {
     static FACTS: LazyLock<BTreeMap<String, Facts>> =
-        LazyLock::new(|| table(TABLE).expect("the table's test reads it"));
+        LazyLock::new(|| table(TABLE, read).expect("the table's test reads it"));
     FACTS.get(name)
 }
 
-/// Reads the table: `[prefix]` opens a section, `Type word field…, word field…` is a line, `#` a comment.
-fn table(text: &'static str) -> Result<BTreeMap<String, Facts>, String> {
-    let mut found = BTreeMap::new();
-    let mut prefix = "";
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            prefix = section;
-            continue;
-        }
-        let (name, words) = line.split_once(' ').unwrap_or((line, ""));
-        let mut facts = Facts::default();
-        for group in words.split(", ").filter(|group| !group.is_empty()) {
-            let (word, fields) = group
-                .split_once(' ')
-                .ok_or_else(|| format!("no field after {group:?}: {line}"))?;
-            let fields = fields.split(' ');
-            match word {
-                "pointer" => facts.pointers.extend(fields),
-                "null" => facts.nulls.extend(fields),
-                "omit" => facts.omitted.extend(fields),
-                "quantity" => facts.quantities.extend(fields),
-                other => return Err(format!("unknown word {other:?}: {line}")),
-            }
-        }
-        if found.insert(format!("{prefix}.{name}"), facts).is_some() {
-            return Err(format!("{prefix}.{name} stands twice"));
+fn read(groups: &mut dyn Iterator<Item = &'static str>) -> Result<Facts, String> {
+    let mut facts = Facts::default();
+    for group in groups {
+        let (word, fields) = group
+            .split_once(' ')
+            .ok_or_else(|| format!("no field after {group:?}"))?;
+        let fields = fields.split(' ');
+        match word {
+            "pointer" => facts.pointers.extend(fields),
+            "null" => facts.nulls.extend(fields),
+            "omit" => facts.omitted.extend(fields),
+            "quantity" => facts.quantities.extend(fields),
+            other => return Err(format!("unknown word {other:?}")),
         }
     }
-    Ok(found)
+    Ok(facts)
 }
 
 /// Brings a built-in object into the form that a Go program writes after it has read it.
@@ -286,19 +274,16 @@ pub(crate) fn absent_form<'a>(schema: &'a Schema, key: &str) -> Option<&'a Value
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::check_names;
     use super::*;
 
     #[test]
     fn the_table_names_what_exists() {
-        let table = table(TABLE).expect("well-formed");
-        assert!(table.len() > 100, "{} lines", table.len());
-        for (name, facts) in &table {
-            let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
+        let table = table(TABLE, read).expect("well-formed");
+        check_names(&table, |facts| {
             let fields = [&facts.pointers, &facts.nulls, &facts.omitted, &facts.quantities];
-            for field in fields.into_iter().flatten() {
-                assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
-            }
-        }
+            fields.into_iter().flatten().copied().collect()
+        });
     }
 
     fn check((group, kind): (&str, &str), value: Value, expected: &Value) {

@@ -21,6 +21,7 @@ mod formats;
 mod go;
 mod names;
 mod prune;
+mod table;
 mod types;
 mod validate;
 

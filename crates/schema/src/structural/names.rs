@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use super::table::table;
+
 static TABLE: &str = include_str!("../../data/go-names.txt");
 
 /// What Go calls the fields of one type.
@@ -28,7 +30,7 @@ impl Names {
 /// What the table says about a definition.
 pub(super) fn names(definition: &str) -> Option<&'static Names> {
     static NAMES: LazyLock<BTreeMap<String, Names>> =
-        LazyLock::new(|| table(TABLE).expect("the table's test reads it"));
+        LazyLock::new(|| table(TABLE, read).expect("the table's test reads it"));
     NAMES.get(definition)
 }
 
@@ -41,49 +43,32 @@ pub(super) fn part(type_: &str) -> Option<&str> {
     part.map(|part| part.trim_start_matches('*'))
 }
 
-fn table(text: &'static str) -> Result<BTreeMap<String, Names>, String> {
-    let mut found = BTreeMap::new();
-    let mut prefix = "";
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            prefix = section;
-            continue;
-        }
-        let (name, groups) = line
-            .split_once(' ')
-            .ok_or_else(|| format!("nothing about it: {line}"))?;
-        let mut names = Names::default();
-        for group in groups.split(", ") {
-            let mut words = group.split(' ');
-            match (words.next(), words) {
-                (Some("type"), fields) => names.types.extend(fields.filter_map(|field| field.split_once('='))),
-                (Some("in"), mut fields) => {
-                    let embedded = fields.next().ok_or_else(|| format!("in nothing: {line}"))?;
-                    names.embedded.extend(fields.map(|field| (field, embedded)));
-                }
-                _ => return Err(format!("unknown word: {line}")),
+fn read(groups: &mut dyn Iterator<Item = &'static str>) -> Result<Names, String> {
+    let mut names = Names::default();
+    for group in groups {
+        let mut words = group.split(' ');
+        match (words.next(), words) {
+            (Some("type"), fields) => names.types.extend(fields.filter_map(|field| field.split_once('='))),
+            (Some("in"), mut fields) => {
+                let embedded = fields.next().ok_or("in nothing")?;
+                names.embedded.extend(fields.map(|field| (field, embedded)));
             }
-        }
-        if found.insert(format!("{prefix}.{name}"), names).is_some() {
-            return Err(format!("{prefix}.{name} stands twice"));
+            (word, _) => return Err(format!("unknown word {word:?}")),
         }
     }
-    Ok(found)
+    Ok(names)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::check_names;
     use super::*;
 
     #[test]
     fn the_table_names_what_exists() {
-        let table = table(TABLE).expect("well-formed");
-        assert!(table.len() > 100, "{} lines", table.len());
-        for (name, names) in &table {
-            let schema = crate::catalog::definition(name).unwrap_or_else(|| panic!("{name} is no definition"));
-            for field in names.types.keys().chain(names.embedded.keys()) {
-                assert!(schema.properties.contains_key(*field), "{name} has no field {field}");
-            }
-        }
+        let table = table(TABLE, read).expect("well-formed");
+        check_names(&table, |names| {
+            names.types.keys().chain(names.embedded.keys()).copied().collect()
+        });
     }
 }
