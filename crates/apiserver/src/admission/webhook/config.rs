@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::admission::matching::Criteria;
+use crate::admission::matching::{Criteria, is_exempt};
 use crate::admission::policy::conditions::Conditions;
+use crate::admission::{Attributes, Session};
 use crate::kinds::check::get;
 use crate::object;
 use crate::outbound::client::Client;
@@ -79,8 +80,17 @@ impl Configurations {
         }
     }
 
+    /// The webhooks that a write may concern; none where there are none, or where nobody is asked about such a write.
+    pub(super) fn of(&self, session: &Session<'_>, attributes: &Attributes) -> Option<Arc<Vec<Webhook>>> {
+        if is_exempt(attributes) {
+            return None;
+        }
+        let webhooks = self.webhooks(session.storage().as_ref());
+        (!webhooks.is_empty()).then_some(webhooks)
+    }
+
     /// What is configured now.
-    pub(super) fn webhooks(&self, storage: &dyn Storage) -> Arc<Vec<Webhook>> {
+    fn webhooks(&self, storage: &dyn Storage) -> Arc<Vec<Webhook>> {
         let listed = storage.list(self.store, &ListRequest::default());
         // What cannot be listed was never written: the store comes into being with its first object.
         let items = listed.map(|listed| listed.items).unwrap_or_default();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::config::{Configurations, Webhook};
 use super::review::{self, Objects};
 use super::{Failure, match_conditions};
-use crate::admission::matching::{Matched, is_exempt};
+use crate::admission::matching::Matched;
 use crate::admission::{Admission, Admitted, Attributes, Session};
 use crate::registry::Resource;
 use crate::status::Status;
@@ -176,13 +176,9 @@ impl Admission for MutatingWebhooks {
         object: &'a mut Value,
         old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        if is_exempt(attributes) {
-            return Admitted::YES;
+        match self.configurations.of(session, attributes) {
+            None => Admitted::YES,
+            Some(webhooks) => Admitted::later(dispatch(webhooks, session, attributes, object, old)),
         }
-        let webhooks = self.configurations.webhooks(session.storage().as_ref());
-        if webhooks.is_empty() {
-            return Admitted::YES;
-        }
-        Admitted::later(dispatch(webhooks, session, attributes, object, old))
     }
 }
