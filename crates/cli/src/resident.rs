@@ -24,15 +24,17 @@ pub(crate) async fn give_back_when_idle(stop: impl Future<Output = ()>, prepare:
     while tokio::time::timeout(PERIOD, &mut stop).await.is_err() {
         let used = linux::processor_time();
         let idle = used - before < IDLE;
+        before = used;
         if let Some(prepare) = prepare.take_if(|_| idle) {
             prepare();
+            // That was no client's work.
+            before = linux::processor_time();
         } else if idle && used - given > WORTH_IT {
             if let Err(why) = linux::give_back_text() {
                 tracing::debug!(%why, "the memory of an idle cluster is not given back");
             }
             given = used;
         }
-        before = used;
     }
 }
 
