@@ -561,10 +561,6 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     // The path stands so in Kubernetes.
     let ranges = spec.key("loadBalancerSourceRanges");
     let ranges = ranges.moved(spec.path.key("LoadBalancerSourceRanges"));
-    let class = spec.key("loadBalancerClass");
-    if kind == "LoadBalancer" && class.present() {
-        errors.messages(&class, names::qualified_name(class.text()));
-    }
     if kind != "LoadBalancer" {
         if !ranges.is_empty() {
             errors.forbidden(&ranges, "may only be used when `type` is 'LoadBalancer'");
