@@ -79,7 +79,12 @@ fn source(errors: &mut Errors, volume: &At<'_>) {
     } else {
         first
     };
-    one_source(errors, first, &volume.key(first).moved(volume.path.key(shown)));
+    let source = volume.key(first).moved(volume.path.key(shown));
+    one_source(errors, first, &source);
+    if *first == "iscsi" {
+        // Pods tell what is wrong more closely than volumes of the cluster do.
+        iscsi(errors, &source, "must be valid format starting with iqn, eui, or naa");
+    }
     for source in given {
         // Two paths are misspelt upstream.
         let shown = match *source {
@@ -142,7 +147,6 @@ pub(crate) fn one_source(errors: &mut Errors, kind: &str, at: &At<'_>) {
             );
         }
         "gitRepo" => descending(errors, &at.key("directory")),
-        "iscsi" => iscsi(errors, at),
         "storageos" => storage_os(errors, at),
         "fc" => fibre_channel(errors, at),
         "cinder" => secret_reference(errors, at),
@@ -226,18 +230,15 @@ fn host_path(errors: &mut Errors, at: &At<'_>) {
     errors.one_of(&at.key("type"), &types, false);
 }
 
-fn iscsi(errors: &mut Errors, at: &At<'_>) {
-    let of_pod = at.path.to_string().contains("volumes[");
+/// What is said of a name that begins as one of iSCSI does and goes on otherwise.
+pub(crate) const ISCSI_FORMAT: &str = "must be valid format";
+
+/// The rules of an `iscsi` source. `unknown`: what is said of a name that begins in none of the three forms.
+pub(crate) fn iscsi(errors: &mut Errors, at: &At<'_>, unknown: &str) {
     let name = |errors: &mut Errors, name: &At<'_>| {
         if !is_iscsi_name(name.text()) {
-            // Pods tell what is wrong more closely than volumes of the cluster do.
             let prefixed = ["iqn", "eui", "naa"].iter().any(|form| name.text().starts_with(form));
-            let why = if of_pod && !prefixed {
-                "must be valid format starting with iqn, eui, or naa"
-            } else {
-                "must be valid format"
-            };
-            errors.invalid(name, why);
+            errors.invalid(name, if prefixed { ISCSI_FORMAT } else { unknown });
         }
     };
     if !at.key("iqn").text().is_empty() {

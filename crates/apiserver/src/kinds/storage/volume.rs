@@ -335,6 +335,7 @@ fn source(errors: &mut Errors, spec: &At<'_>, kind: &str, place: Place<'_>) {
             required(errors, &at.keys(&["secretRef", "namespace"]));
         }
         "iscsi" => {
+            volumes::iscsi(errors, &at, volumes::ISCSI_FORMAT);
             let portal = at.key("targetPortal");
             if let Place::Volume(name) = place
                 && at.key("initiatorName").present()
