@@ -29,6 +29,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     }
     let text = json_length(text).map_or(text, |length| &text[..length]);
     let halves = text.contains("\\ud") || text.contains("\\uD");
+    let mut places = Places {
+        text,
+        character: 0,
+        byte: 0,
+    };
     let mut builder = Builder::default();
     let mut options = Options::default();
     // Comments mean nothing here, and the parser would bound their number.
@@ -38,11 +43,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| wrong(&error, text))?;
         let closes = matches!(event, Event::MappingEnd | Event::SequenceEnd);
-        if halves
-            && matches!(event, Event::Scalar(_, ScalarStyle::DoubleQuoted, ..))
-            && let Some(line) = half_character(text, span.start.index(), span.end.index())
-        {
-            return Err(DecodeError::new(told(Place::Scanner(line), NO_SUCH_CHARACTER)));
+        if halves && matches!(event, Event::Scalar(_, ScalarStyle::DoubleQuoted, ..)) {
+            let (begin, end) = (places.byte_of(span.start.index()), places.byte_of(span.end.index()));
+            if let Some(place) = half_character(&text[begin..end]) {
+                let line = text[..begin + place].matches('\n').count();
+                return Err(DecodeError::new(told(Place::Scanner(line), NO_SUCH_CHARACTER)));
+            }
         }
         if let Event::Alias(id) = event
             && !builder.anchors.contains_key(&id)
@@ -502,22 +508,39 @@ fn json_length(text: &str) -> Option<usize> {
     matches!(values.next(), Some(Ok(_))).then(|| values.byte_offset())
 }
 
-/// The line of an escape in these characters of the text that stands for half a character, which YAML has not.
-fn half_character(text: &str, from: usize, to: usize) -> Option<usize> {
-    let begin = text.char_indices().nth(from).map_or(text.len(), |(place, _)| place);
-    let written: String = text[begin..].chars().take(to.saturating_sub(from)).collect();
-    let mut rest = written.as_str();
-    while let Some(at) = rest.find('\\') {
-        let escape = rest[at + 1..].to_ascii_lowercase();
-        let half = escape.starts_with("ud") && matches!(escape.as_bytes().get(2), Some(b'8'..=b'9' | b'a'..=b'f'));
-        if half {
-            let place = begin + (written.len() - rest.len()) + at;
-            return Some(text[..place].matches('\n').count());
+/// Where in a written text an escape stands for half a character, which YAML has not.
+fn half_character(written: &str) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = written[at..].find('\\') {
+        let place = at + found;
+        let escape = &written[place + 1..];
+        if let [b'u' | b'U', b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = escape.as_bytes() {
+            return Some(place);
         }
-        let skipped = rest[at + 1..].chars().next().map_or(0, char::len_utf8);
-        rest = &rest[at + 1 + skipped..];
+        at = place + 1 + escape.chars().next().map_or(0, char::len_utf8);
     }
     None
+}
+
+/// Finds the bytes of a text by the places of their characters, which the parser tells. They are asked for in order: what lies before is
+/// not counted again.
+struct Places<'a> {
+    text: &'a str,
+    character: usize,
+    byte: usize,
+}
+
+impl Places<'_> {
+    fn byte_of(&mut self, character: usize) -> usize {
+        if character < self.character {
+            (self.character, self.byte) = (0, 0);
+        }
+        let rest = &self.text[self.byte..];
+        let mut places = rest.char_indices().map(|(place, _)| place);
+        let step = places.nth(character - self.character).unwrap_or(rest.len());
+        (self.character, self.byte) = (character, self.byte + step);
+        self.byte
+    }
 }
 
 #[cfg(test)]
@@ -617,6 +640,10 @@ mod tests {
             "yaml: map merge requires map or sequence of maps as the value",
         );
         check("a: &x [*x]\n", "yaml: anchor 'x' value contains itself");
+        check(
+            "é: \"é\"\nb: \"\\\\ud800\"\nc: \"é\\ud800\"\n",
+            "yaml: line 3: found invalid Unicode character escape code",
+        );
         check("a: !!int x\n", "yaml: cannot decode !!str `x` as a !!int");
         let billion = (1..20).fold("a0: &a0 [x,x,x,x,x,x,x,x]\n".to_owned(), |text, n| {
             text + &format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 8].join(","))
