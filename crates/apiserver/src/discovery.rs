@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use crate::registry::{Group, Resource, Snapshot, Subresource, Verbs, hash, short_hash};
+use crate::scheme::join_version;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -198,7 +199,7 @@ fn resources(snapshot: &Snapshot, group: &str, version: &str) -> Option<Value> {
     }
     let mut body = json!({
         "kind": "APIResourceList",
-        "groupVersion": if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+        "groupVersion": join_version(group, version),
         "resources": list,
     });
     // The core group's document has no apiVersion, a habit from before there were groups.

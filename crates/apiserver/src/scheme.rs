@@ -5,6 +5,15 @@ pub(crate) fn split_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
+/// The `apiVersion` of a version of a group; that of the core group is its version alone.
+pub(crate) fn join_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
 /// Nobody knows a kind.
 pub(crate) fn unregistered(kind: &str, api_version: &str) -> String {
     format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"kubewright\"")

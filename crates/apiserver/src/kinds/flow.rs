@@ -10,16 +10,13 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, fill_number, keep};
+use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, PLAIN, Strategy};
 
 const FLOW: Strategy = Strategy {
     generation: GenerationRule::Spec,
     looks: Looks::WHOLE,
-    prepare_create: |object, _| {
-        if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({}));
-        }
-    },
+    prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     ..PLAIN
 };
@@ -71,10 +68,8 @@ fn fixed(kind: &str, name: &str) -> Option<&'static Value> {
         return None;
     }
     let found = ALL.as_array().into_iter().flatten();
-    found
-        .filter(|object| object["kind"] == kind && object["name"] == name)
-        .map(|object| &object["spec"])
-        .next()
+    let mut found = found.filter(|object| object["kind"] == kind && object["name"] == name);
+    found.next().map(|object| &object["spec"])
 }
 
 fn non_empty(errors: &mut Errors, at: &At<'_>, words: &str) {

@@ -19,7 +19,7 @@ fn ensure_status(object: &mut Value) {
     }
 }
 
-fn empty_status(object: &mut Value) {
+pub(super) fn empty_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert("status".to_owned(), json!({}));
     }

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::env::Env;
 use crate::outbound::client::Client;
+use crate::scheme::join_version;
 
 /// Text that is static for built-in kinds and owned for custom ones.
 pub type Text = Cow<'static, str>;
@@ -442,11 +443,7 @@ pub const PLAIN: Strategy = Strategy {
 impl Resource {
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_string()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        join_version(&self.group, &self.version)
     }
 
     /// Group, version and kind.

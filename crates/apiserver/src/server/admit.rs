@@ -13,6 +13,7 @@ use super::{Call, managed};
 use crate::admission::{self, Admitted, Operation, Session};
 use crate::object;
 use crate::registry::{Resource, ScalePaths, Subresource};
+use crate::scheme::join_version;
 use crate::status::Status;
 
 impl<'a> Writer<'a> {
@@ -182,10 +183,7 @@ impl Call<'_> {
         options: &WriteOptions,
         mut document: Value,
     ) -> Result<Value, Status> {
-        let api_version = match kind.group.as_str() {
-            "" => kind.version.clone(),
-            group => format!("{group}/{}", kind.version),
-        };
+        let api_version = join_version(&kind.group, &kind.version);
         if let Some(map) = document.as_object_mut() {
             map.insert("apiVersion".to_owned(), json!(api_version));
             map.insert("kind".to_owned(), json!(kind.kind));

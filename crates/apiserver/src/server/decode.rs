@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::negotiate::Input;
 use super::options::FieldValidation;
 use crate::registry::{Resource, Snapshot, unserved};
-use crate::scheme::{split_version, unknown_conversion, unregistered};
+use crate::scheme::{join_version, split_version, unknown_conversion, unregistered};
 use crate::status::Status;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
@@ -308,14 +308,6 @@ fn check_patched_built_in(object: &mut Value, resource: &Resource, kinds: &Snaps
     Err(match why_wrong(object, &version, &kind, resource, kinds) {
         WrongKind::Unregistered(why) | WrongKind::Unreadable(why) | WrongKind::Another(why) => Unfit::Unreadable(why),
     })
-}
-
-fn join_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
 }
 
 fn wrong_kind(object: &Value, api_version: &str, kind: &str, resource: &Resource, kinds: &Snapshot) -> Status {

@@ -14,10 +14,9 @@ use crate::object;
 fn holds(value: &Value, schema: &SchemaRef) -> bool {
     match value {
         Value::Object(_) if schema.embedded_resource => true,
-        Value::Object(map) => map.iter().any(|(key, value)| {
-            let known = schema.properties.get(key).or(schema.additional_properties.as_ref());
-            known.is_some_and(|known| holds(value, known))
-        }),
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| schema.field(key).is_some_and(|known| holds(value, known))),
         Value::Array(list) => {
             let items = schema.items.as_ref();
             items.is_some_and(|items| list.iter().any(|item| holds(item, items)))
