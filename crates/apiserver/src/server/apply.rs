@@ -341,7 +341,7 @@ impl Call<'_> {
             options: &options,
             part,
             now: crate::env::rfc3339(self.server.env.now()),
-            convert: has_functions(&resource).then_some(&convert),
+            convert: has_functions(&rows, &resource).then_some(&convert),
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
@@ -387,7 +387,7 @@ impl Call<'_> {
 
     /// How the apply looks in the versions in which other managers wrote.
     async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if !is_converted(apply.resource) && !has_functions(apply.resource) {
+        if !is_converted(apply.resource) && apply.convert.is_none() {
             return Ok(Seen::Same);
         }
         let live = self.get_stored().await?;

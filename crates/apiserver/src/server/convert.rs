@@ -6,8 +6,7 @@
 //!
 //! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kubewright_schema::apply::{ObjectType, View, Views};
 use kubewright_schema::schema::GroupVersionKind;
@@ -19,7 +18,8 @@ use super::options::FieldValidation;
 use super::{Inner, decode, managed};
 use crate::env::Env;
 use crate::outbound::Outbound;
-use crate::registry::{Custom, Registry, Resource, Several, Snapshot};
+use crate::registry::{Custom, Resource, Several, Snapshot};
+use crate::scheme::split_version;
 use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
 use crate::status::Status;
@@ -203,19 +203,14 @@ pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<Sto
 }
 
 /// Whether the versions of a built-in kind differ in their fields, so that functions convert between them.
-pub(crate) fn has_functions(resource: &Resource) -> bool {
-    static STORES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-        let kinds = Registry::new().snapshot();
-        let resources = kinds.resources();
-        let rows = resources.iter().filter(|row| row.conversion.is_some());
-        rows.map(|row| row.store.to_string()).collect()
-    });
-    resource.custom.is_none() && STORES.contains(&*resource.store)
+pub(crate) fn has_functions(kinds: &Snapshot, resource: &Resource) -> bool {
+    let has = |row: &Arc<Resource>| row.store == resource.store && row.conversion.is_some();
+    resource.custom.is_none() && kinds.resources().iter().any(has)
 }
 
 /// The same kind in another version, if that is served.
 fn row_of(kinds: &Snapshot, resource: &Resource, api_version: &str) -> Option<Arc<Resource>> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_version(api_version);
     let row = kinds.lookup(group, version, &resource.plural);
     row.filter(|row| row.store == resource.store)
 }

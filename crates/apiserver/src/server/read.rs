@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
-use kubewright_schema::decode;
+use kubewright_schema::{decode, go};
 use serde_json::{Value, json};
 
 use super::convert::is_converted;
@@ -62,9 +62,11 @@ impl Continue {
             invalid(&format!("illegal base64 data at input byte {at}"))
         })?;
         let value = decode::json(&bytes).map_err(|error| invalid(&error.to_string()))?.value;
-        if let Some(what) = decode_kind(&value) {
+        // Null is an empty token.
+        if !value.is_object() && !value.is_null() {
             return Err(invalid(&format!(
-                "json: cannot unmarshal {what} into Go value of type storage.continueToken"
+                "json: cannot unmarshal {} into Go value of type storage.continueToken",
+                go::json_type(&value)
             )));
         }
         let version = value.get("v").and_then(Value::as_str).unwrap_or("");
@@ -95,17 +97,6 @@ impl Continue {
             revision,
             after: format!("{prefix}{}", relative.trim_end_matches('\u{0}')),
         })
-    }
-}
-
-/// What JSON that is no object is called; nothing is said of `null`, which is an empty token.
-fn decode_kind(value: &Value) -> Option<&'static str> {
-    match value {
-        Value::Null | Value::Object(_) => None,
-        Value::Bool(_) => Some("bool"),
-        Value::Number(_) => Some("number"),
-        Value::String(_) => Some("string"),
-        Value::Array(_) => Some("array"),
     }
 }
 
