@@ -6,6 +6,9 @@
 //!
 //! The operator is told in full. Built-in controllers are told dimly, in one line, and only when they write outside the namespaces of the
 //! system: they are the scenery. Steps of the command itself go the same way ([`Narrator::tell`]), so that everything stands in order.
+//!
+//! A story begins with what the command did: what is observed from [`Narrator::begin`] on waits for the step that is told next, because the
+//! answer to a request may come later than what the request set going, and an effect told before its cause puzzles.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +26,33 @@ const WAITING: usize = 4096;
 
 /// Something to be told.
 enum News {
+    /// What happens from here on waits for the step that is told next.
+    Begins,
     Happened(Instant, Observation),
     Told(String, Value),
+}
+
+/// What happened before the first step of the story was told.
+#[derive(Default)]
+struct Held(Option<Vec<News>>);
+
+impl Held {
+    /// What is to be printed now that these news came.
+    fn after(&mut self, news: News) -> Vec<News> {
+        match (news, &mut self.0) {
+            (News::Begins, held) => {
+                held.get_or_insert_default();
+                Vec::new()
+            }
+            // As many as may wait in the queue: a command that hangs is told without its step.
+            (news @ News::Happened(..), Some(held)) if held.len() < WAITING => {
+                held.push(news);
+                Vec::new()
+            }
+            (news @ News::Happened(..), held) => held.take().into_iter().flatten().chain([news]).collect(),
+            (news @ News::Told(..), held) => std::iter::once(news).chain(held.take().into_iter().flatten()).collect(),
+        }
+    }
 }
 
 /// The observer half: give it to the cluster and to the operator.
@@ -66,8 +94,10 @@ pub(crate) fn narrator(started: Instant, heroes: BTreeSet<String>, output: Forma
 }
 
 impl Narrator {
-    /// From now on observations are told.
-    pub(crate) fn begin(&self) {
+    /// From now on observations are told, after the step that is told next.
+    pub(crate) async fn begin(&self) {
+        // A printer that is gone has nobody to print for.
+        let _ = self.queue.send(News::Begins).await;
         self.telling.store(true, Ordering::Relaxed);
     }
 
@@ -101,6 +131,7 @@ impl Observer for Narrator {
 impl Narration {
     /// Prints until every narrator is gone.
     pub(crate) async fn run(mut self) {
+        let mut held = Held::default();
         while let Some(news) = self.queue.recv().await {
             let missed = self.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
@@ -108,13 +139,20 @@ impl Narration {
                 self.output
                     .say(&paint(DIM, text), &json!({"event": "missed", "count": missed}));
             }
-            match news {
-                News::Told(text, event) => self.output.say(&text, &event),
-                News::Happened(when, what) => {
-                    let seconds = when.duration_since(self.started).as_secs_f64();
-                    if let Some(line) = Line::of(&what, &self.heroes) {
-                        self.output.say(&line.text(seconds), &line.json(seconds));
-                    }
+            for news in held.after(news) {
+                self.print(&news);
+            }
+        }
+    }
+
+    fn print(&self, news: &News) {
+        match news {
+            News::Begins => {}
+            News::Told(text, event) => self.output.say(text, event),
+            News::Happened(when, what) => {
+                let seconds = when.duration_since(self.started).as_secs_f64();
+                if let Some(line) = Line::of(what, &self.heroes) {
+                    self.output.say(&line.text(seconds), &line.json(seconds));
                 }
             }
         }
@@ -257,6 +295,53 @@ mod tests {
 
     fn check(what: &Observation, expected: Option<&str>) {
         assert_eq!(told(what).as_deref(), expected);
+    }
+
+    fn happened(who: &str) -> News {
+        let what = Observation::ReconcileFinished {
+            controller: who.into(),
+            request: Request::new(None, "hello"),
+            reconcile_id: 1,
+            outcome: Outcome::Done,
+            took: Duration::ZERO,
+        };
+        News::Happened(Instant::now(), what)
+    }
+
+    #[test]
+    fn what_happens_waits_for_the_step_that_set_it_going() {
+        let told = |text: &str| News::Told(text.to_string(), Value::Null);
+        let mut held = Held::default();
+        let news = [
+            happened("before"),
+            told("operator"),
+            News::Begins,
+            happened("reconcile"),
+            happened("write"),
+            told("you"),
+            happened("after"),
+            told("ready"),
+        ];
+        let order: Vec<String> = (news.into_iter().flat_map(|news| held.after(news)))
+            .map(|news| match news {
+                News::Begins => "begins".to_string(),
+                News::Told(text, _) => text,
+                News::Happened(_, Observation::ReconcileFinished { controller, .. }) => controller.to_string(),
+                News::Happened(..) => unreachable!("only these happen"),
+            })
+            .collect();
+        assert_eq!(
+            order,
+            ["before", "operator", "you", "reconcile", "write", "after", "ready"]
+        );
+    }
+
+    #[test]
+    fn a_step_that_never_comes_holds_no_more_than_may_wait() {
+        let mut held = Held::default();
+        held.after(News::Begins);
+        assert!((0..WAITING).all(|_| held.after(happened("replicaset-controller")).is_empty()));
+        assert_eq!(held.after(happened("replicaset-controller")).len(), WAITING + 1);
     }
 
     #[test]

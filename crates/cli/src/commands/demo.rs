@@ -98,7 +98,6 @@ impl Demo {
         self.step("definition", "guestbooks.webapp.my.domain/v1 is established")
             .await;
 
-        self.narrator.begin();
         let manager = operator
             .observe(self.narrator.clone())
             .manager(self.client.clone())
@@ -116,6 +115,7 @@ impl Demo {
 
     /// Creates the Guestbook and waits until it is Ready; with `once` that is all, else it goes on for ever.
     async fn play(&self, once: bool) -> Result<(), Failure> {
+        self.narrator.begin().await;
         let name = self.create_guestbook().await?;
         self.step("you", &format!("created Guestbook default/{name}")).await;
         match tokio::time::timeout(PATIENCE, until_ready(&self.client, &name)).await {
@@ -123,6 +123,10 @@ impl Demo {
             Err(_) => return Err(not_ready(&self.client, &name).await),
         }
         let took = self.started.elapsed().as_secs_f64();
+        if once {
+            // This is the end of the story: what happens while the word is printed is not part of it.
+            self.narrator.end();
+        }
         let text = format!(
             "{} Guestbook default/{name} is {} after {took:.3} s",
             paint(GOOD, "✓"),
