@@ -16,6 +16,9 @@ use crate::https::trusting_config;
 /// The token of the administrator in both servers' token files.
 pub(crate) const TOKEN: &str = "bench-token";
 
+/// How much is read at once at most, unless a body is kept.
+const READ: usize = 64 * 1024;
+
 /// A request.
 pub(crate) struct Call<'a> {
     pub(crate) method: &'a str,
@@ -65,7 +68,7 @@ impl Connection {
             .map_err(failed)?;
         Ok(Connection {
             stream,
-            buffer: Vec::new(),
+            buffer: Vec::with_capacity(READ),
         })
     }
 
@@ -74,15 +77,17 @@ impl Connection {
     /// # Errors
     /// When the answer's code is not one of success: a benchmark of failures measures nothing.
     pub(crate) async fn call(&mut self, call: &Call<'_>) -> Result<usize, String> {
-        let (code, body) = self.answer(call).await?;
-        if (200..300).contains(&code) {
-            return Ok(body.len());
+        self.send(call).await?;
+        let head = self.head().await?;
+        if (200..300).contains(&head.code) {
+            return self.skip_body(&head).await;
         }
         Err(format!(
-            "{} {} was answered with {code}: {}",
+            "{} {} was answered with {}: {}",
             call.method,
             call.path,
-            String::from_utf8_lossy(&body)
+            head.code,
+            String::from_utf8_lossy(&self.body(&head).await?)
         ))
     }
 
@@ -90,14 +95,7 @@ impl Connection {
     pub(crate) async fn answer(&mut self, call: &Call<'_>) -> Result<(u16, Vec<u8>), String> {
         self.send(call).await?;
         let head = self.head().await?;
-        let mut body = Vec::new();
-        match head.length {
-            Some(length) => {
-                self.fill(length).await?;
-                body.extend(self.buffer.drain(..length));
-            }
-            None => while self.chunk(&mut body).await? {},
-        }
+        let body = self.body(&head).await?;
         Ok((head.code, body))
     }
 
@@ -159,6 +157,48 @@ impl Connection {
         }
     }
 
+    async fn body(&mut self, head: &Head) -> Result<Vec<u8>, String> {
+        let mut body = Vec::new();
+        match head.length {
+            Some(length) => {
+                self.fill(length).await?;
+                body.extend(self.buffer.drain(..length));
+            }
+            None => while self.chunk(&mut body).await? {},
+        }
+        Ok(body)
+    }
+
+    /// Reads the body and keeps nothing of it; its length.
+    async fn skip_body(&mut self, head: &Head) -> Result<usize, String> {
+        if let Some(length) = head.length {
+            self.skip(length).await?;
+            return Ok(length);
+        }
+        let mut length = 0;
+        loop {
+            let size = self.chunk_size().await?;
+            self.skip(size + 2).await?;
+            length += size;
+            if size == 0 {
+                return Ok(length);
+            }
+        }
+    }
+
+    async fn skip(&mut self, length: usize) -> Result<(), String> {
+        let mut left = length;
+        loop {
+            let here = left.min(self.buffer.len());
+            self.buffer.drain(..here);
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            self.more().await?;
+        }
+    }
+
     async fn fill(&mut self, length: usize) -> Result<(), String> {
         while self.buffer.len() < length {
             self.more().await?;
@@ -194,11 +234,15 @@ impl Connection {
         Ok(Head { code, length })
     }
 
-    /// Appends one chunk; `false` after the last one.
-    async fn chunk(&mut self, into: &mut Vec<u8>) -> Result<bool, String> {
+    async fn chunk_size(&mut self) -> Result<usize, String> {
         let size = self.until(b"\r\n").await?;
         let size = String::from_utf8_lossy(&size);
-        let size = usize::from_str_radix(size.trim(), 16).map_err(|why| format!("no chunk: {size:?}: {why}"))?;
+        usize::from_str_radix(size.trim(), 16).map_err(|why| format!("no chunk: {size:?}: {why}"))
+    }
+
+    /// Appends one chunk; `false` after the last one.
+    async fn chunk(&mut self, into: &mut Vec<u8>) -> Result<bool, String> {
+        let size = self.chunk_size().await?;
         self.fill(size + 2).await?;
         into.extend(self.buffer.drain(..size));
         self.buffer.drain(..2);

@@ -1,4 +1,4 @@
-//! What a response carries: bytes that are complete, or a watch that goes on.
+//! What a response carries: bytes that are complete or made as they are sent, or a watch that goes on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +10,8 @@ use futures::Stream;
 pub enum Body {
     /// The whole body.
     Full(Bytes),
+    /// A whole body that is too long to be put together at once. Send its pieces as they come; its length is known.
+    Long(LongBody),
     /// A watch: one event per item (a line of JSON, or a frame of protobuf), until it ends. Send it chunked and flush every item.
     Watch(WatchBody),
 }
@@ -18,8 +20,69 @@ impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Body::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            Body::Long(long) => write!(f, "Long({} bytes)", long.len()),
             Body::Watch(_) => f.write_str("Watch(..)"),
         }
+    }
+}
+
+impl Body {
+    /// The whole body in one piece, for somebody who cannot use pieces.
+    ///
+    /// # Errors
+    /// A watch has no end; it is given back.
+    pub fn whole(self) -> Result<Bytes, WatchBody> {
+        match self {
+            Body::Full(bytes) => Ok(bytes),
+            Body::Long(long) => Ok(long.flatten().collect()),
+            Body::Watch(watch) => Err(watch),
+        }
+    }
+
+    /// A whole body, piece by piece; nothing of a watch, which has no end.
+    pub(crate) fn pieces(self) -> impl Iterator<Item = Bytes> {
+        let (full, long) = match self {
+            Body::Full(bytes) => (Some(bytes), None),
+            Body::Long(long) => (None, Some(long)),
+            Body::Watch(_) => (None, None),
+        };
+        full.into_iter().chain(long.into_iter().flatten())
+    }
+}
+
+/// The pieces of a long body, such as a list of thousands of objects: each is made when it is asked for.
+pub struct LongBody {
+    left: usize,
+    pieces: Box<dyn Iterator<Item = Bytes> + Send>,
+}
+
+impl LongBody {
+    /// Pieces that have `length` bytes together.
+    pub(crate) fn new(length: usize, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> LongBody {
+        LongBody {
+            left: length,
+            pieces: Box::new(pieces),
+        }
+    }
+
+    /// Bytes that are still to come.
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Iterator for LongBody {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.next()?;
+        self.left = self.left.saturating_sub(piece.len());
+        Some(piece)
     }
 }
 

@@ -31,7 +31,7 @@ pub mod table;
 pub mod user;
 pub mod watch;
 
-pub use body::{Body, WatchBody};
+pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
 pub use kinds::services::ServiceRange;
 pub use server::{ApiServer, Config, MAX_BODY, Parts};

@@ -296,7 +296,7 @@ impl Encoder {
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
         // What is converted has its defaults by now.
-        if !is_converted(&self.resource) && predates(&self.resource, &change.after) {
+        if !is_converted(&self.resource) && predates(&self.resource, change.after.revision()) {
             return self.event(kind, &defaulted(&self.resource, change.after.clone()));
         }
         if shared {

@@ -197,6 +197,7 @@ fn every_request_is_answered() {
 fn shown(body: &Body) -> String {
     match body {
         Body::Full(body) => String::from_utf8_lossy(body).into_owned(),
+        Body::Long(_) => "a long list".to_owned(),
         Body::Watch(_) => "a watch".to_owned(),
     }
 }

@@ -18,7 +18,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
-use kubewright_apiserver::{ApiServer, Body, MAX_BODY, WatchBody};
+use kubewright_apiserver::{ApiServer, Body, LongBody, MAX_BODY, WatchBody};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
 /// a broken connection or stream when we end it while they still send.
@@ -76,6 +76,7 @@ impl Front {
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
         response.map(|body| match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
+            Body::Long(pieces) => ResponseBody::Long(pieces),
             Body::Watch(lines) => {
                 let stop = self.stop.clone();
                 ResponseBody::Watch {
@@ -210,6 +211,8 @@ pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<
 pub(crate) enum ResponseBody {
     /// Complete: its length is known, and it is sent in one piece. Taken when sent.
     Full(Option<Bytes>),
+    /// Complete as well, and made while it is sent.
+    Long(LongBody),
     /// A watch: whole lines in every frame, until it ends or the cluster stops.
     Watch {
         lines: WatchBody,
@@ -262,6 +265,7 @@ impl http_body::Body for ResponseBody {
                     .filter(|bytes| !bytes.is_empty())
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
+            ResponseBody::Long(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
             ResponseBody::Watch { lines, ended, stopped } => {
                 // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
                 if let Some(frame) = ready_lines(lines, ended, cx) {
@@ -276,12 +280,17 @@ impl http_body::Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, ResponseBody::Full(bytes) if bytes.as_ref().is_none_or(Bytes::is_empty))
+        match self {
+            ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            ResponseBody::Long(pieces) => pieces.is_empty(),
+            ResponseBody::Watch { .. } => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
             ResponseBody::Watch { .. } => SizeHint::default(),
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::env::fake::{FakeEnv, Shared};
 use crate::user::service_account_groups;
-use crate::{ApiServer, Body, Config, UserInfo};
+use crate::{ApiServer, Config, UserInfo};
 
 /// Who asks in a step.
 fn user(name: &str) -> UserInfo {
@@ -43,9 +43,9 @@ fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
         .now_or_never()
         .expect("nothing waits here");
     let (parts, body) = response.into_parts();
-    let body = match body {
-        Body::Full(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-        Body::Watch(_) => Value::Null,
+    let body = match body.whole() {
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        Err(_) => Value::Null,
     };
     (parts.status.as_u16(), body)
 }

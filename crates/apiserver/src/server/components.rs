@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Call;
-use super::respond::{Content, List, Reply};
+use super::lists::{Item, List};
+use super::respond::{Content, Reply};
 use crate::status::{Details, Status};
 use crate::storage::StoredObject;
 
@@ -47,7 +48,7 @@ impl Call<'_> {
             .iter()
             .map(|name| component(name))
             .filter(|object| selection.matches(object))
-            .map(|object| Arc::new(StoredObject::unversioned(object)));
+            .map(|object| Item::Read(Arc::new(StoredObject::unversioned(object))));
         let list = List {
             resource_version: String::new(),
             continue_token: String::new(),

@@ -27,16 +27,20 @@ pub(super) fn response(path: &str, response: &mut Response<Body>) {
     if !resource && path.trim_end_matches('/') != "/openapi/v2" {
         return;
     }
-    let Body::Full(bytes) = response.body() else { return };
-    if bytes.len() <= THRESHOLD {
+    let length = match response.body() {
+        Body::Full(bytes) => bytes.len(),
+        Body::Long(long) => long.len(),
+        Body::Watch(_) => return,
+    };
+    if length <= THRESHOLD {
         return;
     }
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    let Ok(compressed) = written else {
-        // Writing into memory does not fail; if it did, the plain body would be as good.
-        return;
-    };
+    let plain = std::mem::replace(response.body_mut(), Body::Full(Bytes::new()));
+    let mut encoder = GzEncoder::new(Vec::with_capacity(length / 4), Compression::fast());
+    for piece in plain.pieces() {
+        encoder.write_all(&piece).expect("memory can be written to");
+    }
+    let compressed = encoder.finish().expect("memory can be written to");
     *response.body_mut() = Body::Full(Bytes::from(compressed));
     let headers = response.headers_mut();
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

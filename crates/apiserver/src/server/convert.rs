@@ -183,14 +183,14 @@ impl Converter {
 }
 
 /// Whether the object was written before its definition was as it is now, and may lack defaults.
-pub(crate) fn predates(resource: &Resource, item: &StoredObject) -> bool {
-    let is_older = |custom: &Custom| custom.has_defaults && item.revision() <= custom.revision;
+pub(crate) fn predates(resource: &Resource, revision: u64) -> bool {
+    let is_older = |custom: &Custom| custom.has_defaults && revision <= custom.revision;
     resource.custom.as_ref().is_some_and(is_older)
 }
 
 /// The object with what its definition fills in since it was written.
 pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
-    if !predates(resource, &item) {
+    if !predates(resource, item.revision()) {
         return item;
     }
     let mut object = item.value().clone();

@@ -10,9 +10,10 @@ use kubewright_schema::{catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::convert::as_stored;
+use super::lists::{Item, List};
 use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
-use super::respond::{Content, List, Reply, full};
+use super::respond::{Content, Reply, full};
 use super::settle::unavailable;
 use super::write::{Writer, to_stored};
 use super::{Call, definitions};
@@ -108,10 +109,11 @@ impl Call<'_> {
                 resource_version: revision.to_string(),
                 continue_token: String::new(),
                 remaining: None,
-                items,
+                items: items.into_iter().map(Item::Read).collect(),
             };
         }
         for item in &list.items {
+            let item = item.object();
             let mut writer = self.writer(options.dry_run);
             writer.options = options.to_value();
             let (namespace, name) = (object::namespace(item.value()), object::name(item.value()));

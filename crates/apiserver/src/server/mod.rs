@@ -26,6 +26,7 @@ mod embedded;
 mod eviction;
 mod health;
 mod last_applied;
+mod lists;
 mod managed;
 pub(crate) mod negotiate;
 mod openid;

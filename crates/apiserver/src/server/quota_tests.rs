@@ -8,8 +8,8 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config};
+use crate::UserInfo;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::{Body, UserInfo};
 
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -30,9 +30,9 @@ fn call(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {
     let answer = api.handle(request, UserInfo::admin()).now_or_never();
     let answer = answer.expect("nothing waits in these tests");
     let code = answer.status().as_u16();
-    match answer.into_body() {
-        Body::Full(bytes) => (code, serde_json::from_slice(&bytes).expect("JSON")),
-        Body::Watch(_) => panic!("a watch"),
+    match answer.into_body().whole() {
+        Ok(bytes) => (code, serde_json::from_slice(&bytes).expect("JSON")),
+        Err(_) => panic!("a watch"),
     }
 }
 

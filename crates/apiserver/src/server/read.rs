@@ -10,14 +10,15 @@ use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use kubewright_schema::{decode, go};
 use serde_json::{Value, json};
 
-use super::convert::is_converted;
+use super::convert::{defaulted, is_converted, predates};
+use super::lists::{Item, List};
 use super::negotiate::{Format, Transform};
 use super::options::{Match, parse_version, version_match};
-use super::respond::{Content, List, Reply};
+use super::respond::{Content, Reply};
 use super::{Call, Inner};
 use crate::body::WatchBody;
 use crate::status::{Details, Status};
-use crate::storage::{ListRequest, StorageError, StoredObject};
+use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 use crate::table;
 use crate::watch::{Encoder, Form, Selection, Slot, WatchStream};
 
@@ -207,7 +208,7 @@ impl Call<'_> {
             after: after.clone(),
             at,
         };
-        let listed = match self.server.storage.list(&self.resource.store, &request) {
+        let listed = match self.server.storage.entries(&self.resource.store, &request) {
             Ok(listed) => listed,
             Err(StorageError::Compacted { .. }) => {
                 return Err(expired(after.as_deref(), &prefix));
@@ -221,7 +222,7 @@ impl Call<'_> {
         if selection.is_everything() {
             items.truncate(limit.unwrap_or(usize::MAX));
         }
-        let items = self.server.show(&self.resource, items).await?;
+        let items = self.items(items, &selection).await?;
         // A page ends with the object that fills it; whether anything behind it would be chosen is not looked at.
         let (mut page, mut seen, mut last) = (Vec::new(), 0, None);
         for (key, item) in keys.into_iter().zip(items) {
@@ -229,7 +230,11 @@ impl Call<'_> {
                 break;
             }
             seen += 1;
-            if selection.shows(&item) {
+            let shown = match &item {
+                Item::Kept(_) => true,
+                Item::Read(object) => selection.shows(object),
+            };
+            if shown {
                 last = Some(key);
                 page.push(item);
             }
@@ -247,6 +252,21 @@ impl Call<'_> {
             items: page,
         };
         Ok((list, asked.is_some()))
+    }
+
+    /// What the version of the path shows of these. Nothing is read of what is shown as it is kept and needs no looking at.
+    async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
+        if selection.is_everything() && !is_converted(&self.resource) {
+            let resource = &self.resource;
+            let item = |entry: Arc<Entry>| match predates(resource, entry.revision()) {
+                true => Item::Read(defaulted(resource, entry.object())),
+                false => Item::Kept(entry),
+            };
+            return Ok(entries.into_iter().map(item).collect());
+        }
+        let objects = entries.iter().map(|entry| entry.object()).collect();
+        let shown = self.server.show(&self.resource, objects).await?;
+        Ok(shown.into_iter().map(Item::Read).collect())
     }
 
     /// At which revision to list, after which key, and how many (store-R1 to store-R5).

@@ -10,8 +10,8 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config};
+use crate::UserInfo;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::{Body, UserInfo};
 
 fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
     let (method, uri) = step["request"]
@@ -36,7 +36,7 @@ fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
         .now_or_never()
         .expect("nothing waits here");
     let (parts, body) = response.into_parts();
-    let Body::Full(bytes) = body else {
+    let Ok(bytes) = body.whole() else {
         panic!("no watch was asked for")
     };
     let body = serde_json::from_slice(&bytes).expect("the answers are JSON");

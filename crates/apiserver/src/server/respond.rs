@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use kubewright_schema::protobuf;
 
+use super::lists::{self, Item, List};
 use super::negotiate::{Format, Output, Transform};
 use super::query::Query;
 use crate::body::{Body, WatchBody};
@@ -47,14 +48,6 @@ pub(crate) enum Content {
     Watch(WatchBody),
 }
 
-/// A list and its metadata.
-pub(crate) struct List {
-    pub(crate) resource_version: String,
-    pub(crate) continue_token: String,
-    pub(crate) remaining: Option<usize>,
-    pub(crate) items: Vec<Arc<StoredObject>>,
-}
-
 impl Reply {
     pub(crate) fn new(code: u16, content: Content) -> Reply {
         Reply {
@@ -74,23 +67,6 @@ impl Reply {
             code,
             Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())),
         )
-    }
-}
-
-impl List {
-    /// The `metadata` of a list. Upstream prints an empty `continue` for custom resources, and only for them.
-    pub(crate) fn metadata(&self, custom: bool) -> Value {
-        let mut metadata = json!({});
-        if !self.resource_version.is_empty() {
-            metadata["resourceVersion"] = json!(self.resource_version);
-        }
-        if custom || !self.continue_token.is_empty() {
-            metadata["continue"] = json!(self.continue_token);
-        }
-        if let Some(remaining) = self.remaining {
-            metadata["remainingItemCount"] = json!(remaining);
-        }
-        metadata
     }
 }
 
@@ -123,26 +99,23 @@ fn may_say_version(text: &[u8]) -> bool {
     first.split(|byte| *byte == b'"').next().unwrap_or_default() <= b"apiVersion".as_slice()
 }
 
-/// Appends the plain JSON of a stored object, with `kind` and `apiVersion` unless it is an item of a built-in list.
+/// Whether the stored text of an object is what its version shows. What was stored while its kind had several versions says its own.
+pub(super) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
+    resource.conversion.is_none() && !(resource.custom.is_some() && may_say_version(text))
+}
+
+/// Appends the plain JSON of a stored object, with `kind` and `apiVersion` in front.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
     let converted;
-    // What was stored while its kind had several versions says its own. Only such a text is read: lists are long.
-    let versioned =
-        resource.custom.is_some() && may_say_version(stored.encoded()) && stored.value().get("apiVersion").is_some();
-    let encoded: &[u8] = match resource.conversion {
-        None if !versioned => stored.encoded(),
-        _ => {
-            converted = bare(resource, stored.value()).to_string();
-            converted.as_bytes()
-        }
-    };
-    if prefix.is_empty() {
-        out.extend_from_slice(encoded);
+    let encoded: &[u8] = if is_shown_as_stored(resource, stored.encoded()) {
+        stored.encoded()
     } else {
-        out.extend_from_slice(prefix.as_bytes());
-        // A stored object has metadata, so something follows its opening brace.
-        out.extend_from_slice(encoded.get(1..).unwrap_or(b"}"));
-    }
+        converted = bare(resource, stored.value()).to_string();
+        converted.as_bytes()
+    };
+    out.extend_from_slice(prefix.as_bytes());
+    // A stored object has metadata, so something follows its opening brace.
+    out.extend_from_slice(encoded.get(1..).unwrap_or(b"}"));
 }
 
 /// Everything that shapes the answers of one request.
@@ -227,7 +200,7 @@ impl Responder<'_> {
                 return Ok((json, Body::Full(Bytes::from(out))));
             }
             (Content::List(resource, list), Transform::None) if self.is_compact() => {
-                return Ok((json, Body::Full(encode_list(&resource, &list))));
+                return Ok((json, lists::body(&resource, list)));
             }
             (Content::Stored(resource, stored), _) => {
                 let object = full(&resource, stored.value());
@@ -250,9 +223,10 @@ impl Responder<'_> {
                 return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
             }
             (Content::List(resource, list), Transform::None) if resource.conversion.is_none() => {
-                let items = list.items.iter().map(|item| item.value());
                 let metadata = list.metadata(false);
-                let written = protobuf::encode_list(&resource.api_version(), &resource.list_kind, &metadata, items);
+                let items: Vec<Arc<StoredObject>> = list.items.iter().map(Item::object).collect();
+                let values = items.iter().map(|item| item.value());
+                let written = protobuf::encode_list(&resource.api_version(), &resource.list_kind, &metadata, values);
                 return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
             }
             (Content::Plain(value), _) => value,
@@ -307,7 +281,7 @@ impl Responder<'_> {
     }
 
     fn transform_list(&self, resource: &Resource, list: &List) -> Result<Value, Status> {
-        let objects = || list.items.iter().map(|item| full(resource, item.value()));
+        let objects = || list.items.iter().map(|item| full(resource, item.object().value()));
         let metadata = list.metadata(resource.custom.is_some());
         match self.output.transform {
             Transform::None => {
@@ -316,9 +290,9 @@ impl Responder<'_> {
                     .iter()
                     .map(|item| {
                         if resource.custom.is_some() {
-                            full(resource, item.value())
+                            full(resource, item.object().value())
                         } else {
-                            bare(resource, item.value())
+                            bare(resource, item.object().value())
                         }
                     })
                     .collect();
@@ -401,7 +375,7 @@ pub(crate) fn table_of<'a>(
 }
 
 /// A stored object in the served version, without `apiVersion` and `kind`.
-fn bare(resource: &Resource, stored: &Value) -> Value {
+pub(super) fn bare(resource: &Resource, stored: &Value) -> Value {
     let mut object = match resource.conversion {
         Some(conversion) => (conversion.from_stored)(stored.clone()),
         None => stored.clone(),
@@ -431,34 +405,6 @@ fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
     };
     let message = format!("you requested {asked}, but the requested object is {what} (*{type_})");
     Status::failure(406, "NotAcceptable", message)
-}
-
-fn encode_list(resource: &Resource, list: &List) -> Bytes {
-    let custom = resource.custom.is_some();
-    let item_prefix = if custom { prefix(resource) } else { String::new() };
-    let size: usize = list
-        .items
-        .iter()
-        .map(|item| item.encoded().len() + item_prefix.len() + 1)
-        .sum();
-    let mut out = Vec::with_capacity(size + 256);
-    out.extend_from_slice(
-        format!(
-            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
-            json!(resource.list_kind),
-            json!(resource.api_version()),
-            list.metadata(custom)
-        )
-        .as_bytes(),
-    );
-    for (index, item) in list.items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_object(&mut out, resource, item, &item_prefix);
-    }
-    out.extend_from_slice(b"]}");
-    Bytes::from(out)
 }
 
 fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {

@@ -93,9 +93,9 @@ mod tests {
 
     fn answer(response: Response<Body>) -> (u16, String) {
         let code = response.status().as_u16();
-        match response.into_body() {
-            Body::Full(bytes) => (code, String::from_utf8_lossy(&bytes).into_owned()),
-            Body::Watch(_) => panic!("no watch was asked for"),
+        match response.into_body().whole() {
+            Ok(bytes) => (code, String::from_utf8_lossy(&bytes).into_owned()),
+            Err(_) => panic!("no watch was asked for"),
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, Config, MAX_BODY};
 use crate::env::fake::{FakeEnv, Shared};
-use crate::{Body, UserInfo, WatchBody};
+use crate::{UserInfo, WatchBody};
 
 /// A server with a clock that stands still and counted entropy.
 struct World {
@@ -54,12 +54,12 @@ impl World {
             .now_or_never()
             .expect("nothing waits in these tests");
         let (parts, body) = response.into_parts();
-        let (body, watch) = match body {
-            Body::Full(bytes) => {
+        let (body, watch) = match body.whole() {
+            Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 (serde_json::from_slice(&bytes).unwrap_or(Value::String(text)), None)
             }
-            Body::Watch(watch) => (Value::Null, Some(watch)),
+            Err(watch) => (Value::Null, Some(watch)),
         };
         Answer {
             code: parts.status.as_u16(),

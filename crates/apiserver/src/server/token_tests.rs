@@ -49,10 +49,7 @@ fn send(api: &ApiServer, line: &str, body: &Value, accept: &str) -> (u16, Header
 }
 
 fn full(body: Body) -> Bytes {
-    match body {
-        Body::Full(bytes) => bytes,
-        Body::Watch(_) => panic!("a watch"),
-    }
+    body.whole().unwrap_or_else(|_| panic!("a watch"))
 }
 
 fn call(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {

@@ -14,7 +14,7 @@ use super::{ApiServer, Config, Parts};
 use crate::env::BoxFuture;
 use crate::env::fake::{FakeEnv, Shared};
 use crate::outbound::{Outbound, OutboundAnswer, OutboundCall, OutboundError};
-use crate::{Body, UserInfo, WatchBody};
+use crate::{UserInfo, WatchBody};
 
 /// Webhooks that answer by the path of their URL, and remember what they were sent.
 #[derive(Clone, Default)]
@@ -121,12 +121,12 @@ impl World {
         let warnings = parts.headers.get_all("warning").iter();
         let warnings = warnings.map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
         let warnings = warnings.collect();
-        match body {
-            Body::Full(bytes) => {
+        match body.whole() {
+            Ok(bytes) => {
                 let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
                 (parts.status.as_u16(), body, warnings, None)
             }
-            Body::Watch(watch) => (parts.status.as_u16(), Value::Null, warnings, Some(watch)),
+            Err(watch) => (parts.status.as_u16(), Value::Null, warnings, Some(watch)),
         }
     }
 

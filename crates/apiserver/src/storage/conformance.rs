@@ -251,6 +251,12 @@ type Snapshot = BTreeMap<String, u64>;
 
 fn snapshot(storage: &dyn Storage, request: &ListRequest) -> Result<Snapshot, String> {
     let listed = must(storage.list("s", request), "list")?;
+    let kept = must(storage.entries("s", request), "list of entries")?;
+    let objects = (listed.items.iter()).map(|(key, object)| (key, object.revision(), object.encoded()));
+    let entries = (kept.items.iter()).map(|(key, entry)| (key, entry.revision(), entry.encoded()));
+    ensure(listed.revision == kept.revision && objects.eq(entries), || {
+        format!("a list is {listed:?}, and its entries are {kept:?}")
+    })?;
     Ok(listed
         .items
         .iter()
@@ -496,7 +502,7 @@ fn a_slow_watcher_is_cut_off_alone(storage: &dyn Storage) -> Outcome {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::super::{Listed, MemoryStorage, StoredObject};
+    use super::super::{Entry, Listed, MemoryStorage, StoredObject};
     use super::*;
 
     /// Ways to be wrong, each of which the suite must catch.
@@ -536,7 +542,7 @@ mod tests {
         inner: Arc<MemoryStorage>,
         fault: Fault,
         first: Mutex<BTreeMap<String, Arc<StoredObject>>>,
-        first_list: Mutex<Option<Listed>>,
+        first_list: Mutex<Option<Listed<Arc<Entry>>>>,
     }
 
     struct BrokenStream {
@@ -681,24 +687,24 @@ mod tests {
             }
             Ok(gone)
         }
-        fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
+        fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError> {
             let mut request = request.clone();
             match (self.fault, request.at) {
                 (Fault::StaleList, None) => {
                     let mut first = self.first_list.lock().expect("tests do not panic under the lock");
-                    let now = self.inner.list(store, &request)?;
+                    let now = self.inner.entries(store, &request)?;
                     return Ok(first.get_or_insert(now).clone());
                 }
                 (Fault::ExactIsLatest, Some(at)) if at <= self.inner.revision() => {
                     request.at = None;
-                    let latest = self.inner.list(store, &request)?;
+                    let latest = self.inner.entries(store, &request)?;
                     return Ok(Listed { revision: at, ..latest });
                 }
                 (Fault::FutureIsLatest, Some(at)) if at > self.inner.revision() => request.at = None,
                 (Fault::PageBeginsAnew, _) => request.after = None,
                 _ => {}
             }
-            match self.inner.list(store, &request) {
+            match self.inner.entries(store, &request) {
                 Err(StorageError::Compacted { asked, .. }) if self.has(Fault::CompactedIsEmpty) => Ok(Listed {
                     revision: asked,
                     items: Vec::new(),

@@ -32,7 +32,10 @@ struct Kept {
 impl Kept {
     /// What a change may hold in memory: both its objects, though either may be held by others, too.
     fn size(&self) -> usize {
-        OVERHEAD + self.key.len() + self.after.size() + self.before.as_ref().map_or(0, |before| before.size())
+        OVERHEAD
+            + self.key.len()
+            + self.after.encoded().len()
+            + self.before.as_ref().map_or(0, |before| before.encoded().len())
     }
 
     fn open(&self) -> Arc<Change> {

@@ -196,7 +196,7 @@ impl MemoryStorage {
         };
         for store in state.stores.values() {
             usage.objects += store.objects.len();
-            usage.object_bytes += store.objects.values().map(|entry| entry.size()).sum::<usize>();
+            usage.object_bytes += store.objects.values().map(|entry| entry.encoded().len()).sum::<usize>();
             usage.changes += store.history.len();
             usage.change_bytes += store.history.bytes();
             let subscribers = store.subscribers.iter().filter_map(Weak::upgrade);
@@ -234,7 +234,7 @@ impl Shared {
 
     /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else out.
     fn open_all(&self, entries: Vec<(Arc<str>, Arc<Entry>)>) -> Vec<(Arc<str>, Arc<StoredObject>)> {
-        let short = entries.iter().map(|(_, entry)| entry.size()).sum::<usize>() <= RECENT_BYTES / 2;
+        let short = entries.iter().map(|(_, entry)| entry.encoded().len()).sum::<usize>() <= RECENT_BYTES / 2;
         let open = |entry: &Entry| if short { self.open(entry) } else { entry.open().0 };
         entries.into_iter().map(|(key, entry)| (key, open(&entry))).collect()
     }
@@ -524,7 +524,7 @@ impl Storage for MemoryStorage {
         self.swap(store, key, expected, last, true)
     }
 
-    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
+    fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError> {
         let state = self.shared.read();
         let now = state.revision;
         let revision = request.at.unwrap_or(now);
@@ -542,12 +542,14 @@ impl Storage for MemoryStorage {
                 oldest,
             });
         }
-        let entries = place.map_or_else(Vec::new, |store| store.list(request, revision, now));
-        drop(state);
-        Ok(Listed {
-            revision,
-            items: self.shared.open_all(entries),
-        })
+        let items = place.map_or_else(Vec::new, |store| store.list(request, revision, now));
+        Ok(Listed { revision, items })
+    }
+
+    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
+        let Listed { revision, items } = self.entries(store, request)?;
+        let items = self.shared.open_all(items);
+        Ok(Listed { revision, items })
     }
 
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {

@@ -37,7 +37,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub use memory::{Bounds, MemoryStorage, Usage};
-pub use stored::StoredObject;
+pub use stored::{Entry, StoredObject};
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.
 pub fn same_content(one: &Value, other: &Value) -> bool {
@@ -166,13 +166,13 @@ pub struct ListRequest {
     pub at: Option<u64>,
 }
 
-/// A list of one moment.
+/// A list of one moment: of objects, or of entries that open them.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct Listed<T = Arc<StoredObject>> {
     /// The moment.
     pub revision: u64,
     /// Keys and objects in key order.
-    pub items: Vec<(Arc<str>, Arc<StoredObject>)>,
+    pub items: Vec<(Arc<str>, T)>,
 }
 
 /// The contract between the server and whatever keeps its objects. One revision counter for all stores; it starts at 1.
@@ -214,11 +214,21 @@ pub trait Storage: Send + Sync + 'static {
     /// [`StorageError::NotFound`], [`StorageError::Conflict`].
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError>;
 
-    /// The objects of a store at one moment, in key order.
+    /// What a store holds at one moment, in key order, for somebody who needs the texts of many objects and may not read any of them.
     ///
     /// # Errors
     /// [`StorageError::Compacted`] or [`StorageError::Future`] for [`ListRequest::at`].
-    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError>;
+    fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError>;
+
+    /// The objects of a store at one moment, in key order: [`Storage::entries`], opened.
+    ///
+    /// # Errors
+    /// Those of [`Storage::entries`].
+    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
+        let Listed { revision, items } = self.entries(store, request)?;
+        let items = items.into_iter().map(|(key, entry)| (key, entry.object())).collect();
+        Ok(Listed { revision, items })
+    }
 
     /// All changes of keys with `prefix` after revision `after`.
     ///

@@ -203,8 +203,9 @@ fn write_map(out: &mut Vec<u8>, map: &Map<String, Value>, mut write: impl FnMut(
     out.push(b'}');
 }
 
-/// A version of an object as a storage keeps it: its text.
-pub(super) struct Entry {
+/// A version of an object as a storage keeps it: its text, which [`Entry::object`] opens for reading.
+#[derive(Debug)]
+pub struct Entry {
     revision: u64,
     encoded: Bytes,
     /// What was handed out and is still held by somebody.
@@ -212,7 +213,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn of(object: &Arc<StoredObject>) -> Arc<Entry> {
+    /// The entry of an object, which it shares with everybody as long as anybody holds it.
+    pub fn of(object: &Arc<StoredObject>) -> Arc<Entry> {
         Arc::new(Entry {
             revision: object.revision(),
             encoded: object.encoded().clone(),
@@ -220,13 +222,19 @@ impl Entry {
         })
     }
 
-    pub(super) fn revision(&self) -> u64 {
+    /// The revision of the write that made it.
+    pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Bytes of the text.
-    pub(super) fn size(&self) -> usize {
-        self.encoded.len()
+    /// The text, as [`StoredObject::encoded`].
+    pub fn encoded(&self) -> &Bytes {
+        &self.encoded
+    }
+
+    /// The object: the one that others hold, or a new one.
+    pub fn object(&self) -> Arc<StoredObject> {
+        self.open().0
     }
 
     /// The object by itself, for a queue: what waits there must not hold what others read.
@@ -235,7 +243,7 @@ impl Entry {
         Arc::new(StoredObject::of(self.revision, encoded, OnceLock::new()))
     }
 
-    /// The object: the one that others hold, or a new one. The flag says that it is new.
+    /// [`Entry::object`], and whether it is new.
     pub(super) fn open(&self) -> (Arc<StoredObject>, bool) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(object) = open.upgrade() {

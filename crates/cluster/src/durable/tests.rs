@@ -10,7 +10,7 @@ use std::thread::Thread;
 
 use kubewright_apiserver::storage::journal::Restored;
 use kubewright_apiserver::storage::{
-    Bounds, ChangeStream, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject, conformance,
+    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject, conformance,
 };
 use serde_json::{Value, json};
 
@@ -90,8 +90,8 @@ impl Storage for Waiting {
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
         self.settled(self.storage.delete(store, key, expected))
     }
-    fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
-        self.storage.list(store, request)
+    fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError> {
+        self.storage.entries(store, request)
     }
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
         self.storage.watch(store, prefix, after)

@@ -7,10 +7,10 @@ use futures::FutureExt as _;
 use http::Request;
 use serde_json::{Value, json};
 
+use crate::UserInfo;
 use crate::env::fake::{FakeEnv, Shared};
 use crate::server::{ApiServer, Config};
 use crate::user::SYSTEM_MASTERS;
-use crate::{Body, UserInfo};
 
 struct Answer {
     code: u16,
@@ -44,7 +44,7 @@ fn send(api: &ApiServer, step: &Value) -> Answer {
     let response = api.handle(request, user).now_or_never().expect("nothing waits here");
     let (parts, body) = response.into_parts();
     let warnings = parts.headers.get_all("warning").iter();
-    let Body::Full(bytes) = body else {
+    let Ok(bytes) = body.whole() else {
         panic!("no watch was asked for")
     };
     Answer {

@@ -1,0 +1,212 @@
+//! Lists on their way to the client: what a page holds, and its JSON.
+//!
+//! Most objects of a list are never read here: their text is what is stored, and it is what is sent. So a list holds entries of the
+//! storage, and opens those that must be seen. A long list is not put together at once: its length is known from the texts, and the
+//! pieces are made while the client reads ([`LongBody`]), so that it costs no second copy of everything it shows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::respond::{bare, is_shown_as_stored, prefix};
+use crate::body::{Body, LongBody};
+use crate::registry::Resource;
+use crate::storage::{Entry, StoredObject};
+
+/// A list and its metadata.
+pub(crate) struct List {
+    pub(crate) resource_version: String,
+    pub(crate) continue_token: String,
+    pub(crate) remaining: Option<usize>,
+    pub(crate) items: Vec<Item>,
+}
+
+/// An object of a list.
+#[derive(Clone)]
+pub(crate) enum Item {
+    /// As it is kept: perhaps nobody wants to read it.
+    Kept(Arc<Entry>),
+    /// As it was read, or made.
+    Read(Arc<StoredObject>),
+}
+
+/// About how long the pieces of a long list are, and how long a list may be that is sent in one.
+const PIECE: usize = 64 * 1024;
+const WHOLE: usize = 2 * PIECE;
+
+impl List {
+    /// The `metadata` of a list. Upstream prints an empty `continue` for custom resources, and only for them.
+    pub(crate) fn metadata(&self, custom: bool) -> Value {
+        let mut metadata = json!({});
+        if !self.resource_version.is_empty() {
+            metadata["resourceVersion"] = json!(self.resource_version);
+        }
+        if custom || !self.continue_token.is_empty() {
+            metadata["continue"] = json!(self.continue_token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+}
+
+impl Item {
+    /// The object, opened if it is not.
+    pub(crate) fn object(&self) -> Arc<StoredObject> {
+        match self {
+            Item::Kept(entry) => entry.object(),
+            Item::Read(object) => object.clone(),
+        }
+    }
+
+    fn encoded(&self) -> &Bytes {
+        match self {
+            Item::Kept(entry) => entry.encoded(),
+            Item::Read(object) => object.encoded(),
+        }
+    }
+
+    /// The item whose text is what `resource` shows.
+    fn shown(self, resource: &Resource) -> Item {
+        if is_shown_as_stored(resource, self.encoded()) {
+            return self;
+        }
+        let object = bare(resource, self.object().value());
+        Item::Read(Arc::new(StoredObject::unversioned(object)))
+    }
+}
+
+/// The JSON of a list.
+pub(super) fn body(resource: &Resource, list: List) -> Body {
+    let custom = resource.custom.is_some();
+    let head = format!(
+        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+        json!(resource.list_kind),
+        json!(resource.api_version()),
+        list.metadata(custom)
+    );
+    let prefix = if custom { prefix(resource) } else { String::new() };
+    let items: Vec<Item> = (list.items.into_iter()).map(|item| item.shown(resource)).collect();
+    let texts: usize = items
+        .iter()
+        .map(|item| prefix.len() + after_prefix(item, &prefix).len())
+        .sum();
+    let length = head.len() + texts + items.len().saturating_sub(1) + TAIL.len();
+    let pieces = Pieces {
+        begun: Some(head),
+        prefix,
+        items: items.into_iter(),
+        left: length,
+    };
+    if length <= WHOLE {
+        return Body::Full(pieces.flatten().collect());
+    }
+    Body::Long(LongBody::new(length, pieces))
+}
+
+const TAIL: &[u8] = b"]}";
+
+/// What follows `prefix` of the text of an item. With one it says its kind, which begins the object: the item's own brace goes.
+fn after_prefix<'a>(item: &'a Item, prefix: &str) -> &'a [u8] {
+    match item.encoded().split_first() {
+        Some((_, rest)) if !prefix.is_empty() => rest,
+        _ => item.encoded(),
+    }
+}
+
+/// The pieces of a list's JSON, made one after the other.
+struct Pieces {
+    /// The text before the first item; `None` when it was given.
+    begun: Option<String>,
+    prefix: String,
+    items: std::vec::IntoIter<Item>,
+    /// Bytes that were not given yet.
+    left: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        let first = self.begun.take();
+        let mut comma = first.is_none();
+        let mut out = Vec::with_capacity(self.left.min(PIECE + PIECE / 8));
+        out.extend_from_slice(first.unwrap_or_default().as_bytes());
+        while out.len() < PIECE {
+            let Some(item) = self.items.next() else {
+                out.extend_from_slice(TAIL);
+                break;
+            };
+            if std::mem::replace(&mut comma, true) {
+                out.push(b',');
+            }
+            out.extend_from_slice(self.prefix.as_bytes());
+            out.extend_from_slice(after_prefix(&item, &self.prefix));
+        }
+        self.left = self.left.saturating_sub(out.len());
+        Some(Bytes::from(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    /// The body of a list of so many ConfigMaps of about a kilobyte, and how many pieces it has.
+    fn listed(count: usize) -> (Vec<u8>, usize, Option<usize>) {
+        let kinds = Registry::new().snapshot();
+        let resource = kinds.lookup("", "v1", "configmaps").expect("it is built in");
+        let item = |index: usize| {
+            let object = Arc::new(StoredObject::new(
+                7,
+                json!({"metadata": {"name": index.to_string()}, "data": {"k": "x".repeat(1000)}}),
+            ));
+            match index % 2 {
+                0 => Item::Read(object),
+                // Nobody else holds it, so the entry opens its text.
+                _ => Item::Kept(Entry::of(&object)),
+            }
+        };
+        let list = List {
+            resource_version: "7".to_owned(),
+            continue_token: String::new(),
+            remaining: None,
+            items: (0..count).map(item).collect(),
+        };
+        match body(&resource, list) {
+            Body::Full(bytes) => (bytes.to_vec(), 1, None),
+            Body::Long(long) => {
+                let length = long.len();
+                let pieces: Vec<Bytes> = long.collect();
+                (pieces.concat(), pieces.len(), Some(length))
+            }
+            Body::Watch(_) => panic!("a list is no watch"),
+        }
+    }
+
+    #[test]
+    fn a_list_is_whole_however_it_is_sent() {
+        for (count, pieces) in [(0, 1), (1, 1), (100, 1), (200, 4), (1000, 17)] {
+            let (text, made, announced) = listed(count);
+            let read: Value = serde_json::from_slice(&text).expect("JSON");
+            let items = read["items"].as_array().expect("items");
+            let names: Vec<String> = items
+                .iter()
+                .filter_map(|item| Some(item["metadata"]["name"].as_str()?.to_owned()))
+                .collect();
+            assert_eq!(names, (0..count).map(|index| index.to_string()).collect::<Vec<_>>());
+            assert_eq!(made, pieces, "pieces of {count}");
+            assert_eq!(
+                announced.unwrap_or(text.len()),
+                text.len(),
+                "the announced length of {count}"
+            );
+        }
+    }
+}
