@@ -91,12 +91,23 @@ impl Iterator for LongBody {
 /// The server's buffer for one watch is bounded: whoever reads too slowly gets an in-stream `410 Expired` as the last line and
 /// must list again; other watches are not affected.
 pub struct WatchBody {
-    lines: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    lines: Pin<Box<dyn Lines>>,
+}
+
+/// What a watch is made of.
+pub(crate) trait Lines: Stream<Item = Bytes> + Send {
+    /// See [`WatchBody::company`].
+    fn company(&self) -> usize;
 }
 
 impl WatchBody {
-    pub(crate) fn new(lines: impl Stream<Item = Bytes> + Send + 'static) -> WatchBody {
+    pub(crate) fn new(lines: impl Lines + 'static) -> WatchBody {
         WatchBody { lines: Box::pin(lines) }
+    }
+
+    /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a frame.
+    pub fn company(&self) -> usize {
+        self.lines.company()
     }
 }
 

@@ -21,6 +21,7 @@ use kubewright_schema::protobuf;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
+use crate::body::Lines;
 use crate::env::{BoxFuture, Env};
 use crate::object;
 use crate::registry::Resource;
@@ -510,6 +511,12 @@ impl Stream for WatchStream {
             self.finish();
         }
         Poll::Ready(line)
+    }
+}
+
+impl Lines for WatchStream {
+    fn company(&self) -> usize {
+        self.changes.as_ref().map_or(1, |changes| changes.company())
     }
 }
 

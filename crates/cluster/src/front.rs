@@ -3,22 +3,21 @@
 //! Invariants:
 //! - at most [`MAX_BODY`] bytes of a request body are held, and a body that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
-//! - a watch ends cleanly, between two lines, when the cluster stops; dropping the answer unsubscribes it.
+//!
+//! How the answer is sent is the matter of [`crate::response`].
 
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, Stream as _};
+use futures::FutureExt as _;
 use http::{Request, Response, StatusCode, header};
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
-use kubewright_apiserver::{ApiServer, Body, LongBody, MAX_BODY, WatchBody};
+use kubewright_apiserver::{ApiServer, Body, MAX_BODY};
+
+use crate::response::ResponseBody;
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
 /// a broken connection or stream when we end it while they still send.
@@ -74,18 +73,7 @@ impl Front {
 
     /// Turns an answer of the core into one that can be sent.
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
-        response.map(|body| match body {
-            Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
-            Body::Long(pieces) => ResponseBody::Long(pieces),
-            Body::Watch(lines) => {
-                let stop = self.stop.clone();
-                ResponseBody::Watch {
-                    lines,
-                    ended: false,
-                    stopped: Box::pin(async move { stop.requested().await }),
-                }
-            }
-        })
+        response.map(|body| ResponseBody::new(body, &self.stop))
     }
 
     /// The whole body, or the answer to a request whose body cannot be had.
@@ -207,97 +195,10 @@ pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<
     response
 }
 
-/// The body of an answer, as HTTP sends it.
-pub(crate) enum ResponseBody {
-    /// Complete: its length is known, and it is sent in one piece. Taken when sent.
-    Full(Option<Bytes>),
-    /// Complete as well, and made while it is sent.
-    Long(LongBody),
-    /// A watch: whole lines in every frame, until it ends or the cluster stops.
-    Watch {
-        lines: WatchBody,
-        ended: bool,
-        stopped: BoxFuture<'static, ()>,
-    },
-}
-
-/// How much of a watch goes into one frame. Each frame costs a TLS record and a system call, so what is there is sent together.
-const FRAME: usize = 16 * 1024;
-
-/// All lines of a watch that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the watch `ended`.
-fn ready_lines(lines: &mut WatchBody, ended: &mut bool, cx: &mut Context<'_>) -> Option<Bytes> {
-    let mut next = || {
-        if *ended {
-            return None;
-        }
-        match Pin::new(&mut *lines).poll_next(cx) {
-            Poll::Ready(line) => {
-                *ended = line.is_none();
-                line
-            }
-            Poll::Pending => None,
-        }
-    };
-    let first = next()?;
-    if first.len() >= FRAME {
-        return Some(first);
-    }
-    // Nearly always there is one, which is not copied.
-    let Some(second) = next() else { return Some(first) };
-    let mut frame = BytesMut::from(first);
-    frame.extend_from_slice(&second);
-    while frame.len() < FRAME {
-        let Some(line) = next() else { break };
-        frame.extend_from_slice(&line);
-    }
-    Some(frame.freeze())
-}
-
-impl http_body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut *self {
-            ResponseBody::Full(bytes) => Poll::Ready(
-                bytes
-                    .take()
-                    .filter(|bytes| !bytes.is_empty())
-                    .map(|bytes| Ok(Frame::data(bytes))),
-            ),
-            ResponseBody::Long(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            ResponseBody::Watch { lines, ended, stopped } => {
-                // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
-                if let Some(frame) = ready_lines(lines, ended, cx) {
-                    return Poll::Ready(Some(Ok(Frame::data(frame))));
-                }
-                if !*ended {
-                    ready!(stopped.as_mut().poll(cx));
-                }
-                Poll::Ready(None)
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            ResponseBody::Long(pieces) => pieces.is_empty(),
-            ResponseBody::Watch { .. } => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
-            ResponseBody::Watch { .. } => SizeHint::default(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use http_body::Frame;
+
     use super::*;
 
     #[test]

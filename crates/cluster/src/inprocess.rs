@@ -10,7 +10,8 @@ use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::authentication::Identity;
 
 use crate::error::Error;
-use crate::front::{Front, ResponseBody};
+use crate::front::Front;
+use crate::response::ResponseBody;
 
 /// A client of the server behind `front`. Must be called inside a tokio runtime, which carries the client's requests.
 pub(crate) fn client(front: Front) -> kube::Client {

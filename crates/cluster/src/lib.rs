@@ -32,6 +32,7 @@ mod inprocess;
 pub mod kubeconfig;
 mod listen;
 mod outbound;
+mod response;
 mod signer;
 mod webhook_certificates;
 

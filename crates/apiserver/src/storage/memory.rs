@@ -349,12 +349,13 @@ impl State {
         let Some(store) = self.stores.get_mut(&record.store) else {
             return wake;
         };
+        let company = store.subscribers.len();
         store.subscribers.retain(|subscriber| {
             let Some(subscriber) = subscriber.upgrade() else {
                 return false;
             };
             if subscriber.wants(&record.change) {
-                subscriber.push(&record.change, &mut wake);
+                subscriber.push(&record.change, company, &mut wake);
             }
             true
         });
@@ -636,6 +637,10 @@ impl ChangeStream for MemoryStream {
         let state = self.shared.read();
         let settled = self.subscriber.is_settled();
         settled.then_some(state.published.max(self.subscriber.after()))
+    }
+
+    fn company(&self) -> usize {
+        self.subscriber.company()
     }
 }
 

@@ -273,6 +273,11 @@ pub trait ChangeStream: Send {
 
     /// A revision up to which everything was delivered by [`ChangeStream::poll_next`]; `None` while something waits.
     fn progress(&self) -> Option<u64>;
+
+    /// How many watched the same store at its latest change, this watch included: who sends what comes learns from it what a change costs.
+    fn company(&self) -> usize {
+        1
+    }
 }
 
 #[cfg(test)]

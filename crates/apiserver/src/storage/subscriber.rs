@@ -1,6 +1,7 @@
 //! What waits for one watcher: a queue that is bounded in changes and in bytes. A full one is cleared and marked as overrun (store-W11).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -12,6 +13,8 @@ pub(super) struct Subscriber {
     after: u64,
     limit: usize,
     limit_bytes: usize,
+    /// How many watched the store at the latest change.
+    company: AtomicUsize,
     queue: Mutex<Queue>,
 }
 
@@ -40,6 +43,7 @@ impl Subscriber {
             after,
             limit: limit + backlog.len(),
             limit_bytes: limit_bytes + bytes,
+            company: AtomicUsize::new(1),
             queue: Mutex::new(Queue {
                 changes: backlog,
                 bytes,
@@ -62,8 +66,14 @@ impl Subscriber {
         change.revision > self.after && change.key.starts_with(&*self.prefix)
     }
 
-    /// Queues a change; the waker of a reader that waits is left in `wake`.
-    pub(super) fn push(&self, change: &Arc<Change>, wake: &mut Vec<Waker>) {
+    /// See [`super::ChangeStream::company`].
+    pub(super) fn company(&self) -> usize {
+        self.company.load(Ordering::Relaxed)
+    }
+
+    /// Queues a change that so many watch; the waker of a reader that waits is left in `wake`.
+    pub(super) fn push(&self, change: &Arc<Change>, company: usize, wake: &mut Vec<Waker>) {
+        self.company.store(company, Ordering::Relaxed);
         let mut queue = self.queue();
         if queue.overrun || queue.closed {
             return;

@@ -1,0 +1,308 @@
+//! The body of an answer, as HTTP sends it: at once, in pieces, or event by event.
+//!
+//! Each frame of a watch costs a TLS record, a system call and a client that wakes up, however little is in it. So what is there goes
+//! together ([`FRAME`]), and where many watch the same, an event that follows closely on another waits for those behind it ([`Pace`]).
+//!
+//! Invariants:
+//! - a watch ends cleanly, between two lines, when the cluster stops; dropping the body unsubscribes it;
+//! - an event after a pause is sent when it comes, whoever else watches; none waits for longer than [`LONGEST_REST`].
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream as _;
+use futures::future::BoxFuture;
+use http_body::{Frame, SizeHint};
+use kubewright::Stop;
+use kubewright_apiserver::{Body, LongBody, WatchBody};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// See the top of this file.
+pub(crate) enum ResponseBody {
+    /// Complete: its length is known, and it is sent in one piece. Taken when sent.
+    Full(Option<Bytes>),
+    /// Complete as well, and made while it is sent.
+    Long(LongBody),
+    /// A watch: whole lines in every frame, until it ends or the cluster stops.
+    Watch(Box<Watch>),
+}
+
+pub(crate) struct Watch<L = WatchBody> {
+    lines: L,
+    ended: bool,
+    stopped: BoxFuture<'static, ()>,
+    pace: Pace,
+}
+
+/// Where the lines of a watch come from.
+pub(crate) trait Lines {
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+
+    /// How many watches get what this one gets.
+    fn company(&self) -> usize;
+}
+
+impl Lines for WatchBody {
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        Pin::new(self).poll_next(cx)
+    }
+
+    fn company(&self) -> usize {
+        self.company()
+    }
+}
+
+/// How much of a watch goes into one frame.
+const FRAME: usize = 16 * 1024;
+
+impl ResponseBody {
+    /// An answer of the core, as it is sent. `stop` ends watches.
+    pub(crate) fn new(body: Body, stop: &Stop) -> ResponseBody {
+        match body {
+            Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
+            Body::Long(pieces) => ResponseBody::Long(pieces),
+            Body::Watch(lines) => {
+                let stop = stop.clone();
+                let stopped = async move { stop.requested().await };
+                ResponseBody::Watch(Box::new(Watch::new(lines, Box::pin(stopped))))
+            }
+        }
+    }
+}
+
+/// When a watch sends what it has.
+///
+/// A round of frames to everybody who watches a store takes a while, and the requests that come meanwhile wait for it. If each of their
+/// changes had a round of its own, a server with hundreds of watches would do little else. So a round is followed by a rest of several
+/// times its length, in which requests are answered; what they change goes into the next round together.
+#[derive(Default)]
+struct Pace {
+    /// When the latest frame was sent.
+    sent: Option<Instant>,
+    /// What waits to be sent, and until when.
+    gathered: Option<(Bytes, Pin<Box<Sleep>>)>,
+}
+
+/// What a frame costs its sender, about: what the kernel takes for a write to a socket whose reader sleeps.
+const FRAME_COST: Duration = Duration::from_micros(10);
+
+/// Up to so many watches everything is sent as it comes: the timers could not tell such short times apart.
+const FEW: usize = 100;
+
+/// How much longer than a round the rest is: so much of the time, at most, goes into frames.
+const SHARE: u32 = 3;
+
+/// However many watch, and so that nobody notices.
+const LONGEST_REST: Duration = Duration::from_millis(20);
+
+impl Pace {
+    /// How long a watch that shares its events with so many rests after a frame.
+    fn rest(company: usize) -> Duration {
+        if company <= FEW {
+            return Duration::ZERO;
+        }
+        let round = FRAME_COST.saturating_mul(u32::try_from(company).unwrap_or(u32::MAX));
+        round.saturating_mul(SHARE).min(LONGEST_REST)
+    }
+
+    /// Until when a frame of so many bytes waits for others, if it does.
+    fn until(&self, now: Instant, bytes: usize, company: usize) -> Option<Instant> {
+        let until = self.sent? + Pace::rest(company);
+        (until > now && bytes < FRAME).then_some(until)
+    }
+}
+
+impl<L: Lines> Watch<L> {
+    fn new(lines: L, stopped: BoxFuture<'static, ()>) -> Watch<L> {
+        Watch {
+            lines,
+            ended: false,
+            stopped,
+            pace: Pace::default(),
+        }
+    }
+
+    /// The next frame; `None` when nothing follows.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some((_, timer)) = &mut self.pace.gathered {
+            ready!(timer.as_mut().poll(cx));
+            let first = self.pace.gathered.take().map(|(frame, _)| frame);
+            return Poll::Ready(self.send(first, cx));
+        }
+        // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
+        if let Some(frame) = self.ready_lines(None, cx) {
+            let company = self.lines.company();
+            let Some(until) = self.pace.until(Instant::now(), frame.len(), company) else {
+                self.note_sent();
+                return Poll::Ready(Some(frame));
+            };
+            let mut timer = Box::pin(sleep_until(until));
+            if timer.as_mut().poll(cx).is_pending() {
+                self.pace.gathered = Some((frame, timer));
+                return Poll::Pending;
+            }
+            return Poll::Ready(self.send(Some(frame), cx));
+        }
+        if !self.ended {
+            ready!(self.stopped.as_mut().poll(cx));
+        }
+        Poll::Ready(None)
+    }
+
+    fn send(&mut self, first: Option<Bytes>, cx: &mut Context<'_>) -> Option<Bytes> {
+        self.note_sent();
+        self.ready_lines(first, cx)
+    }
+
+    /// The time of a frame matters only where there is a pace.
+    fn note_sent(&mut self) {
+        if self.lines.company() > FEW {
+            self.pace.sent = Some(Instant::now());
+        }
+    }
+
+    /// `first` and all lines that are there now, up to about [`FRAME`] bytes; none when there is nothing yet, or the watch ended.
+    fn ready_lines(&mut self, first: Option<Bytes>, cx: &mut Context<'_>) -> Option<Bytes> {
+        let first = first.or_else(|| self.ready_line(cx))?;
+        if first.len() >= FRAME {
+            return Some(first);
+        }
+        // Nearly always there is one, which is not copied.
+        let Some(second) = self.ready_line(cx) else {
+            return Some(first);
+        };
+        let mut frame = BytesMut::from(first);
+        frame.extend_from_slice(&second);
+        while frame.len() < FRAME {
+            let Some(line) = self.ready_line(cx) else { break };
+            frame.extend_from_slice(&line);
+        }
+        Some(frame.freeze())
+    }
+
+    fn ready_line(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        match self.lines.poll_line(cx) {
+            Poll::Ready(line) => {
+                self.ended = line.is_none();
+                line
+            }
+            Poll::Pending => None,
+        }
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let bytes = match &mut *self {
+            ResponseBody::Full(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
+            ResponseBody::Long(pieces) => pieces.next(),
+            ResponseBody::Watch(watch) => ready!(watch.poll_frame(cx)),
+        };
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            ResponseBody::Long(pieces) => pieces.is_empty(),
+            ResponseBody::Watch(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
+            ResponseBody::Watch(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    struct Fake {
+        lines: mpsc::UnboundedReceiver<Bytes>,
+        company: usize,
+    }
+
+    impl Lines for Fake {
+        fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+            self.lines.poll_recv(cx)
+        }
+
+        fn company(&self) -> usize {
+            self.company
+        }
+    }
+
+    /// When which frames leave that are made of these lines, which come at these milliseconds.
+    async fn check(company: usize, lines: &[(u64, &str)], expected: &[(u64, &str)]) {
+        let (send, receive) = mpsc::unbounded_channel();
+        let lines: Vec<(u64, String)> = lines.iter().map(|(at, line)| (*at, (*line).to_owned())).collect();
+        let started = Instant::now();
+        tokio::spawn(async move {
+            for (at, line) in lines {
+                sleep_until(started + Duration::from_millis(at)).await;
+                let _ = send.send(Bytes::from(line));
+            }
+        });
+        let fake = Fake {
+            lines: receive,
+            company,
+        };
+        let mut watch = Watch::new(fake, Box::pin(std::future::pending()));
+        let mut frames = Vec::new();
+        while let Some(frame) = poll_fn(|cx| watch.poll_frame(cx)).await {
+            let at = started.elapsed().as_millis();
+            frames.push((at, String::from_utf8_lossy(&frame).into_owned()));
+        }
+        let expected: Vec<(u128, String)> = (expected.iter())
+            .map(|(at, frame)| (u128::from(*at), (*frame).to_owned()))
+            .collect();
+        assert_eq!(frames, expected, "with {company} watches");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_many_watch_events_that_follow_closely_go_together() {
+        let close = [(0, "a"), (1, "b"), (2, "c"), (40, "d"), (40, "e")];
+        let as_they_come = [(0, "a"), (1, "b"), (2, "c"), (40, "de")];
+        check(1, &close, &as_they_come).await;
+        check(FEW, &close, &as_they_come).await;
+        check(500, &close, &[(0, "a"), (15, "bc"), (40, "de")]).await;
+        check(1_000_000, &close, &[(0, "a"), (20, "bc"), (40, "de")]).await;
+        // After a pause everything is as at the beginning.
+        check(
+            500,
+            &[(0, "a"), (15, "b"), (30, "c")],
+            &[(0, "a"), (15, "b"), (30, "c")],
+        )
+        .await;
+        // The end comes after what was gathered.
+        check(500, &[(0, "a"), (1, "b")], &[(0, "a"), (15, "b")]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_frame_waits_for_nothing() {
+        let long = "x".repeat(FRAME);
+        check(
+            500,
+            &[(0, "a"), (1, &long), (2, "b")],
+            &[(0, "a"), (1, &long), (16, "b")],
+        )
+        .await;
+    }
+}
