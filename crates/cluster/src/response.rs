@@ -173,7 +173,8 @@ impl<L: Lines> Watch<L> {
         let Some(second) = self.ready_line(cx) else {
             return Some(first);
         };
-        let mut frame = BytesMut::from(first);
+        let mut frame = BytesMut::with_capacity(FRAME + first.len());
+        frame.extend_from_slice(&first);
         frame.extend_from_slice(&second);
         while frame.len() < FRAME {
             let Some(line) = self.ready_line(cx) else { break };
