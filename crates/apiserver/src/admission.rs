@@ -4,10 +4,11 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Resizes`], [`Signers`], [`TopologyLabels`],
+//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
 //! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by, in `policy` the admission
 //! policies. Last of all comes [`ResourceQuotas`].
 
+pub(crate) mod additions;
 mod classes;
 mod limits;
 pub mod matching;
@@ -36,6 +37,7 @@ use crate::storage::Storage;
 use crate::user::UserInfo;
 use matching::Matched;
 
+pub use additions::{StorageProtection, Tolerations};
 pub use classes::Classes;
 pub use limits::LimitRanger;
 pub use nodes::{TaintNodes, TopologyLabels};

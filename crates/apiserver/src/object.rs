@@ -86,6 +86,12 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
+/// Gives an object the `resourceVersion` of the present one.
+pub(crate) fn keep_version(object: &mut Value, present: &Value) {
+    let version = text(present, "resourceVersion").to_owned();
+    metadata_mut(object).insert("resourceVersion".to_owned(), version.into());
+}
+
 /// Replaces `metadata.finalizers`; an empty list is absent.
 pub fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     let metadata = metadata_mut(object);
@@ -153,8 +159,8 @@ fn generated_name(object: &Value, env: &dyn Env) -> Option<String> {
     Some(format!("{}{}", &base[..end], env::name_suffix(env, RANDOM_SUFFIX)))
 }
 
-/// Drops owner references whose uid came before; the warning about it.
-pub(crate) fn dedup_owners(object: &mut Value) -> Option<String> {
+/// Drops owner references that came before; the warning about it, which tells whether plugins have had the object (`admitted`).
+pub(crate) fn dedup_owners(object: &mut Value, admitted: bool) -> Option<String> {
     let metadata = object.get_mut("metadata")?;
     let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
@@ -171,8 +177,13 @@ pub(crate) fn dedup_owners(object: &mut Value) -> Option<String> {
     }
     *owners = seen;
     (!duplicates.is_empty()).then(|| {
+        let when = if admitted {
+            " after mutating admission happens"
+        } else {
+            ""
+        };
         format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such \
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such \
              requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             duplicates.join(", ")
         )
@@ -415,7 +426,7 @@ mod tests {
     fn the_same_owner_twice_is_one() {
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"});
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
-        let warning = dedup_owners(&mut object).expect("a warning");
+        let warning = dedup_owners(&mut object, false).expect("a warning");
         assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
         assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
     }

@@ -29,6 +29,11 @@ pub(crate) const INGRESS: Strategy = Strategy {
             ensure(status, "loadBalancer");
         }
     },
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({"loadBalancer": {}}));
+        }
+    },
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_status: |new, _| {
         let mut errors = Errors::default();
@@ -134,6 +139,11 @@ pub(crate) const SERVICE_CIDR: Strategy = Strategy {
         let Some(object) = object.as_object_mut() else { return };
         ensure(object, "spec");
         ensure(object, "status");
+    },
+    prepare_create: |object, _| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert("status".to_owned(), json!({}));
+        }
     },
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: service_cidr,

@@ -6,6 +6,7 @@ use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
 use crate::UserInfo;
+use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
 use crate::registry::{Registry, StrategyContext};
 
@@ -63,12 +64,15 @@ fn check(case: &Value) -> Result<(), String> {
     }
     let strategy = &row.strategy;
     (strategy.default)(&mut object);
+    additions::tolerate(&row, &mut object, None);
+    additions::protect(&row, &mut object);
     (strategy.prepare_create)(&mut object, &context);
     let mut errors = strategy
         .allocate
         .map(|allocate| allocate(&mut object, None, &mut std::iter::empty(), &context))
         .unwrap_or_default();
     errors.extend((strategy.validate_create)(&object));
+    (strategy.default)(&mut object);
     let mut texts: Vec<String> = errors
         .iter()
         .map(|error| {

@@ -34,10 +34,10 @@ pub(crate) const CLAIM: Strategy = Strategy {
     looks: Looks::CHANGED_AND_WHOLE,
     default: default_claim,
     prepare_create: |object, _| {
-        protect(object, "kubernetes.io/pvc-protection");
         data_source(object);
+        // The phase is a default: whoever looks at what is stored sees it, plugins do not.
         if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({"phase": "Pending"}));
+            object.insert("status".to_owned(), json!({}));
         }
     },
     prepare_update: |new, old, _| {
@@ -208,7 +208,6 @@ pub(crate) const ATTACHMENT: Strategy = Strategy {
 /// How VolumeAttributesClasses are written.
 pub(crate) const ATTRIBUTES: Strategy = Strategy {
     looks: Looks::CHANGED_AND_WHOLE,
-    prepare_create: |object, _| protect(object, "kubernetes.io/vac-protection"),
     validate_create: attributes,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -246,18 +245,6 @@ pub(crate) const CAPACITY: Strategy = Strategy {
     },
     ..STORED
 };
-
-/// Keeps an object until whoever uses it has let go.
-fn protect(object: &mut Value, finalizer: &str) {
-    let mut finalizers: Vec<String> = crate::object::finalizers(object)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    if !finalizers.iter().any(|known| known == finalizer) {
-        finalizers.push(finalizer.to_owned());
-        crate::object::set_finalizers(object, finalizers);
-    }
-}
 
 /// Checks a list of access modes; all errors are about the list.
 pub(crate) fn access_modes(errors: &mut Errors, at: &At<'_>) {

@@ -7,6 +7,7 @@ use kubewright_schema::structural::go_normalize;
 use serde_json::{Value, json};
 
 use crate::UserInfo;
+use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
 use crate::registry::{Registry, Resource, StrategyContext};
 
@@ -39,6 +40,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     old["kind"] = row.kind.to_string().into();
     go_normalize(&mut old, &row.schema);
     (strategy.default)(&mut old);
+    additions::tolerate(&row, &mut old, None);
     (strategy.prepare_create)(&mut old, &context);
     if let Some(allocate) = strategy.allocate {
         assert_eq!(
@@ -55,6 +57,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     let mut new = merge::apply(&old, &patch);
     go_normalize(&mut new, &row.schema);
     (strategy.default)(&mut new);
+    additions::tolerate(&row, &mut new, Some(&old));
     (strategy.prepare_update)(&mut new, &old, &context);
     let mut errors = Vec::new();
     if let Some(allocate) = strategy.allocate {

@@ -40,7 +40,6 @@ pub(crate) fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool)
         None => metadata.remove("generation"),
     };
     // Nobody links to himself any more: what an old client sends is dropped.
-    metadata.remove("selfLink");
     if !namespaced {
         metadata.remove("namespace");
     }

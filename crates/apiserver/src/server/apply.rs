@@ -18,7 +18,6 @@ use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::{Reply, full};
-use super::update::check_version;
 use super::write::{Part, Writer};
 use super::{Call, decode, negotiate};
 use crate::object;
@@ -369,7 +368,9 @@ impl Call<'_> {
                     let mut new = apply.run(old, &seen, warnings)?;
                     self.fit_namespace(&mut new)?;
                     self.fit_name(&new)?;
-                    check_version(&resource, &name, object::text(&new, "resourceVersion"), old, true)?;
+                    if object::text(&new, "resourceVersion").is_empty() {
+                        object::keep_version(&mut new, old);
+                    }
                     if stale {
                         return Err(Status::modified(&resource, &name));
                     }

@@ -242,19 +242,16 @@ impl Writer<'_> {
             }
         }
         let session = self.session();
-        let mut admitted = self.mutate(&session, &attributes, &mut Value::Null, Some(old)).await;
-        if admitted.is_ok() {
-            admitted = self.validate_delete(&session, attributes, old, options).await;
-        }
+        let admitted = self.ask_delete(&session, attributes, old, options).await;
         let mut warnings = session.take_warnings();
         drop(session);
         self.warnings.append(&mut warnings);
         admitted
     }
 
-    /// Lets the plugins refuse a delete. They see the grace period that comes of it; nobody is asked when it changes nothing, and twice
-    /// when the object ends at once: before it is marked, and before it goes.
-    async fn validate_delete(
+    /// Lets the plugins refuse a delete. They see the grace period that comes of it; nobody is asked when it changes nothing, and all
+    /// twice when the object ends at once: before it is marked, and before it goes.
+    async fn ask_delete(
         &self,
         session: &Session<'_>,
         mut attributes: Attributes,
@@ -262,7 +259,7 @@ impl Writer<'_> {
         options: &DeleteOptions,
     ) -> Result<(), Status> {
         if (self.resource.strategy.grace_period)(old).is_none() {
-            return self.validate(session, &attributes, &Value::Null, Some(old)).await;
+            return self.ask_plugins(session, &attributes, old).await;
         }
         let mut marked = old.clone();
         let seconds = match self.grace(&mut marked, old, options) {
@@ -273,12 +270,18 @@ impl Writer<'_> {
         if let Some(seconds) = seconds {
             attributes.options["gracePeriodSeconds"] = json!(seconds);
         }
-        self.validate(session, &attributes, &Value::Null, Some(old)).await?;
+        self.ask_plugins(session, &attributes, old).await?;
         self.dependents(&mut marked, options);
         if seconds == Some(0) && object::finalizers(&marked).is_empty() && !self.dry_run {
-            self.validate(session, &attributes, &Value::Null, Some(&marked)).await?;
+            self.ask_plugins(session, &attributes, &marked).await?;
         }
         Ok(())
+    }
+
+    /// Asks those who may change and those who may refuse: of a delete there is nothing to change.
+    async fn ask_plugins(&self, session: &Session<'_>, attributes: &Attributes, old: &Value) -> Result<(), Status> {
+        self.mutate(session, attributes, &mut Value::Null, Some(old)).await?;
+        self.validate(session, attributes, &Value::Null, Some(old)).await
     }
 
     /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.

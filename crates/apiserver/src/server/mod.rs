@@ -78,7 +78,7 @@ pub(crate) use write::{default, key};
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
     Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
-    ServiceAccounts, Signers, TaintNodes, TopologyLabels, ValidatingWebhooks,
+    ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels, ValidatingWebhooks,
 };
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
@@ -258,6 +258,8 @@ impl ApiServer {
         admission.push(Box::new(TaintNodes));
         admission.push(Box::new(PodSecurity));
         admission.push(Box::new(Classes::new(storage.clone())));
+        admission.push(Box::new(Tolerations));
+        admission.push(Box::new(StorageProtection));
         admission.push(Box::new(Resizes));
         admission.push(Box::new(Signers::new(authorizer.clone())));
         admission.push(Box::new(TopologyLabels));

@@ -16,7 +16,6 @@ use serde_json::{Map, Value};
 use super::decode::Unfit;
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
-use super::update::check_version;
 use super::write::Part;
 use super::{Call, decode, negotiate};
 use crate::object;
@@ -79,14 +78,10 @@ impl Call<'_> {
                 let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, warnings)?;
                 self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
-                let unconditional = resource.custom.is_some() || resource.strategy.unconditional_update;
-                check_version(
-                    &resource,
-                    &name,
-                    object::text(&new, "resourceVersion"),
-                    old,
-                    unconditional,
-                )?;
+                // The version is looked at after the plugins that may change it; custom resources may be patched to have none.
+                if resource.custom.is_some() && object::text(&new, "resourceVersion").is_empty() {
+                    object::keep_version(&mut new, old);
+                }
                 Ok(new)
             })
             .await;

@@ -78,7 +78,7 @@ impl Call<'_> {
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;
         let writer = self.tracked_writer(&options);
-        self.warnings.extend(object::dedup_owners(&mut object));
+        self.warnings.extend(object::dedup_owners(&mut object, false));
         object::wipe_system_fields(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
         managed::track_create(

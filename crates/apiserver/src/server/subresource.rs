@@ -93,6 +93,8 @@ impl Call<'_> {
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
         self.fit_name(&scale)?;
+        self.fit_namespace(&mut scale)?;
+        self.warnings.extend(object::dedup_owners(&mut scale, false));
         self.write_scale(paths, &options, true, |live, owners, _| {
             owners.update(live, &scale);
             Ok(scale.clone())
@@ -155,10 +157,15 @@ impl Call<'_> {
                     return Err(Status::bad_request(message));
                 }
                 // The numbers of custom kinds are their definition's to judge.
-                if replicas < 0 && resource.custom.is_none() {
-                    let error =
-                        FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
-                    return Err(Status::invalid("autoscaling", "Scale", &name, &[error]));
+                if resource.custom.is_none() {
+                    let mut errors = object::validate(&scale, &scales::row());
+                    if replicas < 0 {
+                        let why = "must be greater than or equal to 0";
+                        errors.push(FieldError::invalid("spec.replicas", json!(replicas), why));
+                    }
+                    if !errors.is_empty() {
+                        return Err(Status::invalid("autoscaling", "Scale", &name, &errors));
+                    }
                 }
                 let mut new = old.clone();
                 set_path(&mut new, &paths.spec_replicas, json!(replicas));

@@ -30,15 +30,19 @@ impl Call<'_> {
         {
             check_uid(&resource, &self.key(), &name, &object, "", options.dry_run)?;
             writer.may_only_update = true;
+            writer.warnings.extend(object::dedup_owners(&mut object, false));
             let written = writer.create(object).await;
             self.warnings.append(&mut writer.warnings);
             return Ok(self.show(201, written?));
         }
         let key = self.key();
         let written = writer
-            .update(self.namespace(), &name, part, |old, _| {
-                check_identity(&resource, &key, &name, &object, old, options.dry_run)?;
-                Ok(object.clone())
+            .update(self.namespace(), &name, part, |old, warnings| {
+                // Its version is looked at after the plugins that may change it.
+                check_uid(&resource, &key, &name, &object, object::uid(old), options.dry_run)?;
+                let mut new = object.clone();
+                warnings.extend(object::dedup_owners(&mut new, false));
+                Ok(new)
             })
             .await;
         self.warnings.append(&mut writer.warnings);
@@ -85,25 +89,6 @@ pub(crate) fn check_uid(
         resource.storage_prefix()
     );
     Err(Status::conflict(resource, name, &why))
-}
-
-/// uid and resourceVersion of a PUT against the present object.
-fn check_identity(
-    resource: &Resource,
-    key: &str,
-    name: &str,
-    new: &Value,
-    old: &Value,
-    dry_run: bool,
-) -> Result<(), Status> {
-    check_uid(resource, key, name, new, object::uid(old), dry_run)?;
-    check_version(
-        resource,
-        name,
-        object::text(new, "resourceVersion"),
-        old,
-        resource.strategy.unconditional_update,
-    )
 }
 
 /// The resourceVersion that a client sends against the present one.

@@ -14,7 +14,7 @@ use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
 use super::managed::{self, Tracking};
-use super::options::WriteOptions;
+use super::options::{WriteOptions, parse_version};
 use super::respond::full;
 use super::settle::unavailable;
 use super::update::check_version;
@@ -128,8 +128,30 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Empty lists belong to who wrote them, and are stored as null.
-fn without_empty_lists(resource: &Resource, object: &mut Value) {
+/// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
+fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
+    fn find(value: &Value, at: &mut String, found: &mut Vec<String>) {
+        let length = at.len();
+        match value {
+            Value::Array(list) if list.is_empty() => found.push(at.clone()),
+            Value::Array(list) => {
+                for (index, item) in list.iter().enumerate() {
+                    at.push_str(&format!("/{index}"));
+                    find(item, at, found);
+                    at.truncate(length);
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    at.push('/');
+                    at.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    find(value, at, found);
+                    at.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
     fn any(value: &Value) -> bool {
         match value {
             Value::Array(list) => list.is_empty() || list.iter().any(any),
@@ -137,8 +159,20 @@ fn without_empty_lists(resource: &Resource, object: &mut Value) {
             _ => false,
         }
     }
+    let mut found = Vec::new();
     if resource.custom.is_none() && any(object) {
+        find(object, &mut String::new(), &mut found);
         structural::go_normalize(object, &resource.schema);
+    }
+    found
+}
+
+/// Puts empty lists back where they were and are null now.
+fn with_empty_lists(object: &mut Value, places: &[String]) {
+    for place in places {
+        if let Some(value @ Value::Null) = object.pointer_mut(place) {
+            *value = json!([]);
+        }
     }
 }
 
@@ -183,6 +217,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Takes the link to itself away that nobody has any more: it is not stored, a dry run shows it.
+    fn unlink(&self, object: &mut Value) {
+        if !self.dry_run {
+            object::metadata_mut(object).remove("selfLink");
+        }
+    }
+
     /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
     fn default(&self, object: &mut Value) {
         default(object, &self.resource);
@@ -221,8 +262,11 @@ impl<'a> Writer<'a> {
     /// Creates an object that is decoded and fits its path.
     pub(crate) async fn create(&mut self, mut object: Value) -> Result<Written, Status> {
         let resource = self.resource.clone();
-        self.warnings.extend(object::dedup_owners(&mut object));
-        object::wipe_system_fields(&mut object);
+        // A request that names the object is an update to upstream: what it says of the system's fields is not taken away.
+        if !self.may_only_update {
+            self.warnings.extend(object::dedup_owners(&mut object, false));
+            object::wipe_system_fields(&mut object);
+        }
         let namespace = object::namespace(&object).to_owned();
         self.default(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
@@ -233,15 +277,18 @@ impl<'a> Writer<'a> {
             _ => Views::new(),
         };
         managed::track_create(&resource, &self.tracking, &mut object, &now, &views);
-        without_empty_lists(&resource, &mut object);
         let mut attributes = self.attributes(Operation::Create, "", &namespace, object::name(&object));
         let session = self.session();
         let admitted = self.mutate(&session, &attributes, &mut object, None).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
+        let empty = without_empty_lists(&resource, &mut object);
         Self::keep_namespace(&resource, &mut object, &namespace)?;
         let asked_version = object::text(&object, "resourceVersion").to_owned();
-        self.warnings.extend(object::dedup_owners(&mut object));
+        if self.may_only_update && !asked_version.is_empty() {
+            parse_version(&asked_version).map_err(Status::untyped)?;
+        }
+        self.warnings.extend(object::dedup_owners(&mut object, true));
         let path_name = if self.may_only_update {
             object::name(&object)
         } else {
@@ -269,13 +316,17 @@ impl<'a> Writer<'a> {
             }
             // By now a generated name is known.
             object::name(&object).clone_into(&mut attributes.name);
+            with_empty_lists(&mut object, &empty);
             let admitted = self.validate(&session, &attributes, &object, None).await;
             self.warnings.extend(session.take_warnings());
             admitted?;
+            without_empty_lists(&resource, &mut object);
             self.prune_changed(&session, &mut object);
             // What preparing took away has defaults, too; upstream they are there when the stored object is read.
             self.default(&mut object);
-            if !self.dry_run && !asked_version.is_empty() && asked_version != "0" {
+            object::metadata_mut(&mut object).remove("resourceVersion");
+            self.unlink(&mut object);
+            if !self.dry_run && !self.may_only_update && !asked_version.is_empty() && asked_version != "0" {
                 return Err(Status::untyped(
                     "resourceVersion should not be set on objects to be created",
                 ));
@@ -335,7 +386,6 @@ impl<'a> Writer<'a> {
             map.remove("status");
         }
         let metadata = object::metadata_mut(object);
-        metadata.remove("resourceVersion");
         if resource.strategy.generation != GenerationRule::Never {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
@@ -394,7 +444,8 @@ impl<'a> Writer<'a> {
             let new = next(&old, &mut warnings);
             self.warnings.append(&mut warnings);
             let new = new?;
-            let (new, _claim) = self.prepare_update(new, &old, name, part).await?;
+            let (mut new, _claim) = self.prepare_update(new, &old, name, part).await?;
+            self.unlink(&mut new);
             let stored = self.server.stored_form(&resource, new).await?;
             match self.replace(&key, name, &present, &old, stored)? {
                 None => {}
@@ -429,15 +480,15 @@ impl<'a> Writer<'a> {
         part: Part,
     ) -> Result<(Value, Claim), Status> {
         let resource = self.resource.clone();
-        self.warnings.extend(object::dedup_owners(&mut new));
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
-        // What these two leave alone counts as written all the same.
-        let counts_all = matches!(part, Part::EphemeralContainers | Part::Resize);
-        if !counts_all {
-            restrict(&resource, &mut new, old, part);
-        }
         self.default(&mut new);
+        // Plugins that change objects see all that the client sent; only what it may write here counts as written. What these two leave
+        // alone counts all the same.
+        let aside = match part {
+            Part::EphemeralContainers | Part::Resize => Aside::default(),
+            _ => restrict(&resource, &mut new, old, part),
+        };
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match &self.tracking {
             Tracking::Update(_) => self.server.views(&resource, old, &new, claimed.as_ref()).await?,
@@ -454,18 +505,14 @@ impl<'a> Writer<'a> {
             &now,
             &views,
         );
-        without_empty_lists(&resource, &mut new);
-        if counts_all {
-            let entries = managed::entries(&new).cloned();
-            restrict(&resource, &mut new, old, part);
-            managed::put(&mut new, entries);
-        }
+        aside.put_back(&mut new);
         let session = self.session();
         let attributes = self.update_attributes(old, name, part);
         let admitted = self.admit_update(&session, &attributes, &mut new, old, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
-        self.warnings.extend(object::dedup_owners(&mut new));
+        let empty = without_empty_lists(&resource, &mut new);
+        self.warnings.extend(object::dedup_owners(&mut new, true));
         let unconditional = resource.strategy.unconditional_update;
         check_version(
             &resource,
@@ -474,8 +521,7 @@ impl<'a> Writer<'a> {
             old,
             unconditional,
         )?;
-        let version = object::text(old, "resourceVersion");
-        object::metadata_mut(&mut new).insert("resourceVersion".to_owned(), version.into());
+        object::keep_version(&mut new, old);
         Self::keep_namespace(&resource, &mut new, object::namespace(old))?;
         object::keep_system_fields(&mut new, old, resource.namespaced);
         // Plugins may not change more than the request itself may.
@@ -510,9 +556,11 @@ impl<'a> Writer<'a> {
         if part != Part::Status {
             self.warnings.extend((resource.strategy.warnings)(&new, Some(old)));
         }
+        with_empty_lists(&mut new, &empty);
         let admitted = self.admit_updated(&session, &attributes, &new, old, part).await;
         self.warnings.extend(session.take_warnings());
         admitted?;
+        without_empty_lists(&resource, &mut new);
         self.prune_changed(&session, &mut new);
         managed::keep_times(&mut new, old);
         Ok((new, claim))
@@ -585,62 +633,102 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
         && !held_by_namespace
 }
 
-/// Makes a map what it was, but for some of its fields. Nearly all of them are, and what is so already is not copied.
-fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) {
-    let strange = |field: &&String| !old.contains_key(*field) && !written.contains(&field.as_str());
-    let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
-    for field in &strange {
-        new.remove(field);
-    }
-    for (field, value) in old.iter().filter(|(field, _)| !written.contains(&field.as_str())) {
-        match new.get_mut(field) {
-            Some(present) if present == value => {}
-            Some(present) => present.clone_from(value),
-            None => {
-                new.insert(field.clone(), value.clone());
+/// What a write may not change and a client sent all the same: put aside while it is worked out what counts as written.
+#[derive(Default)]
+struct Aside {
+    /// The whole object as it was sent, where nearly nothing of it may be written.
+    whole: Option<Value>,
+    fields: Fields,
+    metadata: Fields,
+}
+
+/// Fields and what they were; without a value they were not there.
+type Fields = Vec<(String, Option<Value>)>;
+
+impl Aside {
+    /// Makes the object what the client sent, but for who owns what.
+    fn put_back(self, object: &mut Value) {
+        fn put(map: &mut Map<String, Value>, fields: Fields) {
+            for (field, value) in fields {
+                match value {
+                    Some(value) => map.insert(field, value),
+                    None => map.remove(&field),
+                };
             }
+        }
+        if let Some(whole) = self.whole {
+            let entries = managed::entries(object).cloned();
+            *object = whole;
+            managed::put(object, entries);
+        }
+        if !self.metadata.is_empty() {
+            put(object::metadata_mut(object), self.metadata);
+        }
+        if let Some(map) = object.as_object_mut() {
+            put(map, self.fields);
         }
     }
 }
 
+/// Makes fields of a map what they were; says what they would have been. Nearly all of them are, and what is so already is not copied.
+fn put_back<'f>(
+    new: &mut Map<String, Value>,
+    old: &Map<String, Value>,
+    fields: impl Iterator<Item = &'f String>,
+) -> Fields {
+    let mut aside = Fields::new();
+    for field in fields {
+        let was = match (old.get(field), new.get_mut(field)) {
+            (None, None) => continue,
+            (Some(value), Some(present)) if present == value => continue,
+            (Some(value), Some(present)) => Some(std::mem::replace(present, value.clone())),
+            (Some(value), None) => new.insert(field.clone(), value.clone()),
+            (None, Some(_)) => new.remove(field),
+        };
+        aside.push((field.clone(), was));
+    }
+    aside
+}
+
+/// Makes a map what it was, but for some of its fields.
+fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) -> Fields {
+    let strange = |field: &&String| !old.contains_key(*field) && !written.contains(&field.as_str());
+    let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
+    let kept = old.keys().filter(|field| !written.contains(&field.as_str()));
+    put_back(new, old, strange.iter().chain(kept))
+}
+
 /// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
-fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
-    let put_back = |new: &mut Value, field: &str| {
-        if let Some(map) = new.as_object_mut() {
-            match old.get(field) {
-                Some(value) => map.insert(field.to_owned(), value.clone()),
-                None => map.remove(field),
-            };
-        }
-    };
+fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
+    let none = Map::new();
+    let before = old.as_object().unwrap_or(&none);
+    let mut aside = Aside::default();
     match part {
         Part::Main => {
-            if resource.has_status() {
-                put_back(new, "status");
+            if let (true, Some(map)) = (resource.has_status(), new.as_object_mut()) {
+                aside.fields = put_back(map, before, [&"status".to_owned()].into_iter());
             }
         }
         Part::Status => {
-            let none = Map::new();
-            let metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&none);
+            let metadata = before.get("metadata").and_then(Value::as_object).unwrap_or(&none);
             let written = object::metadata_mut(new);
-            match resource.strategy.status_metadata {
+            aside.metadata = match resource.strategy.status_metadata {
                 StatusMetadata::Kept => put_all_back(written, metadata, &["managedFields"]),
                 StatusMetadata::WrittenBut(kept) => {
-                    for field in kept {
-                        match metadata.get(*field) {
-                            Some(value) => written.insert((*field).to_owned(), value.clone()),
-                            None => written.remove(*field),
-                        };
-                    }
+                    let kept: Vec<String> = kept.iter().map(|field| (*field).to_owned()).collect();
+                    put_back(written, metadata, kept.iter())
                 }
-            }
+            };
             if let Some(map) = new.as_object_mut() {
-                put_all_back(map, old.as_object().unwrap_or(&none), &["metadata", "status"]);
+                aside.fields = put_all_back(map, before, &["metadata", "status"]);
             }
         }
         Part::Finalize => {
+            aside.whole = Some(new.clone());
             // All but the status is taken from the request.
-            put_back(new, "status");
+            if let Some(map) = new.as_object_mut() {
+                put_back(map, before, [&"status".to_owned()].into_iter());
+            }
             let finalizers = new.pointer("/spec/finalizers").and_then(Value::as_array);
             if finalizers.is_none_or(Vec::is_empty) {
                 new["spec"] = json!({});
@@ -653,19 +741,22 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) {
             } else {
                 pods::take_ephemeral_containers(new, &wanted);
             }
+            aside.whole = Some(wanted);
         }
         Part::Approval => {
-            let conditions = new.pointer("/status/conditions").cloned();
-            *new = old.clone();
+            let wanted = std::mem::replace(new, old.clone());
+            let conditions = wanted.pointer("/status/conditions").cloned();
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 match conditions {
                     Some(conditions) => status.insert("conditions".to_owned(), conditions),
                     None => status.remove("conditions"),
                 };
             }
+            aside.whole = Some(wanted);
         }
         Part::Whole | Part::Raw => {}
     }
+    aside
 }
 
 /// Whether two objects are the same but for some of their fields.

@@ -126,7 +126,6 @@ fn drop_disabled(pod: &mut Object) {
 
 /// What a pod has unless the admission plugin Priority (see `admission`) found a class for it.
 fn admit(spec: &mut Object) {
-    tolerate(spec);
     fill(spec, "priority", 0);
     fill(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
@@ -200,17 +199,6 @@ pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
 
 fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
-    if let Some(spec) = new.as_object_mut().and_then(|object| ensure(object, "spec")) {
-        tolerate(spec);
-        // What admission found for the new pod stays.
-        for field in ["priority", "preemptionPolicy"] {
-            if spec.get(field).is_none_or(Value::is_null)
-                && let Some(value) = get(old, &["spec"]).get(field)
-            {
-                spec.insert(field.to_owned(), value.clone());
-            }
-        }
-    }
     // Containers for debugging come and go through their own subresource.
     let before = get(old, &["spec"]).clone();
     if let (Some(spec), Some(_)) = (new.get_mut("spec"), before.as_object()) {

@@ -9,9 +9,7 @@ use kubewright_schema::quantity::Quantity;
 use kubewright_schema::{internal, names};
 use serde_json::{Value, json};
 
-use super::{
-    OLD_ANNOTATIONS, STORED, access_modes, class_name, driver_name, old_annotations, protect, resource_amount,
-};
+use super::{OLD_ANNOTATIONS, STORED, access_modes, class_name, driver_name, old_annotations, resource_amount};
 use crate::kinds::check::{At, Errors, child, ensure, fill, fill_text, get, keep};
 use crate::kinds::pods::defaults;
 use crate::kinds::pods::scheduling::node_selector;
@@ -25,7 +23,6 @@ pub(crate) const VOLUME: Strategy = Strategy {
     looks: Looks::WHOLE_TWICE,
     default: default_volume,
     prepare_create: |object, context| {
-        protect(object, "kubernetes.io/pv-protection");
         if let Some(object) = object.as_object_mut() {
             let now = crate::env::rfc3339(context.env.now());
             object.insert(
