@@ -206,6 +206,29 @@ async fn the_typed_api() {
     .await;
 }
 
+/// Longer than what is sent in one piece.
+#[tokio::test]
+async fn a_list_of_a_megabyte() {
+    check(Controllers::None, async |client| {
+        let maps: Api<ConfigMap> = Api::default_namespaced(client);
+        for index in 0..16 {
+            let mut map = config_map(&format!("large-{index:02}"), "large");
+            map.data = Some(BTreeMap::from([("value".to_owned(), "x".repeat(64 * 1024))]));
+            maps.create(&PostParams::default(), &map).await.expect("created");
+        }
+        let listed = maps.list(&ListParams::default()).await.expect("a list");
+        let names: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
+        let expected: Vec<String> = (0..16).map(|index| format!("large-{index:02}")).collect();
+        assert_eq!(names, expected);
+        let value = |map: &ConfigMap| map.data.iter().flatten().map(|(_, value)| value.len()).sum::<usize>();
+        assert!(
+            listed.items.iter().all(|map| value(map) == 64 * 1024),
+            "every value is whole"
+        );
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_dynamic_api_and_discovery() {
     check(Controllers::None, async |client| {
