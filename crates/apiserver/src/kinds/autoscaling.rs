@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
 use super::check::{At, Errors, Object, absent, child, ensure, fill, get, keep};
+use super::pods::resources::{Of, resource_name};
 use crate::registry::{Conversion, PLAIN, StatusMetadata, Strategy};
 
 const AUTOSCALER: Strategy = Strategy {
@@ -367,7 +368,9 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.invalid(&least, "must be greater than or equal to 1");
     }
     let maximum = most.int().unwrap_or(0);
-    if maximum < 1 {
+    if maximum < 0 {
+        errors.invalid(&most, "must be greater than or equal to 1");
+    } else if maximum < 1 {
         errors.required(&most, "must be set and greater than 0");
     }
     if maximum < minimum {
@@ -460,6 +463,11 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
     let (value, average) = (target.key("value"), target.key("averageValue"));
     if metric.key("object").present() {
         scaled_object(errors, &at.key("describedObject"));
+        let version = at.keys(&["describedObject", "apiVersion"]);
+        if version.text().matches('/').count() > 1 {
+            let why = format!("unexpected GroupVersion string: {}", version.text());
+            errors.invalid(&version, why);
+        }
         metric_name(errors, &at.keys(&["metric", "name"]));
         self::target(errors, &target);
         if !value.present() && !average.present() {
@@ -483,7 +491,7 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
     } else if metric.key("pods").present() {
         metric_name(errors, &at.keys(&["metric", "name"]));
         self::target(errors, &target);
-        if !Quantity::from_str(average.text()).is_ok_and(|amount| amount.sign() > 0) {
+        if !average.present() {
             errors.required(&average, "must specify a positive target averageValue");
         }
     } else {
@@ -492,6 +500,10 @@ fn source(errors: &mut Errors, metric: &At<'_>, at: &At<'_>) {
         }
         let container = at.key("container");
         if !metric.key("resource").present() {
+            let name = at.key("name");
+            if !name.text().is_empty() {
+                resource_name(errors, name.text(), &name, Of::Container);
+            }
             if container.text().is_empty() {
                 errors.required(&container, "must specify a container");
             } else {
@@ -550,13 +562,15 @@ fn rules(errors: &mut Errors, at: &At<'_>) {
     if window.int().is_some_and(|seconds| seconds > 3600) {
         errors.invalid(&window, "must be less than or equal to 3600");
     }
-    errors.one_of(&at.key("selectPolicy"), &["Disabled", "Max", "Min"], false);
+    errors.one_of_all(&at.key("selectPolicy"), &["Disabled", "Max", "Min"]);
     let policies = at.key("policies");
     if policies.is_empty() {
         errors.required(&policies, "must specify at least one Policy");
     }
     for policy in policies.items() {
-        errors.one_of(&policy.key("type"), &["Percent", "Pods"], true);
+        if !["Percent", "Pods"].contains(&policy.key("type").text()) {
+            errors.unsupported(&policy.key("type"), &["Percent", "Pods"]);
+        }
         for field in ["value", "periodSeconds"] {
             let number = policy.key(field);
             if number.int().unwrap_or(0) <= 0 {

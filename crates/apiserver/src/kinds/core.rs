@@ -352,6 +352,9 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
             ensure(endpoint, "conditions");
         }
     },
+    // What the version before said of places in the network cannot be written in this one.
+    prepare_create: |object, _| drop_topology(object),
+    prepare_update: |new, _, _| drop_topology(new),
     validate_create: endpoint_slice,
     validate_update: |new, old| {
         let mut errors = Errors::default();
@@ -362,6 +365,12 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
     ..PLAIN
 };
 
+fn drop_topology(slice: &mut Value) {
+    if let Some(slice) = slice.as_object_mut() {
+        each(slice, "endpoints").for_each(|endpoint| drop(endpoint.remove("deprecatedTopology")));
+    }
+}
+
 /// For whom an endpoint is meant.
 fn hints(errors: &mut Errors, at: &At<'_>) {
     for (list, is_node) in [("forZones", false), ("forNodes", true)] {
@@ -371,9 +380,14 @@ fn hints(errors: &mut Errors, at: &At<'_>) {
             if !seen.insert(name.text()) {
                 errors.duplicate(&name);
             }
-            if is_node {
-                errors.messages(&name, names::dns1123_subdomain(name.text()));
-            }
+            errors.messages(
+                &name,
+                if is_node {
+                    names::dns1123_subdomain(name.text())
+                } else {
+                    names::label_value(name.text())
+                },
+            );
         }
     }
 }
@@ -421,7 +435,12 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
     }
     let mut port_names = std::collections::BTreeSet::new();
     for port in at.key("ports").items() {
-        errors.one_of(&port.key("protocol"), &["SCTP", "TCP", "UDP"], true);
+        let protocol = port.key("protocol");
+        if protocol.present() {
+            errors.one_of_all(&protocol, &["SCTP", "TCP", "UDP"]);
+        } else {
+            errors.required(&protocol, "");
+        }
         protocol_of_program(&mut errors, &port);
         let name = port.key("name");
         if !name.text().is_empty() {

@@ -15,6 +15,7 @@ pub(crate) mod check;
 pub(crate) mod core;
 pub(crate) mod cron;
 pub(crate) mod definitions;
+pub(crate) mod devices;
 pub(crate) mod events;
 pub(crate) mod flow;
 mod job_status;

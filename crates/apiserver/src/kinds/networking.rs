@@ -332,14 +332,18 @@ fn ingress_class(new: &Value) -> Vec<FieldError> {
     }
     let parameters = spec.key("parameters");
     if parameters.present() {
+        let group = parameters.key("apiGroup");
+        if group.present() && group.text().is_empty() {
+            errors.messages(&group, names::dns1123_subdomain(""));
+        }
         reference(&mut errors, &parameters);
         let (scope, namespace) = (parameters.key("scope"), parameters.key("namespace"));
         match scope.text() {
-            "" => errors.required(&scope, ""),
+            "" if !scope.present() => errors.required(&scope, ""),
             "Cluster" if namespace.present() => {
                 errors.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'");
             }
-            "Namespace" if namespace.text().is_empty() => {
+            "Namespace" if !namespace.present() => {
                 errors.required(&namespace, "`parameters.scope` is set to 'Namespace'");
             }
             "Namespace" => errors.messages(&namespace, names::dns1123_label(namespace.text())),
@@ -421,7 +425,9 @@ fn network_policy(new: &Value) -> Vec<FieldError> {
         errors.invalid(&types, "may not specify more than two policyTypes");
     } else {
         for kind in types.items() {
-            errors.one_of(&kind, &["Ingress", "Egress"], true);
+            if !["Ingress", "Egress"].contains(&kind.text()) {
+                errors.unsupported(&kind, &["Ingress", "Egress"]);
+            }
         }
     }
     errors.into_vec()
@@ -429,9 +435,7 @@ fn network_policy(new: &Value) -> Vec<FieldError> {
 
 fn policy_port(errors: &mut Errors, at: &At<'_>) {
     let (protocol, port, end) = (at.key("protocol"), at.key("port"), at.key("endPort"));
-    if protocol.present() {
-        errors.one_of(&protocol, &["TCP", "UDP", "SCTP"], true);
-    }
+    errors.one_of_all(&protocol, &["TCP", "UDP", "SCTP"]);
     if port.present() {
         check_port_or_name(errors, &port);
     }
@@ -513,6 +517,10 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
         let group = parent.key("group");
         if !group.text().is_empty() {
             errors.messages(&group, names::dns1123_subdomain(group.text()));
+        }
+        let namespace = parent.key("namespace");
+        if !namespace.text().is_empty() {
+            errors.messages(&namespace, names::path_segment_name(namespace.text()));
         }
         for field in ["resource", "name"] {
             let part = parent.key(field);

@@ -86,10 +86,9 @@ fn budget(new: &Value) -> Vec<FieldError> {
         }
     }
     label_selector(&mut errors, &spec.key("selector"));
-    errors.one_of(
+    errors.one_of_all(
         &spec.key("unhealthyPodEvictionPolicy"),
         &["AlwaysAllow", "IfHealthyBudget"],
-        false,
     );
     errors.into_vec()
 }
@@ -533,7 +532,8 @@ fn priority_class(new: &Value) -> Vec<FieldError> {
             format!("maximum allowed value of a user defined priority is {HIGHEST}"),
         );
     }
-    errors.one_of(&at.key("preemptionPolicy"), &["PreemptLowerPriority", "Never"], false);
+    let preemption = at.key("preemptionPolicy");
+    errors.one_of(&preemption, &["PreemptLowerPriority", "Never"], preemption.present());
     errors.into_vec()
 }
 

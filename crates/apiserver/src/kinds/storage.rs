@@ -162,7 +162,12 @@ pub(crate) const NODE: Strategy = Strategy {
                     .iter()
                     .any(|field| after.key(field).value != before.key(field).value)
             {
-                errors.invalid(&after.moved(drivers.path.clone()), "field is immutable");
+                // What may change is not shown.
+                let mut shown = after.value.clone();
+                if let Some(shown) = shown.as_object_mut() {
+                    shown.remove("allocatable");
+                }
+                errors.invalid_value(&after.moved(drivers.path.clone()), shown, "field is immutable");
             }
         }
         errors.into_vec()
@@ -482,7 +487,7 @@ fn class(new: &Value) -> Vec<FieldError> {
     errors.one_of(&at.key("reclaimPolicy"), &["Delete", "Retain"], false);
     let mode = at.key("volumeBindingMode");
     if mode.present() {
-        errors.one_of(&mode, &["Immediate", "WaitForFirstConsumer"], false);
+        errors.one_of_all(&mode, &["Immediate", "WaitForFirstConsumer"]);
     } else {
         errors.required(&mode, "");
     }
@@ -546,11 +551,7 @@ fn driver(new: &Value) -> Vec<FieldError> {
             errors.required(&spec.key(required), "");
         }
     }
-    errors.one_of(
-        &spec.key("fsGroupPolicy"),
-        &["File", "None", "ReadWriteOnceWithFSType"],
-        false,
-    );
+    errors.one_of_all(&spec.key("fsGroupPolicy"), &["File", "None", "ReadWriteOnceWithFSType"]);
     let mut seen = BTreeSet::new();
     for request in spec.key("tokenRequests").items() {
         let audience = request.key("audience");
@@ -577,7 +578,9 @@ fn driver(new: &Value) -> Vec<FieldError> {
     }
     let modes = spec.key("volumeLifecycleModes");
     for mode in modes.items() {
-        errors.one_of(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"], true);
+        if !["Persistent", "Ephemeral"].contains(&mode.text()) {
+            errors.unsupported(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"]);
+        }
     }
     errors.into_vec()
 }

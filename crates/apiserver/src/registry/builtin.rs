@@ -10,8 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    admission_policies, autoscaling, core, cron, definitions, events, flow, jobs, networking, nodes, pods, policy,
-    rbac, services, storage, system, webhooks, workloads,
+    admission_policies, autoscaling, core, cron, definitions, devices, events, flow, jobs, networking, nodes, pods,
+    policy, rbac, services, storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -717,7 +717,7 @@ const KINDS: &[Kind] = &[
         kind: "DeviceClass",
         plural: "deviceclasses",
         namespaced: false,
-        strategy: system::DEVICE_CLASS,
+        strategy: devices::DEVICE_CLASS,
         ..RESOURCE
     },
     Kind {
@@ -725,13 +725,13 @@ const KINDS: &[Kind] = &[
         plural: "resourceclaims",
         subresources: &[Subresource::Status],
         cells: cells::RESOURCE_CLAIM,
-        strategy: system::CLAIM,
+        strategy: devices::CLAIM,
         ..RESOURCE
     },
     Kind {
         kind: "ResourceClaimTemplate",
         plural: "resourceclaimtemplates",
-        strategy: system::CLAIM_TEMPLATE,
+        strategy: devices::CLAIM_TEMPLATE,
         ..RESOURCE
     },
     Kind {
@@ -743,7 +743,7 @@ const KINDS: &[Kind] = &[
             ("spec.driver", &["/spec/driver"]),
         ],
         cells: cells::RESOURCE_SLICE,
-        strategy: system::DEVICES,
+        strategy: devices::DEVICES,
         ..RESOURCE
     },
     Kind {

@@ -297,7 +297,9 @@ pub(crate) fn track_update(
     let kind = object_type(resource);
     let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
-    if changed || replaced {
+    // Of entries that look alike only one was read: the others are gone with any write.
+    let lost = present.and_then(Value::as_array).map_or(0, Vec::len) > managed.entries.len();
+    if changed || replaced || lost {
         set(new, managed);
     } else {
         put(new, present.cloned());
@@ -310,9 +312,16 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
         return;
     }
     let timeless = |object: &Value| {
-        let mut managed = decode(object);
-        managed.entries.values_mut().for_each(|owned| owned.time = None);
-        managed
+        let mut entries = entries(object).cloned().unwrap_or_default();
+        for entry in entries
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            entry.remove("time");
+        }
+        entries
     };
     let same = |key: &str| new.get(key) == old.get(key);
     let fields = |object: &Value| object.as_object().map_or(0, serde_json::Map::len);

@@ -457,7 +457,9 @@ impl Inner {
         };
         let Some(verb) = verb else {
             let nameless = resource.verbs == Verbs::CreateOnly && path.name.is_some();
-            return self.fail(&if nameless {
+            let everywhere = resource.verbs == Verbs::CreateOnly && resource.namespaced && path.namespace.is_none();
+            let unknown = unrouted(&resource, &path, Verb::Get).is_some_and(|status| status.code == 404);
+            return self.fail(&if nameless || everywhere || unknown {
                 Status::no_such_path()
             } else {
                 Status::method_not_allowed()
@@ -471,6 +473,12 @@ impl Inner {
             if method != Method::GET {
                 return self.fail(&Status::method_not_allowed());
             }
+        }
+        if unrouted(&resource, &path, verb).is_none()
+            && matches!(verb, Verb::Get | Verb::Patch | Verb::Delete)
+            && let Some(Err(status)) = path.name.as_deref().map(check_path_name)
+        {
+            return self.fail_as_asked(headers, query, &status);
         }
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match review::output(&resource, headers, query, streams) {
@@ -573,6 +581,16 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
         return Err(Missing::Resource);
     }
     Ok(resource)
+}
+
+/// A name that cannot be a segment of a path names nothing.
+fn check_path_name(name: &str) -> Result<(), Status> {
+    let messages = kubewright_schema::names::path_segment_name(name);
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let why = format!("Name parameter invalid: {name:?}: {}", messages.join(";"));
+    Err(Status::bad_request(why))
 }
 
 /// What the router in front of a built-in kind answers to a path or a method that the kind does not have.

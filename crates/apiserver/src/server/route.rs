@@ -38,11 +38,9 @@ pub(crate) struct ResourcePath {
 
 /// Splits a path. An empty segment in the middle makes it a path of nothing that exists.
 pub(crate) fn parse(path: &str) -> Path {
-    let mut segments: Vec<String> = path
-        .trim_start_matches('/')
-        .split('/')
-        .map(|segment| decode(segment, false))
-        .collect();
+    // An escaped slash is a slash.
+    let path = &decode(path, false);
+    let mut segments: Vec<String> = path.trim_start_matches('/').split('/').map(str::to_owned).collect();
     if segments.last().is_some_and(String::is_empty) {
         segments.pop();
     }
@@ -123,7 +121,7 @@ impl Verb {
             (_, _) if path.legacy_watch => Verb::Watch,
             (&Method::GET, true) => Verb::Get,
             // Whoever is behind a proxy may take other methods than objects do.
-            (&Method::HEAD, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,
+            (&Method::HEAD | &Method::OPTIONS, true) if path.subresource.as_deref() == Some("proxy") => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
             (&Method::POST, _) => Verb::Create,

@@ -554,24 +554,24 @@ fn in_scale(manager: &Manager) -> Manager {
 }
 
 /// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the object.
+///
+/// Who updated the object is another manager in the Scale, since it has another version, and loses the path to himself: in an entry of
+/// its own, which looks like his other one and is lost when the entries are read the next time. It is upstream's defect.
 pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &FieldSet, version: &str) -> ManagedFields {
     let mut scale = scale.entries;
     let mut entries = BTreeMap::new();
     for (manager, owned) in &parent.entries {
         let mut owned = owned.clone();
-        if owned.fields.contains_all(path) && scale.remove(&in_scale(manager)).is_none() {
+        if owned.fields.contains_all(path) && scale.remove(manager).is_none() {
             owned.fields.subtract(path);
         }
         if !owned.fields.is_empty() {
             entries.insert(manager.clone(), owned);
         }
     }
-    for (mut manager, owned) in scale {
+    for (manager, owned) in scale {
         if owned.fields.is_empty() {
             continue;
-        }
-        if manager.operation == Operation::Update {
-            version.clone_into(&mut manager.api_version);
         }
         let time = parent.entries.get(&manager).and_then(|owned| owned.time.clone());
         let owned = Owned {

@@ -202,6 +202,9 @@ impl Issue {
         if self.offset == Self::NOWHERE {
             return write!(f, "ERROR: <input>:-1:0: {}", self.message);
         }
+        if source.is_empty() {
+            return write!(f, "ERROR: <input>:1:0: {}", self.message);
+        }
         let (mut number, mut column, mut line) = (1, self.offset as usize, "");
         for text in source.split('\n') {
             line = text;

@@ -105,7 +105,9 @@ fn normalize(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
 
 /// A value in a list or a map: null is the zero of its type.
 fn element(value: &mut Value, schema: &SchemaRef, keeps_lists: bool) {
-    if value.is_null() && special(schema).is_none() {
+    if value.is_null() && matches!(special(schema), Some(Special::Quantity)) {
+        *value = json!("0");
+    } else if value.is_null() && special(schema).is_none() {
         *value = match schema.type_ {
             Some(Type::Object) if !schema.properties.is_empty() => json!({}),
             Some(Type::String) => json!(""),

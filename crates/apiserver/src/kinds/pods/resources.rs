@@ -125,7 +125,8 @@ fn overcommit_allowed(name: &str) -> bool {
     !is_extended(name) && !name.starts_with("hugepages-")
 }
 
-fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
+/// Refuses a name that no resource of a container or a pod has.
+pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of) {
     const STANDARD: [&str; 10] = [
         "pods",
         "services",
