@@ -63,7 +63,7 @@ fn signals_stop_it_cleanly_and_at_once() {
         let status = cluster.process.wait().unwrap();
         assert!(status.success(), "SIG{name} is a clean stop: {status}");
         assert!(
-            asked.elapsed() < Duration::from_secs(2),
+            asked.elapsed() < Duration::from_secs(5),
             "SIG{name} took {:?}",
             asked.elapsed()
         );

@@ -110,7 +110,7 @@ fn changes_from_another_terminal_show_with_their_cause() {
     assert!(sent.success());
     assert!(demo.process.wait().unwrap().success(), "Ctrl-C is a clean end");
     assert!(
-        asked.elapsed() < Duration::from_secs(2),
+        asked.elapsed() < Duration::from_secs(5),
         "Ctrl-C took {:?}",
         asked.elapsed()
     );

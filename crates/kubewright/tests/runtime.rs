@@ -46,7 +46,7 @@ fn value_of(config: &ConfigMap) -> &str {
 
 /// Waits until the condition holds; fails loudly when it does not.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -207,6 +207,6 @@ async fn the_kubeconfig_leads_to_the_same_cluster() -> Result<()> {
         .await?;
     let start = Instant::now();
     cluster.stop().await;
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     Ok(())
 }

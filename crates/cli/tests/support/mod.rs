@@ -148,7 +148,7 @@ pub fn record(script: &str, folder: &Path, kubeconfig: &Path) -> String {
 }
 
 fn run(command: &str, until: Option<&str>, folder: &Path, kubeconfig: &Path) -> String {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         let output = Command::new("bash")
             .args(["-o", "pipefail", "-c", command])

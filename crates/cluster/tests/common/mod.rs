@@ -18,7 +18,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
 /// Nothing in these tests takes longer; what does is a failure.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A future that must be ready soon.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
