@@ -39,11 +39,11 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     self::group(&mut errors, &at, group);
     errors.one_of(&spec.key("scope"), &["Cluster", "Namespaced"], true);
-    if spec.key("preserveUnknownFields").is_true() {
-        errors.invalid(
-            &spec.key("preserveUnknownFields"),
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
-        );
+    for version in spec.key("versions").items() {
+        let schema = version.keys(&["schema", "openAPIV3Schema"]);
+        if !schema.present() {
+            errors.required(&schema, "");
+        }
     }
     let has_defaults = |version: At<'_>| mentions_default(version.key("schema").value);
     if spec.key("preserveUnknownFields").is_true() && spec.key("versions").items().any(has_defaults) {
@@ -52,10 +52,20 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "must be false in order to use defaults in the schema",
         );
     }
-    kind_names(&mut errors, &spec.key("names"));
     versions(&mut errors, &spec, old);
+    kind_names(&mut errors, &spec.key("names"));
+    if let Some(first) = spec.key("versions").items().next() {
+        self::version(&mut errors, &spec, &first, Level::Top, old);
+    }
     conversion(&mut errors, &spec.key("conversion"));
     stored(&mut errors, &at, old.is_some());
+    approval(&mut errors, &at, group);
+    if spec.key("preserveUnknownFields").is_true() {
+        errors.invalid(
+            &spec.key("preserveUnknownFields"),
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
+    }
     errors.into_vec()
 }
 
@@ -124,6 +134,10 @@ fn group(errors: &mut Errors, at: &At<'_>, group: &str) {
         errors.invalid(&field, "should be a domain with at least one dot");
     }
     errors.messages(&field, wrong);
+}
+
+/// Groups of the community want to know who approved.
+fn approval(errors: &mut Errors, at: &At<'_>, group: &str) {
     let protected = group == "k8s.io"
         || group.ends_with(".k8s.io")
         || group == "kubernetes.io"
@@ -229,17 +243,14 @@ fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
     let mut seen = BTreeSet::new();
     let mut storage = 0;
     let mut unique = true;
-    for (index, version) in list.items().enumerate() {
+    for version in list.items() {
         let name = version.key("name");
         unique &= seen.insert(name.text());
         storage += usize::from(version.key("storage").is_true());
         for message in names::dns1035_label(name.text()) {
-            errors.invalid(&name, message.clone());
-            if index == 0 {
-                errors.invalid(&name.moved(spec.path.key("version")), message);
-            }
+            errors.invalid(&name, message);
         }
-        self::version(errors, spec, &version, index, old);
+        self::version(errors, spec, &version, Level::Own, old);
     }
     if !unique {
         errors.invalid_value(&list, shown(spec), "must contain unique version names");
@@ -249,40 +260,51 @@ fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
         let shown = if list.is_empty() { json!([]) } else { shown(spec) };
         errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
     }
+    // The first version stands at the top as well.
+    if let Some(name) = list.items().next().map(|first| first.key("name")) {
+        errors.messages(&name.moved(spec.path.key("version")), names::dns1035_label(name.text()));
+    }
 }
 
-/// One version. What stands at the top in the internal type is checked once, for the first.
-fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, index: usize, old: Option<&Value>) {
-    let once = |path: &FieldPath, field: &str| index == 0 || *path == version.path.key(field);
+/// Where what a version says is in the internal type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// At the top: all versions say the same, and it is checked once.
+    Top,
+    /// With the version.
+    Own,
+}
+
+/// What a version says at one level.
+fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, level: Level, old: Option<&Value>) {
+    let is_here = |path: &FieldPath, field: &str| (*path == version.path.key(field)) == (level == Level::Own);
     let warning = version.key("deprecationWarning");
-    if warning.present() {
+    if level == Level::Own && warning.present() {
         deprecation_warning(errors, &warning, version.key("deprecated").is_true());
     }
     let schema = version.keys(&["schema", "openAPIV3Schema"]);
     let path = hoisted(spec, version, "schema", "validation");
-    if !schema.present() {
-        errors.required(&schema, "");
-    } else if once(&path, "schema") {
+    if schema.present() && is_here(&path, "schema") {
         let unchanged = old.is_some_and(|old| had_schema(old, version.key("name").text(), schema.value));
         let at = path.key("openAPIV3Schema");
         errors.extend(check_crd_schema_update(schema.value, &at, unchanged));
     }
     let path = hoisted(spec, version, "subresources", "subresources");
     let subresources = version.key("subresources");
-    if subresources.present() && once(&path, "subresources") {
+    if subresources.present() && is_here(&path, "subresources") {
         let subresources = subresources.moved(path);
         if subresources.key("scale").present() {
             scale(errors, &subresources.key("scale"));
         }
     }
     let path = hoisted(spec, version, "additionalPrinterColumns", "additionalPrinterColumns");
-    if once(&path, "additionalPrinterColumns") {
+    if is_here(&path, "additionalPrinterColumns") {
         for column in version.key("additionalPrinterColumns").moved(path).items() {
             self::column(errors, &column);
         }
     }
     let path = hoisted(spec, version, "selectableFields", "selectableFields");
-    if once(&path, "selectableFields") {
+    if is_here(&path, "selectableFields") {
         selectable(errors, &version.key("selectableFields").moved(path), schema.value);
     }
 }

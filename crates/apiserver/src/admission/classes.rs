@@ -62,6 +62,33 @@ impl Classes {
         Ok(())
     }
 
+    /// One PriorityClass at most is the default.
+    fn only_default(&self, attributes: &Attributes, class: &Value) -> Result<(), Status> {
+        let resource = &attributes.resource;
+        let is_class = resource.group == "scheduling.k8s.io" && resource.plural == "priorityclasses";
+        let is_write = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if !is_class || !is_write || get(class, &["globalDefault"]) != true {
+            return Ok(());
+        }
+        let name = object::name(class);
+        match self.default_priority() {
+            Some(other) if attributes.operation == Operation::Create || object::name(other.value()) != name => {
+                let other = object::name(other.value());
+                let why = format!("PriorityClass {other} is already marked as default. Only one default can exist");
+                Err(Status::forbidden(&attributes.resource, name, &why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The class of pods that name none: the lowest of those that say so.
+    fn default_priority(&self) -> Option<Arc<StoredObject>> {
+        self.all(PRIORITY_CLASSES)
+            .into_iter()
+            .filter(|class| get(class.value(), &["globalDefault"]) == true)
+            .min_by_key(|class| get(class.value(), &["value"]).as_i64())
+    }
+
     /// RuntimeClass, once more: the overhead of a pod is that of its class, and nothing without one.
     fn check_overhead(&self, attributes: &Attributes, pod: &Value) -> Result<(), Status> {
         let resource = &attributes.resource;
@@ -100,10 +127,7 @@ impl Classes {
             .unwrap_or("")
             .to_owned();
         let found = if name.is_empty() {
-            self.all(PRIORITY_CLASSES)
-                .into_iter()
-                .filter(|class| get(class.value(), &["globalDefault"]) == true)
-                .min_by_key(|class| get(class.value(), &["value"]).as_i64())
+            self.default_priority()
         } else {
             self.storage.get(PRIORITY_CLASSES, &name)
         };
@@ -335,7 +359,8 @@ impl Admission for Classes {
         object: &'a Value,
         _old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        Admitted::Now(self.check_overhead(attributes, object))
+        let checked = self.only_default(attributes, object);
+        Admitted::Now(checked.and_then(|()| self.check_overhead(attributes, object)))
     }
 }
 

@@ -368,10 +368,10 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.invalid(&least, "must be greater than or equal to 1");
     }
     let maximum = most.int().unwrap_or(0);
-    if maximum < 0 {
-        errors.invalid(&most, "must be greater than or equal to 1");
-    } else if maximum < 1 {
+    if maximum == 0 {
         errors.required(&most, "must be set and greater than 0");
+    } else if maximum < 0 {
+        errors.invalid(&most, "must be greater than or equal to 1");
     }
     if maximum < minimum {
         errors.invalid(&most, "must be greater than or equal to `minReplicas`");

@@ -298,17 +298,18 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
         for list in ["addresses", "notReadyAddresses"] {
             for address in subset.key(list).items() {
                 let ip = address.key("ip");
-                match check_ip(&mut errors, &ip) {
-                    Some(parsed) => super::services::ordinary_ip(&mut errors, &ip, parsed),
-                    // Kubernetes tells it twice.
-                    None => errors.invalid(&ip, "must be a valid IP address"),
-                }
+                let parsed = check_ip(&mut errors, &ip);
                 let (host, node) = (address.key("hostname"), address.key("nodeName"));
                 if !host.text().is_empty() {
                     errors.messages(&host, names::dns1123_label(host.text()));
                 }
                 if node.present() {
                     errors.messages(&node, names::dns1123_subdomain(node.text()));
+                }
+                match parsed {
+                    Some(parsed) => super::services::ordinary_ip(&mut errors, &ip, parsed),
+                    // Kubernetes tells it twice.
+                    None => errors.invalid(&ip, "must be a valid IP address"),
                 }
             }
         }
@@ -398,6 +399,7 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
     let at = At::root(new);
     let kind = at.key("addressType");
     errors.one_of(&kind, &["FQDN", "IPv4", "IPv6"], true);
+    slice_ports(&mut errors, &at.key("ports"));
     for endpoint in at.key("endpoints").items() {
         let addresses = endpoint.key("addresses");
         if addresses.is_empty() {
@@ -433,15 +435,12 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
         }
         hints(&mut errors, &endpoint.key("hints"));
     }
+    errors.into_vec()
+}
+
+fn slice_ports(errors: &mut Errors, ports: &At<'_>) {
     let mut port_names = std::collections::BTreeSet::new();
-    for port in at.key("ports").items() {
-        let protocol = port.key("protocol");
-        if protocol.present() {
-            errors.one_of_all(&protocol, &["SCTP", "TCP", "UDP"]);
-        } else {
-            errors.required(&protocol, "");
-        }
-        protocol_of_program(&mut errors, &port);
+    for port in ports.items() {
         let name = port.key("name");
         if !name.text().is_empty() {
             errors.messages(&name, names::dns1123_label(name.text()));
@@ -449,8 +448,14 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
         if !port_names.insert(name.text()) {
             errors.push(FieldError::duplicate(name.path.to_string(), name.text()));
         }
+        let protocol = port.key("protocol");
+        if protocol.present() {
+            errors.one_of_all(&protocol, &["SCTP", "TCP", "UDP"]);
+        } else {
+            errors.required(&protocol, "");
+        }
+        protocol_of_program(errors, &port);
     }
-    errors.into_vec()
 }
 
 /// Whether these bytes are a JSON object; if not, Go's words for why.

@@ -23,17 +23,22 @@ pub(crate) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.non_negative(&status.key(counter));
     }
     uncounted(&mut errors, &status.key("uncountedTerminatedPods"));
-    conditions(&mut errors, &status);
+    exclusive(&mut errors, &status, "Complete");
     times(&mut errors, &status);
+    causes(&mut errors, &status);
     if is_finished(&status) {
         finished(&mut errors, &status);
     }
     indexes(&mut errors, &job.key("spec"), &status);
+    if is_finished(&status) {
+        without_pods(&mut errors, &status, "terminating");
+    }
     let number = |at: &At<'_>, field: &str| at.key(field).int().unwrap_or(0);
     if number(&status, "ready") > number(&status, "active") {
         errors.invalid(&status.key("ready"), "cannot set more ready pods than active");
     }
-    for counter in ["succeeded", "failed"] {
+    exclusive(&mut errors, &status, "SuccessCriteriaMet");
+    for counter in ["failed", "succeeded"] {
         if number(&status, counter) < number(&was, counter) {
             let shown = number(&status, counter);
             errors.invalid_value(
@@ -90,18 +95,21 @@ fn uncounted(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn conditions(errors: &mut Errors, status: &At<'_>) {
-    for good in ["Complete", "SuccessCriteriaMet"] {
-        for bad in ["Failed", "FailureTarget"] {
-            if is_true(status, good) && is_true(status, bad) {
-                refuse_conditions(
-                    errors,
-                    status,
-                    format!("cannot set {good}=True and {bad}=true conditions"),
-                );
-            }
+/// A Job that went well, or is about to, did not fail.
+fn exclusive(errors: &mut Errors, status: &At<'_>, good: &str) {
+    for bad in ["Failed", "FailureTarget"] {
+        if is_true(status, good) && is_true(status, bad) {
+            refuse_conditions(
+                errors,
+                status,
+                format!("cannot set {good}=True and {bad}=true conditions"),
+            );
         }
     }
+}
+
+/// A Job ends after what makes it end.
+fn causes(errors: &mut Errors, status: &At<'_>) {
     for (end, cause) in [("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")] {
         if is_true(status, end) && !is_true(status, cause) {
             refuse_conditions(
@@ -130,13 +138,9 @@ fn times(errors: &mut Errors, status: &At<'_>) {
 }
 
 fn finished(errors: &mut Errors, status: &At<'_>) {
+    without_pods(errors, status, "active");
     if !status.key("startTime").present() {
         errors.required(&status.key("startTime"), "startTime is required for finished job");
-    }
-    for field in ["active", "terminating"] {
-        if status.key(field).int().is_some_and(|number| number > 0) {
-            errors.invalid(&status.key(field), format!("{field}>0 is invalid for finished job"));
-        }
     }
     let uncounted = status.key("uncountedTerminatedPods");
     if ["succeeded", "failed"]
@@ -144,6 +148,12 @@ fn finished(errors: &mut Errors, status: &At<'_>) {
         .any(|list| !uncounted.key(list).is_empty())
     {
         errors.invalid(&uncounted, "must be empty for finished job");
+    }
+}
+
+fn without_pods(errors: &mut Errors, status: &At<'_>, field: &str) {
+    if status.key(field).int().is_some_and(|number| number > 0) {
+        errors.invalid(&status.key(field), format!("{field}>0 is invalid for finished job"));
     }
 }
 
@@ -221,8 +231,8 @@ mod tests {
             json!({}),
             json!({"conditions": is(&["Complete"])}),
             &[
-                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
                 "status.completionTime: Required value: completionTime is required for Complete jobs",
+                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
                 "status.startTime: Required value: startTime is required for finished job",
             ],
         );

@@ -76,12 +76,17 @@ fn labels_of_template(object: &mut Value) {
 }
 
 /// A job selects its pods by its own uid, unless `manualSelector` says that the user does it.
-fn prepare_job(object: &mut Value, _: &StrategyContext<'_>) {
+fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
     let uid = get(object, &["metadata", "uid"]).as_str().unwrap_or("").to_owned();
     let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
     let Some(map) = object.as_object_mut() else { return };
     map.insert("status".to_owned(), json!({}));
     let Some(spec) = ensure(map, "spec") else { return };
+    let is_labelled = spec.get("template").is_some_and(|template| {
+        get(template, &["metadata", "labels"])
+            .as_object()
+            .is_some_and(|all| !all.is_empty())
+    });
     if spec.get("manualSelector") != Some(&Value::Bool(true)) {
         if let Some(labels) = ensure(spec, "template")
             .and_then(|template| ensure(template, "metadata"))
@@ -101,7 +106,11 @@ fn prepare_job(object: &mut Value, _: &StrategyContext<'_>) {
             fill(selector, "batch.kubernetes.io/controller-uid", uid);
         }
     }
-    labels_of_template(object);
+    // The labels that a Job took from its template are the same map upstream: what was added there was added here.
+    if context.unlabelled && is_labelled {
+        crate::object::metadata_mut(object).remove("labels");
+        labels_of_template(object);
+    }
 }
 
 /// `jobTemplate` of a CronJob: a job whose selector the server will make.

@@ -38,7 +38,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
     validate_status: |new, _| {
         let mut errors = Errors::default();
         let points = At::root(new).keys(&["status", "loadBalancer", "ingress"]);
-        super::services::load_balancer(&mut errors, &points);
+        super::services::load_balancer(&mut errors, &points, false);
         errors.into_vec()
     },
     validate_create: |new| {

@@ -415,7 +415,10 @@ fn bounds(errors: &mut Errors, item: &At<'_>, resource: &str) {
     };
     let amount = |list: &str| Quantity::from_str(at(list).text()).ok();
     let (least, most) = (amount("min"), amount("max"));
-    let (request, usual) = (amount("defaultRequest"), amount("default"));
+    // Pods have no defaults, which is told, and theirs are not compared.
+    let is_pod = item.key("type").text() == "Pod";
+    let default = |list: &str| amount(list).filter(|_| !is_pod);
+    let (request, usual) = (default("defaultRequest"), default("default"));
     let mut refuse = |path: &str, shown: &str, low: (&str, &Option<Quantity>), high: (&str, &Option<Quantity>)| {
         if let (Some(below), Some(above)) = (low.1, high.1)
             && below > above

@@ -19,8 +19,8 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, Object, absent, check_ip, check_port, check_port_or_name, each, ensure, fill, fill_number, fill_text,
-    get, keep, text,
+    At, Errors, Object, absent, check_ip, check_port, check_port_or_name, child, each, ensure, fill, fill_number,
+    fill_text, get, keep, text,
 };
 use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
@@ -34,15 +34,16 @@ pub(crate) const SERVICE: Strategy = Strategy {
     default,
     prepare_create,
     prepare_update,
-    validate_create: service,
+    validate_create: |new| service(new, &Value::Null),
     validate_update: update,
     validate_status: |new, _| {
         let mut errors = Errors::default();
         let ingress = At::root(new).keys(&["status", "loadBalancer", "ingress"]);
         if !ingress.is_empty() && get(new, &["spec", "type"]) != "LoadBalancer" {
             errors.forbidden(&ingress, "may only be used when `spec.type` is 'LoadBalancer'");
+        } else {
+            load_balancer(&mut errors, &ingress, true);
         }
-        load_balancer(&mut errors, &ingress);
         errors.into_vec()
     },
     warnings: super::service_warnings::warnings,
@@ -51,13 +52,16 @@ pub(crate) const SERVICE: Strategy = Strategy {
 };
 
 /// Where a load balancer listens: addresses and names, of services and of Ingresses.
-pub(super) fn load_balancer(errors: &mut Errors, at: &At<'_>) {
+pub(super) fn load_balancer(errors: &mut Errors, at: &At<'_>, wants_mode: bool) {
     for entry in at.items() {
         let (ip, mode, host) = (entry.key("ip"), entry.key("ipMode"), entry.key("hostname"));
         if !ip.text().is_empty() {
             check_ip(errors, &ip);
         }
-        if mode.present() && ip.text().is_empty() {
+        // The spec that a status comes with says whether addresses get a mode; of an Ingress they have none.
+        if wants_mode && !mode.present() && !ip.text().is_empty() {
+            errors.required(&mode, "must be specified when `ip` is set");
+        } else if mode.present() && ip.text().is_empty() {
             errors.forbidden(&mode, "may not be specified when `ip` is not set");
         } else {
             errors.one_of(&mode, &["Proxy", "VIP"], false);
@@ -76,6 +80,15 @@ fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     if let Some(status) = ensure(object, "status") {
         ensure(status, "loadBalancer");
+    }
+    let is_balanced = object
+        .get("spec")
+        .is_some_and(|spec| get(spec, &["type"]) == "LoadBalancer");
+    let balancer = child(object, "status").and_then(|status| child(status, "loadBalancer"));
+    for entry in balancer.into_iter().flat_map(|balancer| each(balancer, "ingress")) {
+        if is_balanced && !text(entry, "ip").is_empty() {
+            fill(entry, "ipMode", "VIP");
+        }
     }
     let Some(spec) = ensure(object, "spec") else { return };
     fill_text(spec, "sessionAffinity", "None");
@@ -500,8 +513,9 @@ fn node_ports_of(
     }
 }
 
-fn service(new: &Value) -> Vec<FieldError> {
+fn service(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
+    let known = get(old, &["spec", "loadBalancerSourceRanges"]);
     let spec = At::root(new).key("spec");
     let kind = spec.key("type").text();
     let headless = spec.key("clusterIP").text() == "None";
@@ -527,6 +541,7 @@ fn service(new: &Value) -> Vec<FieldError> {
         &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
         true,
     );
+    balancer(&mut errors, &spec, kind, known);
     policies(&mut errors, &spec, kind);
     errors.into_vec()
 }
@@ -558,30 +573,55 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
         }
         _ => {}
     }
+}
+
+/// What only a load balancer has. Ranges in `known` were accepted before, however they are written.
+fn balancer(errors: &mut Errors, spec: &At<'_>, kind: &str, known: &Value) {
     // The path stands so in Kubernetes.
     let ranges = spec.key("loadBalancerSourceRanges");
     let ranges = ranges.moved(spec.path.key("LoadBalancerSourceRanges"));
-    if kind != "LoadBalancer" {
-        if !ranges.is_empty() {
-            errors.forbidden(&ranges, "may only be used when `type` is 'LoadBalancer'");
-        }
-        for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
-            if spec.key(field).present() {
-                errors.forbidden(&spec.key(field), "may only be used when `type` is 'LoadBalancer'");
-            }
-        }
+    if kind != "LoadBalancer" && !ranges.is_empty() {
+        errors.forbidden(&ranges, ONLY_BALANCED);
     }
     for range in ranges.items() {
-        if !is_cidr(range.text().trim()) {
+        let text = range.text().trim();
+        if !is_cidr(text) {
             errors.invalid(
                 &range,
                 "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
             );
+        } else if has_bits_beyond(text) && !known.as_array().is_some_and(|known| known.contains(range.value)) {
+            errors.invalid(&range, "must not have bits set beyond the prefix length");
         }
     }
-    let class = spec.key("loadBalancerClass");
-    if kind == "LoadBalancer" && class.present() {
-        errors.messages(&class, names::qualified_name(class.text()));
+    let ports = spec.key("allocateLoadBalancerNodePorts");
+    if kind != "LoadBalancer" && ports.present() {
+        errors.forbidden(&ports, ONLY_BALANCED);
+    }
+    balancer_class(errors, &spec.key("loadBalancerClass"), kind);
+}
+
+const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
+
+fn balancer_class(errors: &mut Errors, class: &At<'_>, kind: &str) {
+    if !class.present() {
+    } else if kind == "LoadBalancer" {
+        errors.messages(class, names::qualified_name(class.text()));
+    } else {
+        errors.forbidden(class, ONLY_BALANCED);
+    }
+}
+
+/// Whether a block of addresses, which is well written, says more of its address than its length has.
+fn has_bits_beyond(block: &str) -> bool {
+    let Some((ip, length)) = block.split_once('/') else {
+        return false;
+    };
+    let length: u32 = length.parse().unwrap_or(0);
+    match ip.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => ip.to_bits().checked_shl(length).unwrap_or(0) != 0,
+        Ok(IpAddr::V6(ip)) => ip.to_bits().checked_shl(length).unwrap_or(0) != 0,
+        Err(_) => false,
     }
 }
 
@@ -766,15 +806,17 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
             let first = ips.moved(ips.path.index(0));
             errors.invalid(&first, "may not change once set");
         }
-        let class = At::root(new).keys(&["spec", "loadBalancerClass"]);
-        if type_of(old) == "LoadBalancer"
-            && type_of(new) == "LoadBalancer"
-            && class.value != get(old, &["spec", "loadBalancerClass"])
-        {
-            errors.invalid(&class, "may not change once set");
-        }
     }
-    errors.extend(service(new));
+    let class = At::root(new).keys(&["spec", "loadBalancerClass"]);
+    if type_of(old) == "LoadBalancer"
+        && type_of(new) == "LoadBalancer"
+        && class.value != get(old, &["spec", "loadBalancerClass"])
+    {
+        errors.invalid(&class, "may not change once set");
+    }
+    // Kubernetes looks at it here and with the rest.
+    balancer_class(&mut errors, &class, type_of(new));
+    errors.extend(service(new, old));
     errors.into_vec()
 }
 

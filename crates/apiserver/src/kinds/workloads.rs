@@ -87,6 +87,14 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
 pub(crate) const STATEFUL_SET: Strategy = Strategy {
     names: NameRule::Label,
     default: default_stateful_set,
+    prepare_create: |object, context| {
+        start_empty(object, context);
+        without_max_unavailable(object);
+    },
+    prepare_update: |new, old, context| {
+        keep_status(new, old, context);
+        without_max_unavailable(new);
+    },
     validate_create: stateful_set,
     validate_update: update_stateful_set,
     validate_status: |new, _| {
@@ -115,7 +123,13 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
     },
     prepare_status: |new, old, _| count_template(new, template_count(old)),
     validate_create: daemon_set,
-    validate_update: |new, old| update(new, old, daemon_set, &["selector"]),
+    validate_update: |new, old| {
+        let mut errors = Errors::default();
+        let selector = |object| At::root(object).keys(&["spec", "selector"]);
+        errors.immutable(&selector(new), &selector(old));
+        errors.extend(daemon_set(new));
+        errors.into_vec()
+    },
     validate_status: |new, _| status_numbers(new, &DAEMON_SET_NUMBERS),
     // Its templates are counted, and only a new one is looked at.
     warnings: |new, old| match old {
@@ -183,6 +197,14 @@ const DAEMON_SET_NUMBERS: [&str; 9] = [
 ];
 
 /// A new object has no status yet, whatever the client sent.
+/// How many pods of a StatefulSet may be replaced at a time is behind a feature that is off: it is dropped.
+fn without_max_unavailable(object: &mut Value) {
+    let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate");
+    if let Some(rolling) = rolling.and_then(Value::as_object_mut) {
+        rolling.remove("maxUnavailable");
+    }
+}
+
 fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
     if let Some(object) = object.as_object_mut() {
         object.insert("status".to_owned(), json!({}));
@@ -401,24 +423,68 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
     if selector.present() {
         label_selector(errors, &selector);
         if selector.key("matchLabels").is_empty() && selector.key("matchExpressions").is_empty() {
-            errors.invalid(
-                &selector,
-                "empty selector is invalid for deployment".replace("deployment", restart.kind()),
-            );
+            // Of a ReplicaSet, Kubernetes says the same as of a Deployment.
+            let kind = match restart.kind() {
+                "replicaset" => "deployment",
+                kind => kind,
+            };
+            errors.invalid(&selector, format!("empty selector is invalid for {kind}"));
         }
     } else {
         errors.required(&selector, "");
     }
     let parsed = Selector::from_label_selector(selector.value, &selector.path);
-    if parsed.is_err() && restart.kind() == "deployment" {
-        errors.invalid(&selector, "invalid label selector");
+    if parsed.is_err() {
+        // There is nothing to hold the template against, and it is not looked at.
+        let why = match restart.kind() {
+            "statefulset" => "",
+            _ => "invalid label selector",
+        };
+        errors.invalid(&selector, why);
+        if restart.kind() == "statefulset" {
+            ends(errors, &template.key("spec"), restart);
+        }
+        return;
     }
     // An absent selector selects nothing, hence does not match either: Kubernetes reports both.
-    let matches = selector.present() && parsed.as_ref().map_or(true, |parsed| parsed.matches(labels.value));
+    let matches = selector.present() && parsed.is_ok_and(|parsed| parsed.matches(labels.value));
     if !matches {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
-    pod_template(errors, &template, restart);
+    if restart.kind() == "statefulset" {
+        let whole = with_claims(&template, &spec.key("volumeClaimTemplates"));
+        pod_template(errors, &At::root(&whole).moved(template.path.clone()), restart);
+    } else {
+        pod_template(errors, &template, restart);
+    }
+}
+
+/// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of other names.
+fn with_claims(template: &At<'_>, claims: &At<'_>) -> Value {
+    let mut whole = template.value.clone();
+    let Some(spec) = whole.as_object_mut().and_then(|whole| ensure(whole, "spec")) else {
+        return whole;
+    };
+    let mut volumes: Vec<Value> = Vec::new();
+    let has = |volumes: &[Value], name: &Value| volumes.iter().any(|volume| get(volume, &["name"]) == name);
+    for claim in claims.items() {
+        let name = Value::from(claim.keys(&["metadata", "name"]).text());
+        if !has(&volumes, &name) {
+            volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        }
+    }
+    if volumes.is_empty() {
+        return whole;
+    }
+    let own = spec.get("volumes").and_then(Value::as_array);
+    let others = own
+        .into_iter()
+        .flatten()
+        .filter(|volume| !has(&volumes, get(volume, &["name"])));
+    let others: Vec<Value> = others.cloned().collect();
+    volumes.extend(others);
+    spec.insert("volumes".to_owned(), volumes.into());
+    whole
 }
 
 /// What a workload asks of its template besides a valid pod.
@@ -465,6 +531,11 @@ pub(super) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Rest
             "ephemeral containers not allowed in pod template",
         );
     }
+    ends(errors, &spec, restart);
+}
+
+/// How the pods of a template may end.
+fn ends(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
     let policy = spec.key("restartPolicy");
     match restart {
         Restart::Always(kind) => {
@@ -643,7 +714,6 @@ fn stateful_set(new: &Value) -> Vec<FieldError> {
     }
     errors.non_negative(&spec.key("replicas"));
     errors.non_negative(&spec.key("minReadySeconds"));
-    errors.non_negative(&spec.key("revisionHistoryLimit"));
     errors.non_negative(&spec.keys(&["ordinals", "start"]));
     let service = spec.key("serviceName");
     if !service.text().is_empty() {
@@ -706,7 +776,6 @@ fn daemon_set(new: &Value) -> Vec<FieldError> {
     }
     pod_template(&mut errors, &template, Restart::Always("daemonset"));
     errors.non_negative(&spec.key("minReadySeconds"));
-    errors.non_negative(&spec.key("revisionHistoryLimit"));
     let strategy = spec.key("updateStrategy");
     let rolling = strategy.key("rollingUpdate");
     match strategy.key("type").text() {
@@ -733,6 +802,7 @@ fn daemon_set(new: &Value) -> Vec<FieldError> {
             &["RollingUpdate", "OnDelete"],
         )),
     }
+    errors.non_negative(&spec.key("revisionHistoryLimit"));
     errors.into_vec()
 }
 

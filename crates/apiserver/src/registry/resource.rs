@@ -335,6 +335,8 @@ pub struct StrategyContext<'a> {
     pub user: &'a crate::UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,
+    /// Whether an object that is created came without labels; it may have got some by default.
+    pub unlabelled: bool,
     /// The addresses that Services get.
     pub service_range: crate::ServiceRange,
     /// Where the next search for a free address or port begins.

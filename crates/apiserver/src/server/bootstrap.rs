@@ -101,6 +101,7 @@ fn reconcile(server: &Inner, expected: Value) {
         options: json!({}),
         warnings: Vec::new(),
         may_only_update: false,
+        unlabelled: false,
     };
     match rbac::reconcile(&expected, &full(&resource, present.value())) {
         Step::Keep => {}
@@ -170,6 +171,7 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
         options: json!({}),
         warnings: Vec::new(),
         may_only_update: false,
+        unlabelled: false,
     };
     // Nothing waits here: a new cluster has no webhooks.
     match writer.create(object).now_or_never() {

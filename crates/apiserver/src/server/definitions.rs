@@ -23,27 +23,14 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 }
 
 impl Inner {
-    /// Runs after every write that stored something.
-    pub(crate) fn after_write(&self, resource: &Arc<Resource>, _stored: &Arc<StoredObject>) {
-        if is_definition(resource) {
-            self.settle_definitions();
+    /// After the removal of a custom resource: the last object of a definition on its way out lets it go.
+    pub(crate) fn after_delete_of_custom(&self, definition: &str) {
+        let ending = self
+            .storage
+            .get(STORE, definition)
+            .is_some_and(|crd| object::is_terminating(crd.value()));
+        if ending {
             self.end_definitions();
-        }
-    }
-
-    /// Runs after every removal.
-    pub(crate) fn after_delete(&self, resource: &Arc<Resource>, _gone: &Arc<StoredObject>) {
-        if is_definition(resource) {
-            self.settle_definitions();
-        } else if let Some(custom) = &resource.custom {
-            // The last object of a definition on its way out lets it go.
-            let ending = self
-                .storage
-                .get(STORE, &custom.crd_name)
-                .is_some_and(|crd| object::is_terminating(crd.value()));
-            if ending {
-                self.end_definitions();
-            }
         }
     }
 
@@ -164,6 +151,7 @@ impl Inner {
                 options: serde_json::json!({}),
                 warnings: Vec::new(),
                 may_only_update: false,
+                unlabelled: false,
             };
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }

@@ -102,6 +102,7 @@ impl Call<'_> {
             options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
+            unlabelled: false,
         };
         writer
             .update(namespace, &budget, Part::Status, |old, _| {

@@ -24,6 +24,7 @@ mod definitions;
 mod delete;
 mod embedded;
 mod eviction;
+mod follow;
 mod health;
 mod last_applied;
 mod lists;

@@ -34,6 +34,7 @@ impl Inner {
             options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
+            unlabelled: false,
         };
         match writer.update(namespace, name, Part::Status, |old, _| next(old)).await {
             Err(status) if status.reason != "NotFound" => Err(status),

@@ -96,6 +96,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) warnings: Vec<String>,
     /// Whether a create comes from a request that names the object (PUT, apply), and so may update it only.
     pub(crate) may_only_update: bool,
+    /// Whether the object that is created came without labels.
+    pub(crate) unlabelled: bool,
 }
 
 impl<'a> Call<'a> {
@@ -110,6 +112,7 @@ impl<'a> Call<'a> {
             options: json!({}),
             warnings: Vec::new(),
             may_only_update: false,
+            unlabelled: false,
         }
     }
 
@@ -197,6 +200,7 @@ impl<'a> Writer<'a> {
             env: self.server.env.as_ref(),
             user: self.user,
             dry_run: self.dry_run,
+            unlabelled: self.unlabelled,
             service_range: self.server.config.service_range,
             turns: &self.server.turns,
         }
@@ -268,6 +272,8 @@ impl<'a> Writer<'a> {
             object::wipe_system_fields(&mut object);
         }
         let namespace = object::namespace(&object).to_owned();
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        self.unlabelled = labels.is_none_or(serde_json::Map::is_empty);
         self.default(&mut object);
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match (&self.tracking, managed::entries(&object)) {

@@ -85,18 +85,28 @@ pub fn render<'a>(
             _ => None,
         })
         .collect();
+    let mut items: Vec<&Value> = items.into_iter().collect();
+    if resource.group == "flowcontrol.apiserver.k8s.io" && resource.kind == "FlowSchema" {
+        // The order in which they are asked.
+        items.sort_by_key(|schema| schema.pointer("/spec/matchingPrecedence").and_then(Value::as_i64));
+    }
     let rows: Vec<Value> = items
         .into_iter()
         .map(|object| {
             let mut row = Map::new();
-            row.insert("cells".to_owned(), cells_of(resource, &paths, object, options.now));
+            // Cells and metadata are those of the stored form, in whatever version the object is asked for.
+            let stored = resource
+                .conversion
+                .map(|conversion| (conversion.to_stored)(object.clone()));
+            let seen = stored.as_ref().unwrap_or(object);
+            row.insert("cells".to_owned(), cells_of(resource, &paths, seen, options.now));
             if let Some(conditions) = conditions(resource, object) {
                 row.insert("conditions".to_owned(), conditions);
             }
             match options.include {
                 // Go writes the empty object of a row as null.
                 IncludeObject::None => row.insert("object".to_owned(), Value::Null),
-                IncludeObject::Metadata => row.insert("object".to_owned(), partial(object)),
+                IncludeObject::Metadata => row.insert("object".to_owned(), partial(seen)),
                 IncludeObject::Object => row.insert("object".to_owned(), object.clone()),
             };
             Value::Object(row)

@@ -126,16 +126,11 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     ports(errors, &at.key("ports"), facts.host_network);
     environment(errors, &at.key("env"), facts);
     environment_sources(errors, &at.key("envFrom"));
-    mounts(
-        errors,
-        &at.key("volumeMounts"),
-        facts,
-        at.keys(&["securityContext", "privileged"]).is_true(),
-    );
+    mounts(errors, at, facts);
+    host::devices(errors, at, &facts.spec.key("volumes"));
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
     resources::requirements(errors, &at.key("resources"), resources::Of::Container);
     host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
-    host::devices(errors, at, &facts.spec.key("volumes"));
     let restart = facts.spec.key("restartPolicy").text();
     host::resize_policy(errors, &at.key("resizePolicy"), restart);
     security(errors, &at.key("securityContext"), facts);
@@ -459,7 +454,9 @@ fn environment_sources(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>, privileged: bool) {
+fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
+    let (at, devices) = (&container.key("volumeMounts"), container.key("volumeDevices"));
+    let privileged = container.keys(&["securityContext", "privileged"]).is_true();
     let mut points = BTreeSet::new();
     for mount in at.items() {
         let name = mount.key("name");
@@ -475,6 +472,15 @@ fn mounts(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>, privileged: bo
         }
         if !points.insert(path.text()) {
             errors.invalid(&path, "must be unique");
+        }
+        if devices.items().any(|device| device.key("name").text() == name.text()) {
+            errors.invalid(&name, "must not already exist in volumeDevices");
+        }
+        if devices
+            .items()
+            .any(|device| device.key("devicePath").text() == path.text())
+        {
+            errors.invalid(&path, "must not already exist as a path in volumeDevices");
         }
         // Kubernetes reports the next three without the index of the mount.
         let propagation = mount.key("mountPropagation").moved(at.path.key("mountPropagation"));

@@ -190,7 +190,6 @@ pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
             false,
         );
         node_affinity(errors, &spec.key("nodeAffinity"));
-        class_name(errors, &spec.key("storageClassName"));
     }
     let mut sources = SOURCES.iter().filter(|name| spec.key(name).present());
     match sources.next() {
@@ -208,6 +207,9 @@ pub(super) fn spec(errors: &mut Errors, spec: &At<'_>, place: Place<'_>) {
             &spec.key(more).moved(spec.path.key(shown)),
             "may not specify more than 1 volume type",
         );
+    }
+    if !inline {
+        class_name(errors, &spec.key("storageClassName"));
     }
     let mode = spec.key("volumeMode");
     if !inline && mode.present() && !["Block", "Filesystem"].contains(&mode.text()) {

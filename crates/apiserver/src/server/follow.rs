@@ -1,0 +1,171 @@
+//! What follows a write, at once and within the same request: what the server itself keeps in step with what clients write.
+//!
+//! * Definitions of custom resources are accepted, established and served (`definitions`).
+//! * Endpoints go with the Service of their name.
+//! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API server writes it a
+//!   moment later.
+//!
+//! Invariant: what follows never fails the write that it follows. Who was faster with the same object has come here, too.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Inner;
+use super::definitions::is_definition;
+use super::write::key;
+use crate::env::rfc3339;
+use crate::kinds::check::{ensure, get};
+use crate::object;
+use crate::registry::Resource;
+use crate::storage::{ListRequest, StoredObject};
+
+const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
+const PRIORITY_LEVELS: &str = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io";
+const ENDPOINTS: &str = "endpoints";
+
+/// Who writes the status of FlowSchemas upstream.
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
+impl Inner {
+    /// Runs after every write that stored something.
+    pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: &Arc<StoredObject>) {
+        if is_definition(resource) {
+            self.settle_definitions();
+            self.end_definitions();
+        } else if resource.store == FLOW_SCHEMAS {
+            self.settle_flow_schema(stored);
+        } else if resource.store == PRIORITY_LEVELS {
+            self.settle_flow_schemas();
+        }
+    }
+
+    /// Runs after every removal.
+    pub(crate) fn after_delete(&self, resource: &Arc<Resource>, gone: &Arc<StoredObject>) {
+        if is_definition(resource) {
+            self.settle_definitions();
+        } else if let Some(custom) = &resource.custom {
+            self.after_delete_of_custom(&custom.crd_name);
+        } else if resource.store == "services" {
+            self.drop_endpoints(gone.value());
+        } else if resource.store == PRIORITY_LEVELS {
+            self.settle_flow_schemas();
+        }
+    }
+
+    fn drop_endpoints(&self, service: &Value) {
+        let key = key(object::namespace(service), object::name(service));
+        if let Some(endpoints) = self.storage.get(ENDPOINTS, &key) {
+            // Whoever writes them at this moment writes Endpoints without a Service, which may be.
+            let _ = self.storage.delete(ENDPOINTS, &key, endpoints.revision());
+        }
+    }
+
+    /// All FlowSchemas say whether their priority levels are there.
+    pub(crate) fn settle_flow_schemas(&self) {
+        let listed = self.storage.list(FLOW_SCHEMAS, &ListRequest::default());
+        for (_, schema) in listed.iter().flat_map(|listed| &listed.items) {
+            self.settle_flow_schema(schema);
+        }
+    }
+
+    fn settle_flow_schema(&self, stored: &Arc<StoredObject>) {
+        let level = get(stored.value(), &["spec", "priorityLevelConfiguration", "name"]);
+        let level = level.as_str().unwrap_or("");
+        let is_there = self.storage.get(PRIORITY_LEVELS, level).is_some();
+        let now = rfc3339(self.env.now());
+        if let Some(next) = with_dangling(stored.value(), level, is_there, &now) {
+            let name = object::name(stored.value());
+            let _ = self.storage.update(FLOW_SCHEMAS, name, stored.revision(), next);
+        }
+    }
+}
+
+/// The FlowSchema with the condition `Dangling`, as server-side apply would write it; none when it is there already.
+fn with_dangling(schema: &Value, level: &str, is_there: bool, now: &str) -> Option<Value> {
+    let (status, reason, what) = match is_there {
+        true => ("False", "Found", "and it exists"),
+        false => ("True", "NotFound", "but there is no such object"),
+    };
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {what}");
+    let said = json!({"type": "Dangling", "status": status, "reason": reason, "message": message});
+    let conditions = get(schema, &["status", "conditions"]).as_array();
+    let mut conditions = conditions.cloned().unwrap_or_default();
+    let place = conditions.iter().position(|one| get(one, &["type"]) == "Dangling");
+    let says = |one: &Value| {
+        ["status", "reason", "message"]
+            .iter()
+            .all(|field| one.get(field) == said.get(field))
+    };
+    if place.is_some_and(|place| says(&conditions[place])) {
+        return None;
+    }
+    let mut condition = said;
+    let before = place.map_or(&Value::Null, |place| &conditions[place]);
+    let since = match get(before, &["status"]) == status {
+        true => get(before, &["lastTransitionTime"]).clone(),
+        false => now.into(),
+    };
+    condition["lastTransitionTime"] = since;
+    match place {
+        Some(place) => conditions[place] = condition,
+        None => conditions.push(condition),
+    }
+    let mut next = schema.clone();
+    let map = next.as_object_mut()?;
+    ensure(map, "status")?.insert("conditions".to_owned(), conditions.into());
+    enter(ensure(map, "metadata")?, now);
+    Some(next)
+}
+
+/// The condition belongs to the server; applies stand before updates.
+fn enter(metadata: &mut Map<String, Value>, now: &str) {
+    let own = json!({
+        "manager": CONSUMER, "operation": "Apply", "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "time": now,
+        "fieldsType": "FieldsV1", "subresource": "status",
+        "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Dangling\"}": {
+            ".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:reason": {}, "f:status": {}, "f:type": {}}}}}
+    });
+    let entries = metadata.entry("managedFields").or_insert_with(|| json!([]));
+    if let Some(entries) = entries.as_array_mut() {
+        entries.retain(|entry| get(entry, &["manager"]) != CONSUMER || get(entry, &["operation"]) != "Apply");
+        entries.insert(0, own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_schemas_say_whether_they_dangle() {
+        let check = |schema: &Value, is_there: bool, status: Option<&str>, since: &str| {
+            let next = with_dangling(schema, "high", is_there, "now");
+            let condition = next
+                .as_ref()
+                .map_or(&Value::Null, |next| &next["status"]["conditions"][0]);
+            assert_eq!(condition["status"].as_str(), status, "{schema}");
+            assert_eq!(
+                condition["lastTransitionTime"].as_str(),
+                status.map(|_| since),
+                "{schema}"
+            );
+            next.unwrap_or_default()
+        };
+        let bare = json!({"metadata": {"name": "a", "managedFields": [{"manager": "x", "operation": "Update"}]}, "status": {}});
+        let found = check(&bare, true, Some("False"), "now");
+        check(&found, true, None, "");
+        let mut old = found.clone();
+        old["status"]["conditions"][0]["lastTransitionTime"] = "then".into();
+        let missing = check(&old, false, Some("True"), "now");
+        old["status"]["conditions"][0]["message"] = "else".into();
+        check(&old, true, Some("False"), "then");
+        let managers: Vec<&str> = missing["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry["manager"].as_str())
+            .collect();
+        assert_eq!(managers, [CONSUMER, "x"]);
+    }
+}
