@@ -117,7 +117,7 @@ pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
     status_looks: Looks::CHANGED_AND_WHOLE,
-    tracked: false,
+    unowned: &["spec"],
     default: ensure_status,
     prepare_create: |object, context| {
         empty_status(object);

@@ -370,8 +370,8 @@ pub struct Strategy {
     pub looks: Looks,
     /// The same for a write to `/status`.
     pub status_looks: Looks,
-    /// Writes are entered in `managedFields` (all kinds but CertificateSigningRequest, which does not tell who set what).
-    pub tracked: bool,
+    /// Top-level fields, besides the status, that no write is entered for in `managedFields` (upstream's reset fields).
+    pub unowned: &'static [&'static str],
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
@@ -427,7 +427,7 @@ pub const PLAIN: Strategy = Strategy {
     any_finalizer: false,
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
-    tracked: true,
+    unowned: &[],
     delete_returns_object: false,
     orphan_by_default: false,
     grace_period: |_| None,

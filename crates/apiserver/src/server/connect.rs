@@ -127,9 +127,14 @@ impl Call<'_> {
 
 fn port_numbers(texts: &[String]) -> Result<Vec<u32>, Status> {
     let number = |text: &String| {
-        text.parse().map_err(|_| {
-            let why = format!("cannot convert to []int32: strconv.ParseUint: parsing {text:?}: invalid syntax");
-            Status::bad_request(why)
+        text.parse::<u16>().map(u32::from).map_err(|error| {
+            let why = match error.kind() {
+                std::num::IntErrorKind::PosOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Status::bad_request(format!(
+                "cannot convert to []int32: strconv.ParseUint: parsing {text:?}: {why}"
+            ))
         })
     };
     texts.iter().map(number).collect()

@@ -1,5 +1,6 @@
 //! POST to `/eviction` of a pod: a delete that disruption budgets may refuse with 429.
 
+use kubewright_schema::catalog;
 use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
@@ -23,21 +24,36 @@ impl Call<'_> {
     pub(crate) async fn evict(&mut self) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;
-        let eviction = decode::parse(self.body, format, "Eviction")?.value;
+        let decoded = decode::parse(self.body, format, "Eviction")?;
+        let mut eviction = decoded.value;
         // What nobody knows is taken for what it must be.
+        let version = eviction.get("apiVersion").and_then(Value::as_str).unwrap_or("");
+        let known = VERSIONS.contains(&version);
         match decode::check_taken_kind(&eviction, ("policy", "Eviction"), VERSIONS, &self.kinds) {
-            Err(other) if other.served => return Err(other.refusal),
+            Err(other) if other.served || known => return Err(other.refusal),
             _ => {}
         }
+        let mut warnings = Vec::new();
+        decode::fit(&mut eviction, &self.eviction_row(), decoded.duplicates, None)
+            .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
+            .map_err(|why| decode::cannot_be_handled("Eviction", "v1", "Eviction", &why))?;
+        self.warnings.append(&mut warnings);
+        self.fit_namespace(&mut eviction)?;
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let eviction = self
             .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction)
             .await?;
-        let mut delete = match eviction.get("deleteOptions") {
-            None | Some(Value::Null) => DeleteOptions::default(),
-            Some(body) => DeleteOptions::from_value(body)?,
+        // Options that contradict themselves are found when it comes to the delete.
+        let (mut delete, contradiction) = match eviction.get("deleteOptions") {
+            None | Some(Value::Null) => (DeleteOptions::default(), None),
+            Some(body) => match DeleteOptions::from_value(body) {
+                Ok(delete) => (delete, None),
+                Err(status) if status.code == 422 => (DeleteOptions::default(), Some(status)),
+                Err(status) => return Err(status),
+            },
         };
-        delete.dry_run |= options.dry_run;
+        let asked = eviction.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
+        delete.dry_run |= options.dry_run || asked.is_some_and(|asked| !asked.is_empty());
         let pod = self.get_stored().await?;
         if !may_always_go(pod.value()) {
             self.charge_budget(&namespace, &name, pod.value(), delete.dry_run)
@@ -51,8 +67,21 @@ impl Call<'_> {
                 .update(&namespace, &name, Part::Raw, |old, _| Ok(disrupted(old, &now)))
                 .await?;
         }
+        if let Some(status) = contradiction {
+            return Err(status);
+        }
         writer.delete(&namespace, &name, &delete, Admit::Nothing).await?;
         Ok(Reply::status(&Status::created()))
+    }
+
+    /// The row of `policy/v1` Eviction, which no path of its own serves.
+    fn eviction_row(&self) -> Resource {
+        let mut row = (*self.resource).clone();
+        row.group = "policy".into();
+        row.kind = "Eviction".into();
+        row.subresources = Vec::new();
+        row.schema = catalog::for_kind("policy", "v1", "Eviction").expect("the catalog has the kind Eviction");
+        row
     }
 
     /// Takes one disruption off the budget that covers the pod, if one does.

@@ -159,10 +159,9 @@ pub(crate) fn track_create(
             let version = resource.api_version();
             let manager = Manager::new(name, Operation::Update, &version, "");
             // What is not taken from a create belongs to nobody either.
-            let status = match object.as_object_mut() {
-                Some(map) if resource.has_status() => map.remove("status"),
-                _ => None,
-            };
+            let status = resource.has_status().then_some("status");
+            let unowned = status.into_iter().chain(resource.strategy.unowned.iter().copied());
+            let kept = exchange(object, unowned.map(|field| (field.to_owned(), None)).collect());
             apply::update_seen(
                 &object_type(resource),
                 &Value::Null,
@@ -173,9 +172,7 @@ pub(crate) fn track_create(
                 now,
                 views,
             );
-            if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
-                map.insert("status".to_owned(), status);
-            }
+            exchange(object, kept);
             set(object, managed);
         }
     }
@@ -293,7 +290,9 @@ pub(crate) fn track_update(
     let version = resource.api_version();
     let manager = Manager::new(name, Operation::Update, &version, subresource);
     object::metadata_mut(new).remove(KEY);
-    let kept = exchange(new, beside);
+    let unowned = resource.strategy.unowned.iter();
+    let unowned = unowned.map(|field| ((*field).to_owned(), old.get(field).cloned()));
+    let kept = exchange(new, beside.into_iter().chain(unowned).collect());
     let kind = object_type(resource);
     let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
@@ -403,9 +402,14 @@ impl ScaleOwners {
         force: bool,
     ) -> Result<Option<Value>, apply::ApplyError> {
         let manager = Manager::new(&self.manager, Operation::Apply, SCALE_VERSION, "scale");
+        // What is zero is not written in a Scale, so nobody owned it before.
+        let mut live = live.clone();
+        if let Some(spec) = live.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.retain(|_, value| value != 0);
+        }
         apply::apply(
             &self.kind,
-            live,
+            &live,
             config,
             &mut self.scale,
             &manager,

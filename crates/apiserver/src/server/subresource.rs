@@ -188,7 +188,13 @@ impl Call<'_> {
     async fn bind(&mut self) -> Result<Reply, Status> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;
-        let binding = decode::parse(self.body, format, "Binding")?.value;
+        let row = self
+            .kinds
+            .lookup("", "v1", "bindings")
+            .ok_or_else(Status::no_such_path)?;
+        let (validation, warnings) = (options.field_validation, &mut self.warnings);
+        let mut binding = decode::object(self.body, format, &row, &self.kinds, validation, warnings)?;
+        self.fit_namespace(&mut binding)?;
         let name = self.name().to_owned();
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
@@ -201,6 +207,7 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut binding = self.object_in_body(&options)?;
         self.fit_namespace(&mut binding)?;
+        object::wipe_system_fields(&mut binding);
         let binding = self
             .admit_posted(admit::kind("", "v1", "Binding"), &options, binding)
             .await?;
@@ -214,7 +221,7 @@ impl Call<'_> {
         let resource = self.resource.clone();
         let namespace = self.namespace().to_owned();
         let node = bound_node(binding).map_err(Status::untyped)?;
-        let uid = object::uid(binding).to_owned();
+        let wanted = ["uid", "resourceVersion"].map(|field| object::text(binding, field).to_owned());
         let now = self.server.env.now();
         let mut writer = self.writer(options.dry_run);
         let conflict = |why: String| {
@@ -229,13 +236,18 @@ impl Call<'_> {
         writer
             .update(&namespace, name, Part::Raw, |old, _| {
                 let present = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
-                if !uid.is_empty() && uid != object::uid(old) {
-                    let why = format!(
-                        "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
-                         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                        object::uid(old)
-                    );
-                    return Err(Status::conflict(&resource, name, &why));
+                for (what, (field, wanted)) in ["UID", "ResourceVersion"]
+                    .into_iter()
+                    .zip(["uid", "resourceVersion"].into_iter().zip(&wanted))
+                {
+                    let present = object::text(old, field);
+                    if !wanted.is_empty() && wanted != present {
+                        let why = format!(
+                            "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
+                             AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
+                        );
+                        return Err(Status::conflict(&resource, name, &why));
+                    }
                 }
                 if object::is_terminating(old) {
                     return Err(conflict(format!(
@@ -244,6 +256,10 @@ impl Call<'_> {
                 }
                 if !present.is_empty() {
                     return Err(conflict(format!("pod {name} is already assigned to node {present:?}")));
+                }
+                let gates = old.pointer("/spec/schedulingGates").and_then(Value::as_array);
+                if gates.is_some_and(|gates| !gates.is_empty()) {
+                    return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
                 }
                 let mut new = old.clone();
                 copy_metadata(binding, &mut new);

@@ -120,11 +120,7 @@ impl<'a> Call<'a> {
     pub(crate) fn tracked_writer(&self, options: &WriteOptions) -> Writer<'a> {
         let manager = managed::manager_name(&options.field_manager, self.headers);
         Writer {
-            tracking: if self.resource.strategy.tracked {
-                Tracking::Update(manager)
-            } else {
-                Tracking::Untouched
-            },
+            tracking: Tracking::Update(manager),
             options: options.to_value(),
             ..self.writer(options.dry_run)
         }

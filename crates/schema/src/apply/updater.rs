@@ -569,8 +569,9 @@ pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &Fiel
             entries.insert(manager.clone(), owned);
         }
     }
+    let replicas = FieldSet::of_path(["spec", "replicas"].into_iter());
     for (manager, owned) in scale {
-        if owned.fields.is_empty() {
+        if !owned.fields.contains_all(&replicas) {
             continue;
         }
         let time = parent.entries.get(&manager).and_then(|owned| owned.time.clone());
