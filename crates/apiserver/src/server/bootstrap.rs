@@ -1,5 +1,5 @@
 //! What every cluster has from its first moment on: the system's namespaces and priority classes, the Service of the API
-//! server itself, and the roles and bindings of RBAC.
+//! server itself, the APIServices of what it serves, and the roles and bindings of RBAC.
 //!
 //! Each is created as anybody would create it, or brought up to date. They are many, and the same in every new cluster but for a few
 //! words: so [`fresh`] has the texts that come of it, and an empty storage is filled with those.
@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::api_services;
 use super::managed::Tracking;
 use super::respond::full;
 use super::write::{Part, Writer, key};
@@ -72,6 +73,9 @@ fn complete(server: &Inner) {
             json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
                 "value": value, "description": description}),
         );
+    }
+    for object in api_services::of_built_in_kinds() {
+        create(server, "apiregistration.k8s.io", "apiservices", object);
     }
     for object in rbac::objects() {
         reconcile(server, object);

@@ -34,7 +34,7 @@ impl Inner {
         }
     }
 
-    fn stored_definitions(&self) -> Vec<Arc<StoredObject>> {
+    pub(super) fn stored_definitions(&self) -> Vec<Arc<StoredObject>> {
         let listed = self.storage.list(STORE, &ListRequest::default());
         listed
             .map(|listed| listed.items.into_iter().map(|(_, object)| object).collect())
@@ -63,6 +63,7 @@ impl Inner {
         }
         let stored = self.stored_definitions();
         self.registry.apply_crds(stored.iter().map(|object| object.value()));
+        self.settle_api_services(&stored);
     }
 
     /// The status of a definition belongs to the server.

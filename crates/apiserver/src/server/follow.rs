@@ -1,6 +1,7 @@
 //! What follows a write, at once and within the same request: what the server itself keeps in step with what clients write.
 //!
 //! * Definitions of custom resources are accepted, established and served (`definitions`).
+//! * APIServices of custom kinds are there as long as a definition serves their version (`api_services`).
 //! * Endpoints go with the Service of their name.
 //! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API server writes it a
 //!   moment later.
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Inner;
+use super::api_services;
 use super::definitions::is_definition;
 use super::write::key;
 use crate::env::rfc3339;
@@ -33,6 +35,8 @@ impl Inner {
         if is_definition(resource) {
             self.settle_definitions();
             self.end_definitions();
+        } else if resource.store == api_services::STORE {
+            self.settle_api_services(&self.stored_definitions());
         } else if resource.store == FLOW_SCHEMAS {
             self.settle_flow_schema(stored);
         } else if resource.store == PRIORITY_LEVELS {
@@ -46,6 +50,8 @@ impl Inner {
             self.settle_definitions();
         } else if let Some(custom) = &resource.custom {
             self.after_delete_of_custom(&custom.crd_name);
+        } else if resource.store == api_services::STORE {
+            self.settle_api_services(&self.stored_definitions());
         } else if resource.store == "services" {
             self.drop_endpoints(gone.value());
         } else if resource.store == PRIORITY_LEVELS {

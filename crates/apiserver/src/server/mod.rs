@@ -8,6 +8,7 @@
 //! else was faster; nothing that a request holds makes a verb panic.
 
 mod admit;
+mod api_services;
 mod apply;
 mod authorize;
 mod bootstrap;

@@ -1116,6 +1116,55 @@ fn a_definition_serves_its_kind_and_takes_it_away() {
 }
 
 #[test]
+fn versions_of_definitions_have_api_services() {
+    let world = World::new();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let kept = || {
+        let listed = world.get(&format!(
+            "{services}?labelSelector=kube-aggregator.kubernetes.io/automanaged%3Dtrue"
+        ));
+        let items = listed.body["items"].as_array().cloned().unwrap_or_default();
+        let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        items.iter().map(name).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(kept(), none);
+    let mut foos = definition("foos");
+    let mut second = foos["spec"]["versions"][0].clone();
+    second["name"] = json!("v2");
+    second["storage"] = json!(false);
+    foos["spec"]["versions"].as_array_mut().expect("a list").push(second);
+    world.must(201, &format!("POST {definitions}"), &foos);
+    assert_eq!(kept(), ["v1.example.org", "v2.example.org"]);
+    let made = world.get(&format!("{services}/v1.example.org")).body;
+    assert_eq!(
+        (
+            &made["spec"]["versionPriority"],
+            &made["status"]["conditions"][0]["reason"]
+        ),
+        (&json!(100), &json!("Local"))
+    );
+    // What clients do to them is undone.
+    let spec = json!({"spec": {"versionPriority": 7}});
+    world.must(200, &format!("PATCH {services}/v1.example.org"), &spec);
+    assert_eq!(
+        world.get(&format!("{services}/v1.example.org")).body["spec"]["versionPriority"],
+        100
+    );
+    world.must(200, &format!("DELETE {services}/v2.example.org"), &Value::Null);
+    assert_eq!(kept(), ["v1.example.org", "v2.example.org"]);
+    // They go with the last definition that serves the version; a second one of the group keeps its own.
+    let mut second = definition("bars");
+    second["spec"]["names"]["kind"] = json!("Bar");
+    world.must(201, &format!("POST {definitions}"), &second);
+    world.must(200, &format!("DELETE {definitions}/foos.example.org"), &Value::Null);
+    assert_eq!(kept(), ["v1.example.org"]);
+    world.must(200, &format!("DELETE {definitions}/bars.example.org"), &Value::Null);
+    assert_eq!(kept(), none);
+}
+
+#[test]
 fn events_are_one_store_in_two_groups() {
     let world = World::new();
     let event = json!({

@@ -1,0 +1,201 @@
+//! The APIServices that the server keeps itself: one for each version of a group, which says that this server serves it (upstream's
+//! autoregistration).
+//!
+//! Those of built-in kinds are made with a new cluster ([`of_built_in_kinds`]) and are the clients' from then on. Those of custom kinds come
+//! with the first definition that serves their version and go with the last, and what clients change of them is put back; upstream does it
+//! a moment later.
+//!
+//! Invariant: an APIService without the label, or with another value of it, is nobody's business here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Inner;
+use crate::env::{rfc3339, uuid};
+use crate::kinds::check::get;
+use crate::object;
+use crate::storage::{ListRequest, StoredObject};
+
+pub(super) const STORE: &str = "apiservices.apiregistration.k8s.io";
+const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Who writes them upstream.
+const MANAGER: &str = "kube-apiserver";
+
+/// The order in which clients prefer built-in groups and their versions: group, its priority, version, its priority.
+const BUILT_IN: [(&str, u32, &str, u32); 21] = [
+    ("", 18_000, "v1", 1),
+    ("admissionregistration.k8s.io", 16_700, "v1", 15),
+    ("apiextensions.k8s.io", 16_700, "v1", 15),
+    ("apps", 17_800, "v1", 15),
+    ("authentication.k8s.io", 17_700, "v1", 15),
+    ("authorization.k8s.io", 17_600, "v1", 15),
+    ("autoscaling", 17_500, "v1", 15),
+    ("autoscaling", 17_500, "v2", 30),
+    ("batch", 17_400, "v1", 15),
+    ("certificates.k8s.io", 17_300, "v1", 15),
+    ("coordination.k8s.io", 16_500, "v1", 15),
+    ("discovery.k8s.io", 16_200, "v1", 15),
+    ("events.k8s.io", 17_750, "v1", 15),
+    ("flowcontrol.apiserver.k8s.io", 16_100, "v1", 21),
+    ("networking.k8s.io", 17_200, "v1", 15),
+    ("node.k8s.io", 16_300, "v1", 15),
+    ("policy", 17_100, "v1", 15),
+    ("rbac.authorization.k8s.io", 17_000, "v1", 15),
+    ("resource.k8s.io", 16_200, "v1", 21),
+    ("scheduling.k8s.io", 16_600, "v1", 15),
+    ("storage.k8s.io", 16_800, "v1", 15),
+];
+
+/// The priorities of custom groups and their versions.
+const CUSTOM: (u32, u32) = (1000, 100);
+
+/// The APIServices of built-in kinds, as they are created.
+pub(super) fn of_built_in_kinds() -> impl Iterator<Item = Value> {
+    BUILT_IN.iter().map(|(group, of_group, version, of_version)| {
+        let mut spec = json!({"groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version});
+        if !group.is_empty() {
+            spec["group"] = json!(group);
+        }
+        let metadata = json!({"name": name(group, version), "labels": {LABEL: "onstart"}});
+        json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec})
+    })
+}
+
+fn name(group: &str, version: &str) -> String {
+    format!("{version}.{group}")
+}
+
+/// Which versions the definitions serve, by the name of their APIService, each with the spec that it shall have.
+fn wanted<'a>(definitions: impl Iterator<Item = &'a Value>) -> BTreeMap<String, Value> {
+    let mut wanted = BTreeMap::new();
+    for definition in definitions {
+        let group = get(definition, &["spec", "group"]).as_str().unwrap_or("");
+        let versions = get(definition, &["spec", "versions"]).as_array();
+        for version in versions
+            .into_iter()
+            .flatten()
+            .filter(|version| version["served"] == true)
+        {
+            let version = version["name"].as_str().unwrap_or("");
+            let (of_group, of_version) = CUSTOM;
+            let spec = json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version});
+            wanted.insert(name(group, version), spec);
+        }
+    }
+    wanted
+}
+
+fn is_kept(service: &Value) -> bool {
+    get(service, &["metadata", "labels", LABEL]) == "true"
+}
+
+impl Inner {
+    /// Makes the APIServices of custom kinds those that the definitions want. Who writes one of them at the same moment comes here as well.
+    pub(super) fn settle_api_services(&self, definitions: &[Arc<StoredObject>]) {
+        let mut wanted = wanted(definitions.iter().map(|definition| definition.value()));
+        let listed = self.storage.list(STORE, &ListRequest::default());
+        for (name, present) in listed.iter().flat_map(|listed| &listed.items) {
+            let spec = wanted.remove(&**name);
+            if !is_kept(present.value()) {
+                continue;
+            }
+            let Some(spec) = spec else {
+                // Somebody wants to see it go: then it is theirs to delete.
+                if !object::finalizers(present.value()).is_empty() {
+                    continue;
+                }
+                let _ = self.storage.delete(STORE, name, present.revision());
+                continue;
+            };
+            if get(present.value(), &["spec"]) != &spec {
+                let next = put_back(present.value(), spec);
+                let _ = self.storage.update(STORE, name, present.revision(), next);
+            }
+        }
+        for (name, spec) in wanted {
+            let made = self.new_api_service(&name, spec);
+            let _ = self.storage.create(STORE, &name, made);
+        }
+    }
+
+    fn new_api_service(&self, name: &str, spec: Value) -> Value {
+        let now = rfc3339(self.env.now());
+        let available = json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+            "message": "Local APIServices are always available"});
+        json!({
+            "metadata": {
+                "name": name, "uid": uuid(self.env.as_ref()), "creationTimestamp": now, "labels": {LABEL: "true"},
+                "managedFields": [own_entry(&now)]
+            },
+            "spec": spec, "status": {"conditions": [available]}
+        })
+    }
+}
+
+/// The fields that the server owns of an APIService that it keeps.
+fn own_entry(time: &str) -> Value {
+    json!({
+        "manager": MANAGER, "operation": "Update", "apiVersion": "apiregistration.k8s.io/v1", "time": time, "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {"f:labels": {".": {}, (format!("f:{LABEL}")): {}}},
+            "f:spec": {"f:group": {}, "f:groupPriorityMinimum": {}, "f:version": {}, "f:versionPriority": {}}
+        }
+    })
+}
+
+/// The APIService with the spec that it shall have, which nobody else owns.
+fn put_back(present: &Value, spec: Value) -> Value {
+    let mut next = present.clone();
+    next["spec"] = spec;
+    let own = own_entry(get(present, &["metadata", "creationTimestamp"]).as_str().unwrap_or(""));
+    let metadata = object::metadata_mut(&mut next);
+    let entries = metadata.get("managedFields").and_then(Value::as_array);
+    let others = entries
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry["manager"] != MANAGER);
+    let without_spec = others.cloned().filter_map(|mut entry| {
+        let fields = entry.get_mut("fieldsV1")?.as_object_mut()?;
+        fields.remove("f:spec");
+        (!fields.is_empty()).then_some(entry)
+    });
+    let entries: Vec<Value> = std::iter::once(own).chain(without_spec).collect();
+    metadata.insert("managedFields".to_owned(), entries.into());
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::registry::Registry;
+
+    #[test]
+    fn every_built_in_version_has_one() {
+        let kinds = Registry::new().snapshot();
+        // But for the group of the APIServices themselves.
+        let rows = kinds.resources();
+        let rows = rows.iter().filter(|row| &*row.group != "apiregistration.k8s.io");
+        let served: BTreeSet<String> = rows.map(|row| name(&row.group, &row.version)).collect();
+        let made: BTreeSet<String> = of_built_in_kinds()
+            .map(|service| object::name(&service).to_owned())
+            .collect();
+        assert_eq!(made, served);
+    }
+
+    #[test]
+    fn what_others_own_of_the_spec_goes() {
+        let present = json!({"metadata": {"name": "v1.a", "creationTimestamp": "then", "managedFields": [
+            {"manager": "a", "fieldsV1": {"f:spec": {"f:versionPriority": {}}}},
+            {"manager": "b", "fieldsV1": {"f:spec": {"f:versionPriority": {}}, "f:metadata": {}}},
+            {"manager": MANAGER, "fieldsV1": {"f:spec": {"f:group": {}}}}
+        ]}, "spec": {"versionPriority": 7}});
+        let next = put_back(&present, json!({"versionPriority": 100}));
+        assert_eq!(next["spec"], json!({"versionPriority": 100}));
+        let left = json!({"manager": "b", "fieldsV1": {"f:metadata": {}}});
+        assert_eq!(next["metadata"]["managedFields"], json!([own_entry("then"), left]));
+    }
+}
