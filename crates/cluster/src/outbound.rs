@@ -109,6 +109,14 @@ fn failed(why: impl Into<String>) -> OutboundError {
     OutboundError::Failed(why.into())
 }
 
+/// Why a call has no answer.
+enum Broken {
+    /// The connection ended before anything of the call was sent, as one that was kept may have done; another one may take it.
+    Unsent(OutboundError),
+    /// Whoever was called may have seen it, and sees no call twice.
+    Failed(OutboundError),
+}
+
 /// Host and port of a URL.
 struct Authority {
     host: String,
@@ -149,13 +157,15 @@ impl Shared {
         let authority = Authority::of(&url)?;
         let key = (format!("{}:{}", authority.host, authority.port), call.ca_bundle.clone());
         while let Some(sender) = self.take_idle(&key) {
-            // A kept connection may have ended in the meantime; then the call has not begun and is made on another one.
-            if let Ok(answer) = self.send(sender, &url, &call, &key).await {
-                return Ok(answer);
+            match self.send(sender, &url, &call, &key).await {
+                Err(Broken::Unsent(_)) => {}
+                Err(Broken::Failed(error)) => return Err(error),
+                Ok(answer) => return Ok(answer),
             }
         }
         let sender = self.connect(&authority, &call).await?;
-        self.send(sender, &url, &call, &key).await
+        let answer = self.send(sender, &url, &call, &key).await;
+        answer.map_err(|(Broken::Unsent(error) | Broken::Failed(error))| error)
     }
 
     fn function(&self, url: &str) -> Option<WebhookFunction> {
@@ -189,7 +199,7 @@ impl Shared {
         url: &Uri,
         call: &OutboundCall,
         key: &Key,
-    ) -> Result<OutboundAnswer, OutboundError> {
+    ) -> Result<OutboundAnswer, Broken> {
         let authority = url.authority().map_or("", |authority| authority.as_str());
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         let request = Request::post(path)
@@ -198,11 +208,16 @@ impl Shared {
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(call.body.clone()))
-            .map_err(|error| failed(error.to_string()))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| failed(broken(&error)))?;
+            .map_err(|error| Broken::Failed(failed(error.to_string())))?;
+        let response = sender.try_send_request(request).await.map_err(|mut error| {
+            let unsent = error.take_message().is_some();
+            let why = failed(broken(error.error()));
+            if unsent {
+                Broken::Unsent(why)
+            } else {
+                Broken::Failed(why)
+            }
+        })?;
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type = content_type
             .and_then(|value| value.to_str().ok())
@@ -212,7 +227,7 @@ impl Shared {
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()
             .await
-            .map_err(|error| failed(format!("error reading response body: {error}")))?
+            .map_err(|error| Broken::Failed(failed(format!("error reading response body: {error}"))))?
             .to_bytes();
         self.keep(key, sender);
         Ok(OutboundAnswer {
@@ -305,11 +320,15 @@ fn words(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use kubewright_apiserver::storage::MemoryStorage;
+    use rustls::pki_types::PrivateKeyDer;
     use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
 
@@ -375,5 +394,69 @@ mod tests {
         ] {
             assert_eq!(call(&outbound, to.clone()).await, expected, "{to:?}");
         }
+    }
+
+    /// A webhook that answers the first call on a connection and hangs up on the second; how many calls it saw.
+    async fn moody_webhook() -> (String, Bytes, Arc<AtomicUsize>) {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("the key fits");
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("https://{}/x", listener.local_addr().expect("an address"));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(socket).await else {
+                    continue;
+                };
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                counted.fetch_add(1, Ordering::SeqCst);
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await;
+                let _ = stream.flush().await;
+                if matches!(stream.read(&mut request).await, Ok(1..)) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        (url, Bytes::from(made.cert.pem()), calls)
+    }
+
+    #[tokio::test]
+    async fn no_webhook_is_called_twice_for_one_call() {
+        let (url, ca_bundle, calls) = moody_webhook().await;
+        let outbound = HttpsOutbound::new(
+            Arc::new(MemoryStorage::new(16, 16)),
+            Functions::default(),
+            Stop::never(),
+        );
+        let mut answers = Vec::new();
+        for _ in 0..2 {
+            let call = OutboundCall {
+                to: Destination::Url(url.clone()),
+                ca_bundle: ca_bundle.clone(),
+                body: Bytes::from("{}"),
+                query: "timeout=10s".to_owned(),
+                timeout: Duration::from_secs(10),
+            };
+            answers.push(match outbound.call(call).await {
+                Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+                Err(error) => error.to_string(),
+            });
+        }
+        assert_eq!(
+            (answers, calls.load(Ordering::SeqCst)),
+            (vec!["ok".to_owned(), "EOF".to_owned()], 2)
+        );
     }
 }
