@@ -743,7 +743,7 @@ const KINDS: &[Kind] = &[
             ("spec.driver", &["/spec/driver"]),
         ],
         cells: cells::RESOURCE_SLICE,
-        strategy: devices::DEVICES,
+        strategy: devices::slices::DEVICES,
         ..RESOURCE
     },
     Kind {

@@ -3,10 +3,9 @@
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::{
-    At, Errors, MAX_REQUESTS, Requests, bindings, driver_name, get, label, limited, node_selector, opaque, parameters,
-    pool_name, set,
-};
+use super::slices::bindings;
+use super::{At, Errors, MAX_REQUESTS, Requests, driver_name, get, label, limited, opaque, parameters, pool_name, set};
+use crate::kinds::pods::scheduling::node_selector;
 use crate::object;
 
 /// How many may share a claim, and how much drivers may say.
