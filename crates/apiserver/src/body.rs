@@ -34,7 +34,7 @@ impl Body {
     pub fn whole(self) -> Result<Bytes, WatchBody> {
         match self {
             Body::Full(bytes) => Ok(bytes),
-            Body::Long(long) => Ok(long.flatten().collect()),
+            Body::Long(long) => Ok(long.collect::<Vec<_>>().concat().into()),
             Body::Watch(watch) => Err(watch),
         }
     }

@@ -94,14 +94,16 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
         .map(|item| prefix.len() + after_prefix(item, &prefix).len())
         .sum();
     let length = head.len() + texts + items.len().saturating_sub(1) + TAIL.len();
-    let pieces = Pieces {
+    let is_short = length <= WHOLE;
+    let mut pieces = Pieces {
         begun: Some(head),
         prefix,
         items: items.into_iter(),
+        size: if is_short { WHOLE } else { PIECE },
         left: length,
     };
-    if length <= WHOLE {
-        return Body::Full(pieces.flatten().collect());
+    if is_short {
+        return Body::Full(pieces.next().unwrap_or_default());
     }
     Body::Long(LongBody::new(length, pieces))
 }
@@ -122,6 +124,8 @@ struct Pieces {
     begun: Option<String>,
     prefix: String,
     items: std::vec::IntoIter<Item>,
+    /// About how many bytes make a piece.
+    size: usize,
     /// Bytes that were not given yet.
     left: usize,
 }
@@ -135,9 +139,9 @@ impl Iterator for Pieces {
         }
         let first = self.begun.take();
         let mut comma = first.is_none();
-        let mut out = Vec::with_capacity(self.left.min(PIECE + PIECE / 8));
+        let mut out = Vec::with_capacity(self.left.min(self.size + self.size / 8));
         out.extend_from_slice(first.unwrap_or_default().as_bytes());
-        while out.len() < PIECE {
+        while out.len() < self.size {
             let Some(item) = self.items.next() else {
                 out.extend_from_slice(TAIL);
                 break;
