@@ -97,15 +97,8 @@ fn reconcile(server: &Inner, expected: Value) {
     };
     let user = UserInfo::admin();
     let mut writer = Writer {
-        server,
-        resource: resource.clone(),
-        user: &user,
-        dry_run: false,
         tracking: Tracking::Update(MANAGER.to_owned()),
-        options: json!({}),
-        warnings: Vec::new(),
-        may_only_update: false,
-        unlabelled: false,
+        ..Writer::new(server, resource.clone(), &user)
     };
     match rbac::reconcile(&expected, &full(&resource, present.value())) {
         Step::Keep => {}
@@ -167,15 +160,8 @@ fn create_as(server: &Inner, manager: &str, group: &str, plural: &str, object: V
     }
     let user = UserInfo::admin();
     let mut writer = Writer {
-        server,
-        resource,
-        user: &user,
-        dry_run: false,
         tracking: Tracking::Update(manager.to_owned()),
-        options: json!({}),
-        warnings: Vec::new(),
-        may_only_update: false,
-        unlabelled: false,
+        ..Writer::new(server, resource, &user)
     };
     // Nothing waits here: a new cluster has no webhooks.
     match writer.create(object).now_or_never() {

@@ -143,17 +143,7 @@ impl Inner {
             if object::is_terminating(item.value()) {
                 continue;
             }
-            let mut writer = Writer {
-                server: self,
-                resource: resource.clone(),
-                user: &user,
-                dry_run: false,
-                tracking: Tracking::Untouched,
-                options: serde_json::json!({}),
-                warnings: Vec::new(),
-                may_only_update: false,
-                unlabelled: false,
-            };
+            let mut writer = Writer::new(self, resource.clone(), &user);
             writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }
         self.storage

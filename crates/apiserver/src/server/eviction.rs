@@ -123,15 +123,8 @@ impl Call<'_> {
         }
         let now = crate::env::rfc3339(self.server.env.now());
         let mut writer = Writer {
-            server: self.server,
-            resource: resource.clone(),
-            user: self.user,
-            dry_run: false,
             tracking: Tracking::Update("kube-apiserver".to_owned()),
-            options: json!({}),
-            warnings: Vec::new(),
-            may_only_update: false,
-            unlabelled: false,
+            ..Writer::new(self.server, resource.clone(), self.user)
         };
         writer
             .update(namespace, &budget, Part::Status, |old, _| {

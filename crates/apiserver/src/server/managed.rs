@@ -210,8 +210,11 @@ pub(crate) fn beside_status(resource: &Resource, part: Part, new: &Value, old: &
         .collect()
 }
 
+/// Fields of an object and what is in them; without a value they are not there.
+pub(crate) type Fields = Vec<(String, Option<Value>)>;
+
 /// Puts values of top-level fields in, and gives back those that were there.
-fn exchange(object: &mut Value, fields: Vec<(String, Option<Value>)>) -> Vec<(String, Option<Value>)> {
+pub(crate) fn exchange(object: &mut Value, fields: Fields) -> Fields {
     let Some(map) = object.as_object_mut() else {
         return Vec::new();
     };

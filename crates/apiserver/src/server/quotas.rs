@@ -1,6 +1,6 @@
 //! What the server itself writes into the status of a ResourceQuota.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Inner;
 use super::managed::Tracking;
@@ -26,15 +26,8 @@ impl Inner {
         };
         let user = UserInfo::authenticated(USER, [SYSTEM_MASTERS]);
         let mut writer = Writer {
-            server: self,
-            resource,
-            user: &user,
-            dry_run: false,
             tracking: Tracking::Update(MANAGER.to_owned()),
-            options: json!({}),
-            warnings: Vec::new(),
-            may_only_update: false,
-            unlabelled: false,
+            ..Writer::new(self, resource, &user)
         };
         match writer.update(namespace, name, Part::Status, |old, _| next(old)).await {
             Err(status) if status.reason != "NotFound" => Err(status),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
-use super::managed::{self, Tracking};
+use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
 use super::respond::full;
 use super::settle::unavailable;
@@ -104,15 +104,8 @@ impl<'a> Call<'a> {
     /// A writer whose writes belong to nobody (deletes, bindings).
     pub(crate) fn writer(&self, dry_run: bool) -> Writer<'a> {
         Writer {
-            server: self.server,
-            resource: self.resource.clone(),
-            user: self.user,
             dry_run,
-            tracking: Tracking::Untouched,
-            options: json!({}),
-            warnings: Vec::new(),
-            may_only_update: false,
-            unlabelled: false,
+            ..Writer::new(self.server, self.resource.clone(), self.user)
         }
     }
 
@@ -191,6 +184,21 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
 }
 
 impl<'a> Writer<'a> {
+    /// A writer of this kind, for this user, whose writes belong to nobody.
+    pub(crate) fn new(server: &'a Inner, resource: Arc<Resource>, user: &'a UserInfo) -> Writer<'a> {
+        Writer {
+            server,
+            resource,
+            user,
+            dry_run: false,
+            tracking: Tracking::Untouched,
+            options: json!({}),
+            warnings: Vec::new(),
+            may_only_update: false,
+            unlabelled: false,
+        }
+    }
+
     pub(crate) fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
             env: self.server.env.as_ref(),
@@ -644,31 +652,18 @@ struct Aside {
     metadata: Fields,
 }
 
-/// Fields and what they were; without a value they were not there.
-type Fields = Vec<(String, Option<Value>)>;
-
 impl Aside {
     /// Makes the object what the client sent, but for who owns what.
     fn put_back(self, object: &mut Value) {
-        fn put(map: &mut Map<String, Value>, fields: Fields) {
-            for (field, value) in fields {
-                match value {
-                    Some(value) => map.insert(field, value),
-                    None => map.remove(&field),
-                };
-            }
-        }
         if let Some(whole) = self.whole {
             let entries = managed::entries(object).cloned();
             *object = whole;
             managed::put(object, entries);
         }
-        if !self.metadata.is_empty() {
-            put(object::metadata_mut(object), self.metadata);
+        if let (false, Some(metadata)) = (self.metadata.is_empty(), object.get_mut("metadata")) {
+            managed::exchange(metadata, self.metadata);
         }
-        if let Some(map) = object.as_object_mut() {
-            put(map, self.fields);
-        }
+        managed::exchange(object, self.fields);
     }
 }
 
@@ -676,7 +671,7 @@ impl Aside {
 fn put_back<'f>(
     new: &mut Map<String, Value>,
     old: &Map<String, Value>,
-    fields: impl Iterator<Item = &'f String>,
+    fields: impl IntoIterator<Item = &'f str>,
 ) -> Fields {
     let mut aside = Fields::new();
     for field in fields {
@@ -684,10 +679,10 @@ fn put_back<'f>(
             (None, None) => continue,
             (Some(value), Some(present)) if present == value => continue,
             (Some(value), Some(present)) => Some(std::mem::replace(present, value.clone())),
-            (Some(value), None) => new.insert(field.clone(), value.clone()),
+            (Some(value), None) => new.insert(field.to_owned(), value.clone()),
             (None, Some(_)) => new.remove(field),
         };
-        aside.push((field.clone(), was));
+        aside.push((field.to_owned(), was));
     }
     aside
 }
@@ -696,8 +691,8 @@ fn put_back<'f>(
 fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) -> Fields {
     let strange = |field: &&String| !old.contains_key(*field) && !written.contains(&field.as_str());
     let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
-    let kept = old.keys().filter(|field| !written.contains(&field.as_str()));
-    put_back(new, old, strange.iter().chain(kept))
+    let kept = old.keys().map(String::as_str).filter(|field| !written.contains(field));
+    put_back(new, old, strange.iter().map(String::as_str).chain(kept))
 }
 
 /// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
@@ -708,7 +703,7 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
     match part {
         Part::Main => {
             if let (true, Some(map)) = (resource.has_status(), new.as_object_mut()) {
-                aside.fields = put_back(map, before, [&"status".to_owned()].into_iter());
+                aside.fields = put_back(map, before, ["status"]);
             }
         }
         Part::Status => {
@@ -716,10 +711,7 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
             let written = object::metadata_mut(new);
             aside.metadata = match resource.strategy.status_metadata {
                 StatusMetadata::Kept => put_all_back(written, metadata, &["managedFields"]),
-                StatusMetadata::WrittenBut(kept) => {
-                    let kept: Vec<String> = kept.iter().map(|field| (*field).to_owned()).collect();
-                    put_back(written, metadata, kept.iter())
-                }
+                StatusMetadata::WrittenBut(kept) => put_back(written, metadata, kept.iter().copied()),
             };
             if let Some(map) = new.as_object_mut() {
                 aside.fields = put_all_back(map, before, &["metadata", "status"]);
@@ -729,7 +721,7 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
             aside.whole = Some(new.clone());
             // All but the status is taken from the request.
             if let Some(map) = new.as_object_mut() {
-                put_back(map, before, [&"status".to_owned()].into_iter());
+                put_back(map, before, ["status"]);
             }
             let finalizers = new.pointer("/spec/finalizers").and_then(Value::as_array);
             if finalizers.is_none_or(Vec::is_empty) {
