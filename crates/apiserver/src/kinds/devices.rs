@@ -13,6 +13,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, get, keep, text};
+use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const RESOURCE: Strategy = Strategy {
@@ -164,11 +165,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
             }
         }
     },
-    prepare_create: |object, _| {
-        if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({}));
-        }
-    },
+    prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: |new| {
         let mut errors = Errors::default();

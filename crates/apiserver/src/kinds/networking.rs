@@ -13,6 +13,7 @@ use super::check::{
     At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
+use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -140,11 +141,7 @@ pub(crate) const SERVICE_CIDR: Strategy = Strategy {
         ensure(object, "spec");
         ensure(object, "status");
     },
-    prepare_create: |object, _| {
-        if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({}));
-        }
-    },
+    prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: service_cidr,
     validate_update: |new, old| {
@@ -425,9 +422,7 @@ fn network_policy(new: &Value) -> Vec<FieldError> {
         errors.invalid(&types, "may not specify more than two policyTypes");
     } else {
         for kind in types.items() {
-            if !["Ingress", "Egress"].contains(&kind.text()) {
-                errors.unsupported(&kind, &["Ingress", "Egress"]);
-            }
+            errors.one_of_all(&kind, &["Ingress", "Egress"]);
         }
     }
     errors.into_vec()

@@ -21,6 +21,7 @@ use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, g
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
+use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
@@ -36,9 +37,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
     prepare_create: |object, _| {
         data_source(object);
         // The phase is a default: whoever looks at what is stored sees it, plugins do not.
-        if let Some(object) = object.as_object_mut() {
-            object.insert("status".to_owned(), json!({}));
-        }
+        empty_status(object);
     },
     prepare_update: |new, old, _| {
         keep(new, old, "status");
@@ -578,9 +577,7 @@ fn driver(new: &Value) -> Vec<FieldError> {
     }
     let modes = spec.key("volumeLifecycleModes");
     for mode in modes.items() {
-        if !["Persistent", "Ephemeral"].contains(&mode.text()) {
-            errors.unsupported(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"]);
-        }
+        errors.one_of_all(&mode.moved(modes.path.clone()), &["Persistent", "Ephemeral"]);
     }
     errors.into_vec()
 }

@@ -19,10 +19,17 @@ fn ensure_status(object: &mut Value) {
     }
 }
 
+/// A new object has no status yet, whatever the client sent.
 pub(super) fn empty_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert("status".to_owned(), json!({}));
     }
+}
+
+/// What an APIService of this server says of itself.
+pub(crate) fn locally_available(now: &str) -> Value {
+    json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+        "message": "Local APIServices are always available"})
 }
 
 /// How APIServices are written.
@@ -45,9 +52,7 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
     prepare_create: |object, context| {
         empty_status(object);
         if get(object, &["spec", "service"]).is_null() && object.is_object() {
-            object["status"]["conditions"] = json!([{"type": "Available", "status": "True",
-                "lastTransitionTime": crate::env::rfc3339(context.env.now()), "reason": "Local",
-                "message": "Local APIServices are always available"}]);
+            object["status"]["conditions"] = json!([locally_available(&crate::env::rfc3339(context.env.now()))]);
         }
     },
     prepare_update: |new, old, _| keep(new, old, "status"),

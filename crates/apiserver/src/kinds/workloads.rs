@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
 use super::pods;
 use super::pods::scheduling::label_selector;
+use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
@@ -196,7 +197,6 @@ const DAEMON_SET_NUMBERS: [&str; 9] = [
     "collisionCount",
 ];
 
-/// A new object has no status yet, whatever the client sent.
 /// How many pods of a StatefulSet may be replaced at a time is behind a feature that is off: it is dropped.
 fn without_max_unavailable(object: &mut Value) {
     let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate");
@@ -206,9 +206,7 @@ fn without_max_unavailable(object: &mut Value) {
 }
 
 fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
-    if let Some(object) = object.as_object_mut() {
-        object.insert("status".to_owned(), json!({}));
-    }
+    empty_status(object);
     status_defaults(object);
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Inner;
 use crate::env::{rfc3339, uuid};
 use crate::kinds::check::get;
+use crate::kinds::system::locally_available;
 use crate::object;
 use crate::storage::{ListRequest, StoredObject};
 
@@ -122,14 +123,12 @@ impl Inner {
 
     fn new_api_service(&self, name: &str, spec: Value) -> Value {
         let now = rfc3339(self.env.now());
-        let available = json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
-            "message": "Local APIServices are always available"});
         json!({
             "metadata": {
                 "name": name, "uid": uuid(self.env.as_ref()), "creationTimestamp": now, "labels": {LABEL: "true"},
                 "managedFields": [own_entry(&now)]
             },
-            "spec": spec, "status": {"conditions": [available]}
+            "spec": spec, "status": {"conditions": [locally_available(&now)]}
         })
     }
 }
