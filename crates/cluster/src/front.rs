@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
-use kubewright_apiserver::{ApiServer, Body, MAX_BODY};
+use kubewright_apiserver::{ApiServer, Body, MAX_BODY, first_broken_escape};
 
 use crate::response::ResponseBody;
 
@@ -42,7 +42,7 @@ impl Front {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        if let Some(escape) = broken_escape(parts.uri.path()) {
+        if let Some(escape) = first_broken_escape(parts.uri.path()) {
             return self.respond(bad_request(&format!(
                 "the path of the request holds the invalid escape {escape:?}"
             )));
@@ -147,20 +147,6 @@ where
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
-/// The first percent sign of a path that is not followed by two hexadecimal digits, with what follows it.
-fn broken_escape(path: &str) -> Option<String> {
-    let bytes = path.as_bytes();
-    let broken = |at: &usize| {
-        bytes[*at] == b'%'
-            && !bytes
-                .get(at + 1..at + 3)
-                .is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
-    };
-    let at = (0..bytes.len()).find(broken)?;
-    let end = bytes.len().min(at + 3);
-    Some(String::from_utf8_lossy(&bytes[at..end]).into_owned())
-}
-
 fn bad_request(message: &str) -> Response<Body> {
     status(StatusCode::BAD_REQUEST, "BadRequest", message)
 }
@@ -200,18 +186,6 @@ mod tests {
     use http_body::Frame;
 
     use super::*;
-
-    #[test]
-    fn escapes_are_checked() {
-        let check =
-            |path: &str, expected: Option<&str>| assert_eq!(broken_escape(path).as_deref(), expected, "{path:?}");
-        check("/api/v1", None);
-        check("/a%2Fb%c3%a4", None);
-        check("/a%zz", Some("%zz"));
-        check("/a%2Fb%2", Some("%2"));
-        check("/%", Some("%"));
-        check("/%1%20", Some("%1%"));
-    }
 
     /// What [`collect`] makes of a body that comes in pieces of these sizes.
     async fn check(sizes: &[usize], expected: Option<usize>) {

@@ -73,6 +73,7 @@ pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use decode::{Unfit, not_an_object};
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
+pub use query::first_broken_escape;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
 pub(crate) use write::{default, key};

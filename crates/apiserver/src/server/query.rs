@@ -22,7 +22,7 @@ impl Query {
         }
         let mut query = Query::default();
         // What Go cannot read it leaves out.
-        let is_read = |pair: &&str| !pair.is_empty() && !pair.contains(';') && !has_broken_escape(pair);
+        let is_read = |pair: &&str| !pair.is_empty() && !pair.contains(';') && first_broken_escape(pair).is_none();
         for pair in text.split('&').filter(is_read) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             query
@@ -77,15 +77,19 @@ impl Query {
     }
 }
 
-/// Whether a percent sign is not followed by two hexadecimal digits.
-pub(crate) fn has_broken_escape(text: &str) -> bool {
-    let mut parts = text.split('%').skip(1);
-    parts.any(|part| {
-        !part
-            .as_bytes()
-            .get(..2)
-            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    })
+/// The first percent sign of a text that is not followed by two hexadecimal digits, with what follows it: as Go tells of a URL that it
+/// cannot read.
+pub fn first_broken_escape(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let broken = |at: &usize| {
+        bytes[*at] == b'%'
+            && !bytes
+                .get(at + 1..at + 3)
+                .is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+    };
+    let at = (0..bytes.len()).find(broken)?;
+    let end = bytes.len().min(at + 3);
+    Some(String::from_utf8_lossy(&bytes[at..end]).into_owned())
 }
 
 /// Percent-decodes; `+` is a space in queries. Broken escapes stay as they are, bytes that are no UTF-8 become U+FFFD.
@@ -153,6 +157,18 @@ mod tests {
         ] {
             assert_eq!(Query::parse(text).expect("a short query").flag("watch"), want, "{text}");
         }
+    }
+
+    #[test]
+    fn escapes_are_checked() {
+        let check =
+            |path: &str, expected: Option<&str>| assert_eq!(first_broken_escape(path).as_deref(), expected, "{path:?}");
+        check("/api/v1", None);
+        check("/a%2Fb%c3%a4", None);
+        check("/a%zz", Some("%zz"));
+        check("/a%2Fb%2", Some("%2"));
+        check("/%", Some("%"));
+        check("/%1%20", Some("%1%"));
     }
 
     #[test]
