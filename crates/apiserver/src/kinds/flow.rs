@@ -9,7 +9,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, fill_number, keep};
+use super::check::{At, Errors, child, ensure, fill, fill_number, get, keep};
 use super::system::empty_status;
 use crate::registry::{GenerationRule, Looks, PLAIN, Strategy};
 
@@ -32,6 +32,8 @@ pub(crate) const SCHEMA: Strategy = Strategy {
     },
     validate_create: schema,
     validate_update: |new, _| schema(new),
+    // The order in which they are asked.
+    table_order: Some(|schema| get(schema, &["spec", "matchingPrecedence"]).as_i64()),
     ..FLOW
 };
 

@@ -372,6 +372,8 @@ pub struct Strategy {
     pub status_looks: Looks,
     /// Top-level fields, besides the status, that no write is entered for in `managedFields` (upstream's reset fields).
     pub unowned: &'static [&'static str],
+    /// What the rows of a table stand in the order of; none is that of the list.
+    pub table_order: Option<fn(&Value) -> Option<i64>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
@@ -428,6 +430,7 @@ pub const PLAIN: Strategy = Strategy {
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
     unowned: &[],
+    table_order: None,
     delete_returns_object: false,
     orphan_by_default: false,
     grace_period: |_| None,

@@ -86,9 +86,8 @@ pub fn render<'a>(
         })
         .collect();
     let mut items: Vec<&Value> = items.into_iter().collect();
-    if resource.group == "flowcontrol.apiserver.k8s.io" && resource.kind == "FlowSchema" {
-        // The order in which they are asked.
-        items.sort_by_key(|schema| schema.pointer("/spec/matchingPrecedence").and_then(Value::as_i64));
+    if let Some(order) = resource.strategy.table_order {
+        items.sort_by_key(|object| order(object));
     }
     let rows: Vec<Value> = items
         .into_iter()
