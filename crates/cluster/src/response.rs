@@ -129,7 +129,8 @@ impl<L: Lines> Watch<L> {
         if let Some((_, timer)) = &mut self.pace.gathered {
             ready!(timer.as_mut().poll(cx));
             let first = self.pace.gathered.take().map(|(frame, _)| frame);
-            return Poll::Ready(self.send(first, cx));
+            self.note_sent();
+            return Poll::Ready(self.ready_lines(first, cx));
         }
         // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
         if let Some(frame) = self.ready_lines(None, cx) {
@@ -138,22 +139,13 @@ impl<L: Lines> Watch<L> {
                 self.note_sent();
                 return Poll::Ready(Some(frame));
             };
-            let mut timer = Box::pin(sleep_until(until));
-            if timer.as_mut().poll(cx).is_pending() {
-                self.pace.gathered = Some((frame, timer));
-                return Poll::Pending;
-            }
-            return Poll::Ready(self.send(Some(frame), cx));
+            self.pace.gathered = Some((frame, Box::pin(sleep_until(until))));
+            return self.poll_frame(cx);
         }
         if !self.ended {
             ready!(self.stopped.as_mut().poll(cx));
         }
         Poll::Ready(None)
-    }
-
-    fn send(&mut self, first: Option<Bytes>, cx: &mut Context<'_>) -> Option<Bytes> {
-        self.note_sent();
-        self.ready_lines(first, cx)
     }
 
     /// The time of a frame matters only where there is a pace.
