@@ -60,6 +60,9 @@ pub enum StrategicError {
     /// `$setElementOrder/x` orders what is no list by its type.
     #[error("expected slice or array type, but got: struct")]
     NotAList,
+    /// `$setElementOrder/x` orders a list that is empty and stays so.
+    #[error("no elements in any of the given slices")]
+    NothingToOrder,
     /// An item of `$setElementOrder/x` is no map although the list merges by a key.
     #[error("value for key {0} is not a map")]
     OrderItem(usize),
@@ -218,6 +221,14 @@ fn check_orders(
                 .cloned()
                 .collect();
             check_order(&named, order, identity)?;
+        }
+        let mut lists = [original.get(field), change]
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_array)
+            .peekable();
+        if lists.peek().is_some() && lists.all(Vec::is_empty) {
+            return Err(StrategicError::NothingToOrder);
         }
     }
     Ok(())
@@ -656,6 +667,10 @@ mod tests {
         refused(
             json!({"spec": {"$setElementOrder/containers": "a"}}),
             "expected a []interface {}, but received a string",
+        );
+        refused(
+            json!({"spec": {"volumes": [], "$setElementOrder/volumes": []}}),
+            "no elements in any of the given slices",
         );
         refused(
             json!({"spec": {"containers": ["x"]}}),
