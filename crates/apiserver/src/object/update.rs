@@ -4,6 +4,8 @@
 //! were new. Each look tells its errors, and the answer lists them all. How often a kind looks stands in its strategy
 //! ([`Looks`](crate::registry::Looks)).
 
+use std::collections::BTreeSet;
+
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
@@ -76,7 +78,7 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_terminating(old) {
         let known = finalizers(old);
-        let added: Vec<&str> = finalizers(new)
+        let added: BTreeSet<&str> = finalizers(new)
             .into_iter()
             .filter(|finalizer| !known.contains(finalizer))
             .collect();
