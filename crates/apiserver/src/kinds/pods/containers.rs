@@ -39,7 +39,7 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
         }
         restart_rules(errors, &entry, true);
     }
-    host::host_ports(errors, at);
+    host::host_ports(errors, at.items());
 }
 
 /// `spec.initContainers`, whose names are unique together with the others.
@@ -49,6 +49,8 @@ pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>
         name(errors, &entry.key("name"));
         container(errors, &entry, facts);
         unique(errors, &entry.key("name"), &mut names);
+        // They run one after the other. Upstream looks at lists of one, so all are the first.
+        host::host_ports(errors, std::iter::once(entry.moved(at.path.index(0))));
         restart_policy(errors, &entry.key("restartPolicy"));
         restart_rules(errors, &entry, false);
         if entry.key("restartPolicy").text() == "Always" {

@@ -299,13 +299,10 @@ pub(crate) fn resize_policy(errors: &mut Errors, at: &At<'_>, restart: &str) {
     }
 }
 
-/// Two containers may not wait at the same port of the host.
-pub(crate) fn host_ports(errors: &mut Errors, containers: &At<'_>) {
+/// Two containers that run at the same time may not wait at the same port of the host.
+pub(crate) fn host_ports<'a>(errors: &mut Errors, containers: impl Iterator<Item = At<'a>>) {
     let mut seen = BTreeSet::new();
-    for port in containers
-        .items()
-        .flat_map(|container| container.key("ports").items().collect::<Vec<_>>())
-    {
+    for port in containers.flat_map(|container| container.key("ports").items().collect::<Vec<_>>()) {
         let number = port.key("hostPort").int().unwrap_or(0);
         let text = format!("{}/{}/{number}", port.key("protocol").text(), port.key("hostIP").text());
         if number != 0 && !seen.insert(text.clone()) {

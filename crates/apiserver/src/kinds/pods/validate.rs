@@ -415,6 +415,9 @@ fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
             &new,
             "existing toleration can not be modified except its tolerationSeconds",
         );
+    } else {
+        // Upstream looks at them here and with the rest.
+        scheduling::tolerations(errors, &new);
     }
 }
 
