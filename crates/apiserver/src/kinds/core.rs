@@ -260,6 +260,8 @@ const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     delete_returns_object: true,
     looks: Looks::CHANGED_AND_WHOLE,
+    prepare_create: |object, _| only_names_of_secrets(object),
+    prepare_update: |new, _, _| only_names_of_secrets(new),
     warnings: |new, old| {
         let word = |object: &Value| get(object, &["metadata", "annotations", ENFORCE_SECRETS]).clone();
         if word(new).is_null() || old.is_some_and(|old| word(old) == word(new)) {
@@ -271,6 +273,14 @@ pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     },
     ..PLAIN
 };
+
+/// The secrets of an account are in its namespace: of a reference to one, only the name counts.
+fn only_names_of_secrets(account: &mut Value) {
+    let Some(account) = account.as_object_mut() else { return };
+    for secret in each(account, "secrets") {
+        secret.retain(|field, _| field == "name");
+    }
+}
 
 /// How Endpoints are written.
 pub(crate) const ENDPOINTS: Strategy = Strategy {
