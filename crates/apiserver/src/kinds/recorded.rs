@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Registry, StrategyContext};
+use crate::registry::{Registry, StrategyContext, Unallocated};
 
 /// A text such as `${uid:1}` in a recording stands for anything.
 pub(crate) fn fits(ours: &Value, recorded: &Value) -> bool {
@@ -68,10 +68,14 @@ fn check(case: &Value) -> Result<(), String> {
     additions::tolerate(&row, &mut object, None);
     additions::protect(&row, &mut object);
     (strategy.prepare_create)(&mut object, &context);
-    let mut errors = strategy
+    let mut errors = match strategy
         .allocate
         .map(|allocate| allocate(&mut object, None, &mut std::iter::empty(), &context))
-        .unwrap_or_default();
+    {
+        Some(Err(Unallocated::Invalid(errors))) => errors,
+        Some(Err(why)) => panic!("{object}: {why:?}"),
+        Some(Ok(())) | None => Vec::new(),
+    };
     errors.extend((strategy.validate_create)(&object));
     (strategy.default)(&mut object);
     let mut texts: Vec<String> = errors

@@ -1,16 +1,15 @@
-//! Services: defaults, cluster IPs and node ports, and the rules for ports and types.
+//! Services: defaults, and the rules for ports, addresses and types.
 //!
-//! What is allocated is no state of its own: [`allocate`] derives it from the stored Services each time, so that it cannot leak or disagree.
+//! What is allocated is no state of its own: [`allocation`] derives it from the stored Services each time, so that it cannot leak or disagree.
 //!
-//! Invariants: two stored Services never share a cluster IP or a node port (per protocol); a Service keeps what it has as long as its type
-//! needs it; a dry run allocates nothing.
-//!
-//! Not here: endpoints, load balancers, IPv6 (the cluster has one family, as a default kube-apiserver).
+//! Not here: endpoints, load balancers.
 
+mod allocation;
+mod node_ports;
 mod range;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 pub use range::ServiceRange;
 
@@ -19,8 +18,8 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{
-    At, Errors, Object, absent, check_ip, check_port, check_port_or_name, child, each, ensure, fill, fill_number,
-    fill_text, get, keep, text,
+    At, Errors, Object, absent, check_ip, check_port, check_port_or_name, child, each, ensure, fill, fill_text, get,
+    keep, text,
 };
 use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
@@ -33,7 +32,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     default,
     prepare_create,
-    prepare_update,
+    prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: |new| service(new, &Value::Null),
     validate_update: update,
     validate_status: |new, _| {
@@ -47,7 +46,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
         errors.into_vec()
     },
     warnings: super::service_warnings::warnings,
-    allocate: Some(allocate),
+    allocate: Some(allocation::allocate),
     ..PLAIN
 };
 
@@ -73,8 +72,6 @@ pub(super) fn load_balancer(errors: &mut Errors, at: &At<'_>, wants_mode: bool) 
         }
     }
 }
-
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
@@ -141,13 +138,16 @@ fn type_of(service: &Value) -> &str {
 }
 
 fn needs_cluster_ip(service: &Value) -> bool {
-    matches!(type_of(service), "ClusterIP" | "NodePort" | "LoadBalancer")
+    type_of(service) != "ExternalName"
 }
 
-fn needs_node_ports(service: &Value) -> bool {
+/// Whether other machines than those of the cluster may reach it.
+fn is_reachable(service: &Value) -> bool {
     match type_of(service) {
-        "NodePort" => true,
-        "LoadBalancer" => get(service, &["spec", "allocateLoadBalancerNodePorts"]) != &json!(false),
+        "NodePort" | "LoadBalancer" => true,
+        "ClusterIP" => get(service, &["spec", "externalIPs"])
+            .as_array()
+            .is_some_and(|list| !list.is_empty()),
         _ => false,
     }
 }
@@ -156,360 +156,13 @@ fn needs_health_check_port(service: &Value) -> bool {
     type_of(service) == "LoadBalancer" && get(service, &["spec", "externalTrafficPolicy"]) == "Local"
 }
 
+fn is_headless(service: &Value) -> bool {
+    get(service, &["spec", "clusterIPs"]) == &json!(["None"])
+}
+
 fn prepare_create(object: &mut Value, _: &StrategyContext<'_>) {
-    let Some(map) = object.as_object_mut() else { return };
-    map.insert("status".to_owned(), json!({"loadBalancer": {}}));
-    // Who gives several addresses gives the first one too.
-    if let Some(spec) = ensure(map, "spec")
-        && !has_items(spec, "clusterIPs")
-    {
-        align_ips(spec);
-    }
-}
-
-/// `clusterIP` is the first of `clusterIPs`: whichever is given fills the other.
-fn align_ips(spec: &mut Object) {
-    let single = text(spec, "clusterIP").to_owned();
-    if !single.is_empty() && !has_items(spec, "clusterIPs") {
-        spec.insert("clusterIPs".to_owned(), json!([single]));
-    } else if single.is_empty()
-        && let Some(first) = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned()
-    {
-        spec.insert("clusterIP".to_owned(), first);
-    }
-}
-
-fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
-    keep(new, old, "status");
-    let (type_new, type_old) = (type_of(new).to_owned(), type_of(old).to_owned());
-    let keeps_ip = needs_cluster_ip(new) && needs_cluster_ip(old);
-    let (ports_new, ports_old) = (needs_node_ports(new), needs_node_ports(old));
-    let (check_new, check_old) = (needs_health_check_port(new), needs_health_check_port(old));
-    let Some(was) = get(old, &["spec"]).as_object() else {
-        return;
-    };
-    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    if keeps_ip {
-        keep_ips(spec, was);
-    } else if type_new == "ExternalName" {
-        for field in [
-            "clusterIP",
-            "clusterIPs",
-            "ipFamilies",
-            "ipFamilyPolicy",
-            "internalTrafficPolicy",
-        ] {
-            drop_unchanged(spec, was, field);
-        }
-    }
-    align_ips(spec);
-    if ports_new && ports_old {
-        keep_node_ports(spec, was);
-    } else if ports_old && !ports_new && node_ports(spec) == node_ports(was) && type_new != "LoadBalancer" {
-        for port in each(spec, "ports") {
-            port.remove("nodePort");
-        }
-    }
-    if check_new && check_old && absent(spec, "healthCheckNodePort") {
-        spec.insert(
-            "healthCheckNodePort".to_owned(),
-            was.get("healthCheckNodePort").cloned().unwrap_or(Value::Null),
-        );
-    } else if check_old && !check_new {
-        drop_unchanged(spec, was, "healthCheckNodePort");
-    }
-    if type_old == "LoadBalancer" && type_new != "LoadBalancer" {
-        drop_unchanged(spec, was, "allocateLoadBalancerNodePorts");
-        drop_unchanged(spec, was, "loadBalancerClass");
-    }
-    if !needs_node_ports_object(spec) && !has_items(spec, "externalIPs") {
-        drop_unchanged(spec, was, "externalTrafficPolicy");
-    }
-}
-
-/// Takes away what the new type does not have, unless the client changed it in the same request (then validation speaks).
-fn drop_unchanged(spec: &mut Object, was: &Object, field: &str) {
-    if spec.get(field) == was.get(field) {
-        spec.remove(field);
-    }
-}
-
-/// The addresses stay when the client leaves them out.
-fn keep_ips(spec: &mut Object, was: &Object) {
-    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let empty = absent(spec, field) || spec[field] == "" || spec[field].as_array().is_some_and(Vec::is_empty);
-        if let Some(before) = was.get(field).filter(|_| empty) {
-            spec.insert(field.to_owned(), before.clone());
-        }
-    }
-    // Only one of the two was changed: the other follows.
-    let (ip, ips) = (spec.get("clusterIP").cloned(), spec.get("clusterIPs").cloned());
-    if ip.as_ref() != was.get("clusterIP") && ips.as_ref() == was.get("clusterIPs") {
-        spec.insert("clusterIPs".to_owned(), json!([ip]));
-    } else if ip.as_ref() == was.get("clusterIP")
-        && ips.as_ref() != was.get("clusterIPs")
-        && let Some(first) = ips.as_ref().and_then(|ips| ips.get(0))
-    {
-        spec.insert("clusterIP".to_owned(), first.clone());
-    }
-}
-
-fn node_ports(spec: &Object) -> BTreeSet<i64> {
-    let ports = spec.get("ports").and_then(Value::as_array);
-    ports
-        .into_iter()
-        .flatten()
-        .filter_map(|port| port.get("nodePort").and_then(Value::as_i64))
-        .filter(|port| *port != 0)
-        .collect()
-}
-
-/// A port that is given without a node port keeps the one it had.
-fn keep_node_ports(spec: &mut Object, was: &Object) {
-    let mut taken = node_ports(spec);
-    let before: Vec<Value> = was.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    for port in each(spec, "ports").filter(|port| absent(port, "nodePort")) {
-        let same = |old: &&Value| old.get("port") == port.get("port") && old.get("protocol") == port.get("protocol");
-        let kept = before
-            .iter()
-            .find(same)
-            .and_then(|old| old.get("nodePort"))
-            .and_then(Value::as_i64);
-        if let Some(kept) = kept.filter(|kept| taken.insert(*kept)) {
-            port.insert("nodePort".to_owned(), kept.into());
-        }
-    }
-}
-
-/// What the stored Services hold.
-#[derive(Debug, Default)]
-struct Taken {
-    ips: BTreeSet<IpAddr>,
-    ports: BTreeSet<(i64, String)>,
-}
-
-impl Taken {
-    fn of(services: &mut dyn Iterator<Item = &Value>, but: &Value) -> Self {
-        let mut taken = Taken::default();
-        let own = get(but, &["metadata", "uid"]);
-        for service in services.filter(|service| own.is_null() || get(service, &["metadata", "uid"]) != own) {
-            let spec = At::root(service).key("spec");
-            taken.ips.extend(
-                spec.key("clusterIPs")
-                    .items()
-                    .filter_map(|ip| ip.text().parse::<IpAddr>().ok()),
-            );
-            for port in spec.key("ports").items() {
-                if let Some(number) = port.key("nodePort").int().filter(|number| *number != 0) {
-                    taken.ports.insert((number, port.key("protocol").text().to_owned()));
-                }
-            }
-            if let Some(number) = spec.key("healthCheckNodePort").int().filter(|number| *number != 0) {
-                taken.ports.insert((number, "TCP".to_owned()));
-            }
-        }
-        taken
-    }
-}
-
-/// Families, cluster IP, node ports and health check port of a Service that is created or changed.
-fn allocate(
-    object: &mut Value,
-    old: Option<&Value>,
-    stored: &mut dyn Iterator<Item = &Value>,
-    context: &StrategyContext<'_>,
-) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    if !needs_cluster_ip(object) {
-        return Vec::new();
-    }
-    ips(&mut errors, &At::root(object).key("spec"), type_of(object));
-    if !errors.is_empty() {
-        return errors.into_vec();
-    }
-    families(&mut errors, object);
-    if !errors.is_empty() {
-        return errors.into_vec();
-    }
-    // The object that is replaced holds nothing against itself.
-    let mut taken = Taken::of(stored, old.unwrap_or(&Value::Null));
-    cluster_ip(&mut errors, object, old, &mut taken, context);
-    if needs_node_ports(object) {
-        node_ports_of(&mut errors, object, old, &mut taken, context);
-    }
-    if needs_health_check_port(object) && get(object, &["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0) == 0 {
-        match free_port(&taken, "TCP", context) {
-            Some(port) => object["spec"]["healthCheckNodePort"] = port.into(),
-            None => errors.push(FieldError::internal(
-                "spec.healthCheckNodePort",
-                "failed to allocate a health check node port: range is full",
-            )),
-        }
-    }
-    errors.into_vec()
-}
-
-fn families(errors: &mut Errors, object: &mut Value) {
-    let at = At::root(object).key("spec");
-    let listed = at.key("ipFamilies");
-    let policy = at.key("ipFamilyPolicy");
-    if listed.len() > 1 && policy.text() == "SingleStack" {
-        errors.invalid(
-            &policy,
-            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
-        );
-        return;
-    }
-    let headless = at.key("clusterIP").text() == "None";
-    let selectorless = at.key("selector").is_empty();
-    // Endpoints of a headless Service without a selector are the user's own, of either family.
-    let both = headless
-        && selectorless
-        && (!policy.present() || policy.text() == "RequireDualStack" || policy.text() == "PreferDualStack");
-    if !both {
-        for family in listed.items().filter(|family| family.text() == "IPv6") {
-            errors.invalid(&family, "not configured on this cluster");
-        }
-        if policy.text() == "RequireDualStack" {
-            errors.invalid(&policy, "this cluster is not configured for dual-stack services");
-        }
-    }
-    let fresh_policy = !policy.present();
-    let fresh_families = listed.is_empty();
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    if fresh_policy {
-        let dual = both && fresh_families;
-        spec.insert(
-            "ipFamilyPolicy".to_owned(),
-            if dual { "RequireDualStack" } else { "SingleStack" }.into(),
-        );
-    }
-    if fresh_families {
-        let dual = both && text(spec, "ipFamilyPolicy") != "SingleStack";
-        spec.insert(
-            "ipFamilies".to_owned(),
-            if dual { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) },
-        );
-    }
-}
-
-fn cluster_ip(
-    errors: &mut Errors,
-    object: &mut Value,
-    old: Option<&Value>,
-    taken: &mut Taken,
-    context: &StrategyContext<'_>,
-) {
-    let at = At::root(object).key("spec");
-    let ips = at.key("clusterIPs");
-    let wanted = ips.value.get(0).and_then(Value::as_str).unwrap_or("").to_owned();
-    if wanted == "None" {
-        return;
-    }
-    if wanted.is_empty() {
-        let Some(free) = free_ip(taken, context) else {
-            errors.push(FieldError::internal(
-                "spec.clusterIPs",
-                "failed to allocate a cluster IP: range is full",
-            ));
-            return;
-        };
-        object["spec"]["clusterIP"] = free.to_string().into();
-        object["spec"]["clusterIPs"] = json!([free.to_string()]);
-        return;
-    }
-    let kept = old.is_some_and(|old| needs_cluster_ip(old) && get(old, &["spec", "clusterIPs"]) == ips.value);
-    let Ok(ip) = wanted.parse::<IpAddr>() else { return };
-    if kept || old.is_some_and(needs_cluster_ip) {
-        // Unchanged, or changed although it may not: validation says so.
-        return;
-    }
-    let inside = matches!(ip, IpAddr::V4(v4) if context.service_range.contains(v4));
-    if !inside {
-        let why = if context.dry_run {
-            let range = context.service_range;
-            format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}")
-        } else {
-            "the provided network does not match the current range".to_owned()
-        };
-        errors.invalid(&ips, format!("failed to allocate IP {ip}: {why}"));
-    } else if taken.ips.contains(&ip) {
-        errors.invalid(
-            &ips,
-            format!("failed to allocate IP {ip}: provided IP is already allocated"),
-        );
-    }
-}
-
-fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
-    let range = context.service_range;
-    if context.dry_run {
-        return Some(range.network());
-    }
-    range
-        .candidates(context.turn())
-        .find(|ip| !taken.ips.contains(&IpAddr::V4(*ip)))
-}
-
-fn free_port(taken: &Taken, protocol: &str, context: &StrategyContext<'_>) -> Option<i64> {
-    let (first, last) = (*NODE_PORTS.start(), *NODE_PORTS.end());
-    if context.dry_run {
-        return Some(first);
-    }
-    let size = last - first + 1;
-    let start = (context.turn() % u64::try_from(size).unwrap_or(1)) as i64;
-    (0..size)
-        .map(|step| first + (start + step) % size)
-        .find(|port| !taken.ports.contains(&(*port, protocol.to_owned())))
-}
-
-fn node_ports_of(
-    errors: &mut Errors,
-    object: &mut Value,
-    old: Option<&Value>,
-    taken: &mut Taken,
-    context: &StrategyContext<'_>,
-) {
-    let held: BTreeSet<i64> = old
-        .filter(|old| needs_node_ports(old))
-        .and_then(|old| get(old, &["spec"]).as_object())
-        .map(node_ports)
-        .unwrap_or_default();
-    for port in At::root(object).keys(&["spec", "ports"]).items() {
-        let wanted = port.key("nodePort");
-        let protocol = port.key("protocol").text().to_owned();
-        let Some(number) = wanted.int().filter(|number| *number != 0) else {
-            continue;
-        };
-        if held.contains(&number) {
-            taken.ports.insert((number, protocol));
-        } else if !NODE_PORTS.contains(&number) && !context.dry_run {
-            errors.invalid(
-                &wanted,
-                "provided port is not in the valid range. The range of valid ports is 30000-32767",
-            );
-        } else if !taken.ports.insert((number, protocol)) {
-            errors.invalid(&wanted, "provided port is already allocated");
-        }
-    }
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for port in each(spec, "ports").filter(|port| absent(port, "nodePort")) {
-        let protocol = text(port, "protocol").to_owned();
-        let Some(free) = free_port(taken, &protocol, context) else {
-            errors.push(FieldError::internal(
-                "spec.ports",
-                "failed to allocate a node port: range is full",
-            ));
-            return;
-        };
-        taken.ports.insert((free, protocol));
-        fill_number(port, "nodePort", free);
+    if let Some(object) = object.as_object_mut() {
+        object.insert("status".to_owned(), json!({"loadBalancer": {}}));
     }
 }
 
@@ -542,9 +195,11 @@ fn service(new: &Value, old: &Value) -> Vec<FieldError> {
         true,
     );
     balancer(&mut errors, &spec, kind, known);
-    policies(&mut errors, &spec, kind);
+    policies(&mut errors, &spec, kind, is_reachable(new));
     errors.into_vec()
 }
+
+const EXTERNAL: &str = "may not be set for ExternalName services";
 
 fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
     match kind {
@@ -558,8 +213,11 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
         "ExternalName" => {
             for field in ["clusterIPs", "ipFamilies"] {
                 if !spec.key(field).is_empty() {
-                    errors.forbidden(&spec.key(field), "may not be set for ExternalName services");
+                    errors.forbidden(&spec.key(field), EXTERNAL);
                 }
+            }
+            if spec.key("ipFamilyPolicy").present() {
+                errors.forbidden(&spec.key("ipFamilyPolicy"), EXTERNAL);
             }
             let name = spec.key("externalName");
             if name.text().is_empty() {
@@ -768,11 +426,9 @@ pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
     errors.invalid(at, why);
 }
 
-fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str) {
+fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str, is_reachable: bool) {
     let external = spec.key("externalTrafficPolicy");
-    let reachable =
-        matches!(kind, "NodePort" | "LoadBalancer") || kind == "ClusterIP" && !spec.key("externalIPs").is_empty();
-    if !reachable {
+    if !is_reachable {
         if !external.text().is_empty() {
             errors.invalid(&external, "may only be set for externally-accessible services");
         }
@@ -800,24 +456,97 @@ fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str) {
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if needs_cluster_ip(old) && needs_cluster_ip(new) {
-        let ips = At::root(new).keys(&["spec", "clusterIPs"]);
-        let before = get(old, &["spec", "clusterIPs"]);
-        if ips.value != before && before.as_array().is_some_and(|list| !list.is_empty()) {
-            let first = ips.moved(ips.path.index(0));
-            errors.invalid(&first, "may not change once set");
-        }
+        kept_ips(&mut errors, new, old);
+        kept_families(&mut errors, new, old);
     }
     let class = At::root(new).keys(&["spec", "loadBalancerClass"]);
     if type_of(old) == "LoadBalancer"
         && type_of(new) == "LoadBalancer"
         && class.value != get(old, &["spec", "loadBalancerClass"])
     {
-        errors.invalid(&class, "may not change once set");
+        errors.invalid(&class, CHANGED);
     }
     // Kubernetes looks at it here and with the rest.
     balancer_class(&mut errors, &class, type_of(new));
+    let check = At::root(new).keys(&["spec", "healthCheckNodePort"]);
+    if needs_health_check_port(old)
+        && needs_health_check_port(new)
+        && check.value != get(old, &["spec", "healthCheckNodePort"])
+    {
+        errors.forbidden(&check, "field is immutable");
+    }
     errors.extend(service(new, old));
     errors.into_vec()
+}
+
+const CHANGED: &str = "may not change once set";
+
+/// A second address may come and go, the first stays.
+fn kept_ips(errors: &mut Errors, new: &Value, old: &Value) {
+    if is_headless(new) && is_headless(old) {
+        return;
+    }
+    let spec = At::root(new).key("spec");
+    let (ips, before) = (spec.key("clusterIPs"), At::root(old).keys(&["spec", "clusterIPs"]));
+    let changed = |errors: &mut Errors, index: usize, why: &str| {
+        errors.invalid(&ips.moved(ips.path.index(index)), why);
+    };
+    if ips.len() == before.len() {
+        for (index, (ip, was)) in ips.items().zip(before.items()).enumerate() {
+            if ip.value != was.value {
+                changed(errors, index, CHANGED);
+            }
+        }
+        return;
+    }
+    if ips.is_empty() {
+        changed(errors, 0, "primary clusterIP can not be unset");
+    } else if !before.is_empty() && ips.value.get(0) != before.value.get(0) {
+        changed(errors, 0, CHANGED);
+    }
+    let policy = spec.key("ipFamilyPolicy");
+    if ips.len() == 1 && before.len() > 1 && policy.text() != "SingleStack" {
+        errors.invalid(
+            &policy,
+            "must be set to 'SingleStack' when releasing the secondary clusterIP",
+        );
+    }
+}
+
+/// So do families, but of a Service that is headless or was.
+fn kept_families(errors: &mut Errors, new: &Value, old: &Value) {
+    if is_headless(new) || is_headless(old) {
+        return;
+    }
+    let spec = At::root(new).key("spec");
+    let (families, before) = (spec.key("ipFamilies"), At::root(old).keys(&["spec", "ipFamilies"]));
+    let first = families.path.index(0);
+    if families.len() == before.len() {
+        for _ in families
+            .items()
+            .zip(before.items())
+            .filter(|(now, was)| now.value != was.value)
+        {
+            errors.invalid(&families.moved(first.clone()), CHANGED);
+        }
+        return;
+    }
+    let ips = spec.key("clusterIPs");
+    let is_released = families.len() < before.len();
+    if is_released && ips.is_empty() {
+        errors.invalid(&families.moved(first.clone()), "primary ipFamily can not be unset");
+    }
+    if !before.is_empty() && !families.is_empty() && families.value.get(0) != before.value.get(0) {
+        // Upstream shows the addresses here.
+        errors.invalid(&ips.moved(first), CHANGED);
+    }
+    let policy = spec.key("ipFamilyPolicy");
+    if is_released && families.len() == 1 && policy.text() != "SingleStack" {
+        errors.invalid(
+            &policy,
+            "must be set to 'SingleStack' when releasing the secondary ipFamily",
+        );
+    }
 }
 
 /// The Service `default/kubernetes` that every cluster has, before it is stored.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Registry, Resource, StrategyContext};
+use crate::registry::{Registry, Resource, StrategyContext, Unallocated};
 
 fn row(path: &str) -> std::sync::Arc<Resource> {
     let (group_version, plural) = path.rsplit_once('/').expect("a path");
@@ -21,6 +21,14 @@ fn texts(errors: Vec<kubewright_schema::error::FieldError>) -> Vec<String> {
     // What follows in further lines is a diff, which has tests of its own.
     let first_line = |text: String| text.lines().next().unwrap_or("").to_owned();
     errors.iter().map(ToString::to_string).map(first_line).collect()
+}
+
+fn why_not(result: Result<(), Unallocated>) -> Vec<String> {
+    match result {
+        Ok(()) => Vec::new(),
+        Err(Unallocated::Invalid(errors)) => texts(errors),
+        Err(Unallocated::Failed(why) | Unallocated::Untyped(why)) => vec![why],
+    }
 }
 
 /// Creates the object, patches it, and compares the errors; gives what would be stored.
@@ -45,8 +53,8 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     (strategy.prepare_create)(&mut old, &context);
     if let Some(allocate) = strategy.allocate {
         assert_eq!(
-            texts(allocate(&mut old, None, &mut std::iter::empty(), &context)),
-            [""; 0],
+            allocate(&mut old, None, &mut std::iter::empty(), &context),
+            Ok(()),
             "{path}"
         );
     }
@@ -63,7 +71,12 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     (strategy.prepare_update)(&mut new, &old, &context);
     let mut errors = Vec::new();
     if let Some(allocate) = strategy.allocate {
-        errors.extend(texts(allocate(&mut new, Some(&old), &mut [&old].into_iter(), &context)));
+        errors.extend(why_not(allocate(
+            &mut new,
+            Some(&old),
+            &mut [&old].into_iter(),
+            &context,
+        )));
     }
     errors.extend(texts((strategy.validate_update)(&new, &old)));
     assert_eq!(errors, wanted, "{path}: {patch}");
@@ -195,6 +208,25 @@ fn stateful_sets_and_jobs_keep_nearly_everything() {
 }
 
 #[test]
+fn accounts_name_their_secrets_and_say_no_more() {
+    let (old, new) = check(
+        "v1/serviceaccounts",
+        json!({"secrets": [{"name": "a", "namespace": "other"}]}),
+        json!({"secrets": [{"name": "b", "kind": "Secret"}]}),
+        &[],
+    );
+    assert_eq!(old["secrets"], json!([{"name": "a"}]));
+    assert_eq!(new["secrets"], json!([{"name": "b"}]));
+}
+
+#[test]
+fn tolerations_that_are_added_are_looked_at_twice() {
+    let wrong = "spec.tolerations[0].operator: Invalid value: \"Equal\": operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+    let tolerating = json!({"spec": {"tolerations": [{"operator": "Equal", "effect": "NoSchedule"}]}});
+    check("v1/pods", pod(), tolerating, &[wrong, wrong]);
+}
+
+#[test]
 fn services_keep_what_was_allocated() {
     let body = || json!({"spec": {"ports": [{"port": 80}], "type": "NodePort"}});
     let (old, new) = check(
@@ -204,9 +236,12 @@ fn services_keep_what_was_allocated() {
         &[],
     );
     assert_eq!(new["spec"]["clusterIPs"], old["spec"]["clusterIPs"]);
-    assert_eq!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
+    // A port is known by its name: two new names are two new ports.
+    assert_ne!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
     let second = new["spec"]["ports"][1]["nodePort"].as_i64().expect("allocated");
     assert!((30_000..=32_767).contains(&second) && new["spec"]["ports"][0]["nodePort"] != second);
+    let (old, new) = check("v1/services", body(), json!({"spec": {"ports": [{"port": 81}]}}), &[]);
+    assert_eq!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
     let (old, new) = check("v1/services", body(), json!({"spec": {"type": "ClusterIP"}}), &[]);
     assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
     assert!(new["spec"]["ports"][0].get("nodePort").is_none() && new["spec"].get("externalTrafficPolicy").is_none());
@@ -259,31 +294,51 @@ fn what_is_taken_is_refused() {
         (row.strategy.prepare_create)(&mut service, &context);
         service
     };
-    let stored = make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
-    let mut same_port = make(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31234}]}));
-    assert_eq!(
-        texts(allocate(&mut same_port, None, &mut [&stored].into_iter(), &context)),
-        ["spec.ports[0].nodePort: Invalid value: 31234: provided port is already allocated"]
+    let mut stored =
+        make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
+    assert_eq!(allocate(&mut stored, None, &mut std::iter::empty(), &context), Ok(()));
+    let stored = stored;
+    let refused = |spec: Value, texts: &[&str]| {
+        let mut service = make(spec.clone());
+        let result = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
+        assert_eq!(why_not(result), texts, "{spec}");
+    };
+    let allocated = "provided port is already allocated";
+    let wrong_port = format!("spec.ports[0].nodePort: Invalid value: 31234: {allocated}");
+    refused(
+        json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31234}]}),
+        &[&wrong_port],
     );
-    let mut same_ip = make(json!({"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}));
-    assert_eq!(
-        texts(allocate(&mut same_ip, None, &mut [&stored].into_iter(), &context)),
-        [
-            "spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: failed to allocate IP 10.0.0.9: provided IP is already allocated"
-        ]
+    // The number is the node's, whatever the protocol.
+    refused(
+        json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "UDP", "nodePort": 31234}]}),
+        &[&wrong_port],
     );
-    // UDP and TCP have ports of their own.
-    let mut other = make(json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "UDP", "nodePort": 31234}]}));
-    assert_eq!(
-        texts(allocate(&mut other, None, &mut [&stored].into_iter(), &context)),
-        [""; 0]
+    refused(
+        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31234, "ports": [{"port": 80}]}),
+        &[&format!(
+            "failed to allocate requested HealthCheck NodePort 31234: {allocated}"
+        )],
+    );
+    refused(
+        json!({"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}),
+        &[
+            "spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: failed to allocate IP 10.0.0.9: provided IP is already allocated",
+        ],
+    );
+    refused(
+        json!({"clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.8", "fd00::1"], "ports": [{"port": 80}]}),
+        &[
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified",
+            "spec.clusterIPs[1]: Invalid value: [\"10.0.0.8\",\"fd00::1\"]: IPv6 is not configured on this cluster",
+        ],
     );
     // What nobody holds any more is not the next one's.
     let mut given = std::collections::BTreeSet::new();
     for _ in 0..100 {
         let mut service = make(json!({"type": "NodePort", "ports": [{"port": 80}]}));
-        let errors = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
-        assert_eq!(texts(errors), [""; 0]);
+        let result = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
+        assert_eq!(result, Ok(()));
         let (ip, port) = (&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["nodePort"]);
         assert!(
             given.insert(ip.to_string()) && given.insert(port.to_string()),

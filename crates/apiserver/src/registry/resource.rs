@@ -408,7 +408,18 @@ pub type Allocate = fn(
     old: Option<&Value>,
     stored: &mut dyn Iterator<Item = &Value>,
     context: &StrategyContext<'_>,
-) -> Vec<FieldError>;
+) -> Result<(), Unallocated>;
+
+/// Why an object does not get what is unique in its store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unallocated {
+    /// The object asks for what it cannot have: 422.
+    Invalid(Vec<FieldError>),
+    /// There is nothing left, or what is asked for is another's: 500 with the reason `InternalError`.
+    Failed(String),
+    /// What upstream tells without a reason: 500.
+    Untyped(String),
+}
 
 impl std::fmt::Debug for Strategy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
 use super::Inner;
-use crate::registry::{Resource, StrategyContext};
+use crate::registry::{Resource, StrategyContext, Unallocated};
 use crate::storage::ListRequest;
 
 /// The claims of all writes in flight, by store and number.
@@ -31,17 +30,16 @@ impl Drop for Claim {
 }
 
 impl Inner {
-    /// Lets the kind's strategy allocate what the object needs; errors are added.
+    /// Lets the kind's strategy allocate what the object needs.
     pub(crate) fn allocate(
         &self,
         resource: &Resource,
         object: &mut Value,
         old: Option<&Value>,
         context: &StrategyContext<'_>,
-        errors: &mut Vec<FieldError>,
-    ) -> Claim {
+    ) -> Result<Claim, Unallocated> {
         let Some(allocate) = resource.strategy.allocate else {
-            return Claim::default();
+            return Ok(Claim::default());
         };
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = self.storage.list(&resource.store, &ListRequest::default());
@@ -51,15 +49,15 @@ impl Inner {
             .filter(|((store, _), _)| *store == *resource.store)
             .map(|(_, object)| object);
         let mut taken = items.iter().map(|(_, item)| item.value()).chain(claimed);
-        errors.extend(allocate(object, old, &mut taken, context));
+        allocate(object, old, &mut taken, context)?;
         if context.dry_run {
-            return Claim::default();
+            return Ok(Claim::default());
         }
         let number = claims.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
         let key = (resource.store.to_string(), number);
         claims.insert(key.clone(), object.clone());
-        Claim {
+        Ok(Claim {
             held: Some((self.claims.clone(), key)),
-        }
+        })
     }
 }

@@ -24,7 +24,7 @@ use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext};
+use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::status::Status;
 use crate::storage::{StorageError, StoredObject, same_content};
 use crate::user::UserInfo;
@@ -259,12 +259,14 @@ impl<'a> Writer<'a> {
 
     /// What the object needs of what there is only so much of. Nothing else is looked at when that cannot be had.
     fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Claim, Status> {
-        let mut errors = Vec::new();
-        let claim = self
-            .server
-            .allocate(&self.resource, object, old, &self.context(), &mut errors);
-        self.refuse(object::name(object), &errors)?;
-        Ok(claim)
+        let claim = self.server.allocate(&self.resource, object, old, &self.context());
+        claim.map_err(|why| match why {
+            Unallocated::Invalid(errors) => {
+                Status::invalid(self.kind_group(), &self.resource.kind, object::name(object), &errors)
+            }
+            Unallocated::Failed(why) => Status::internal(&why),
+            Unallocated::Untyped(why) => Status::untyped(why),
+        })
     }
 
     /// Creates an object that is decoded and fits its path.
@@ -554,7 +556,6 @@ impl<'a> Writer<'a> {
             errors.extend(pods::validate::resize(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
-            self.default(&mut new);
             count_generation(&resource, &mut new, old);
             claim = self.allocate(&mut new, Some(old))?;
             errors.extend((resource.strategy.validate_update)(&new, old));
@@ -572,6 +573,8 @@ impl<'a> Writer<'a> {
         admitted?;
         without_empty_lists(&resource, &mut new);
         self.prune_changed(&session, &mut new);
+        // As after a create: what preparing took away has defaults.
+        self.default(&mut new);
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
