@@ -305,6 +305,18 @@ pub enum GenerationRule {
     AllButMetadata,
 }
 
+/// What a list or map counts that somebody sends empty (`[]`, `{}`) and that nobody writes when it is empty, so that no stored object
+/// has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empties {
+    /// As absent (most kinds: they compare with Go's `equality.Semantic`).
+    Absent,
+    /// The rules see it (where Go asks for `!= nil`); it changes nothing.
+    Seen,
+    /// The rules see it, and it is a change of what is absent, each time that it is sent (`reflect.DeepEqual`).
+    Changes,
+}
+
 /// Which names a kind takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
@@ -360,6 +372,8 @@ pub struct Strategy {
     pub unconditional_update: bool,
     /// When the generation grows.
     pub generation: GenerationRule,
+    /// What lists and maps count that are sent empty, outside metadata and status.
+    pub empties: Empties,
     /// Which names are valid.
     pub names: NameRule,
     /// What a write to `/status` does to the metadata.
@@ -424,6 +438,7 @@ pub const PLAIN: Strategy = Strategy {
     create_on_update: false,
     unconditional_update: true,
     generation: GenerationRule::Never,
+    empties: Empties::Absent,
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
     any_finalizer: false,

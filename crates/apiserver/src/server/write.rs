@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
+use super::empties::{Unwritten, with_empty_lists, without_empty_lists};
 use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
 use super::respond::full;
@@ -24,7 +25,7 @@ use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
 use crate::kinds::pods;
 use crate::object;
-use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext};
+use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext};
 use crate::status::Status;
 use crate::storage::{StorageError, StoredObject, same_content};
 use crate::user::UserInfo;
@@ -116,54 +117,6 @@ impl<'a> Call<'a> {
             tracking: Tracking::Update(manager),
             options: options.to_value(),
             ..self.writer(options.dry_run)
-        }
-    }
-}
-
-/// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
-fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
-    fn find(value: &Value, at: &mut String, found: &mut Vec<String>) {
-        let length = at.len();
-        match value {
-            Value::Array(list) if list.is_empty() => found.push(at.clone()),
-            Value::Array(list) => {
-                for (index, item) in list.iter().enumerate() {
-                    at.push_str(&format!("/{index}"));
-                    find(item, at, found);
-                    at.truncate(length);
-                }
-            }
-            Value::Object(map) => {
-                for (key, value) in map {
-                    at.push('/');
-                    at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                    find(value, at, found);
-                    at.truncate(length);
-                }
-            }
-            _ => {}
-        }
-    }
-    fn any(value: &Value) -> bool {
-        match value {
-            Value::Array(list) => list.is_empty() || list.iter().any(any),
-            Value::Object(map) => map.values().any(any),
-            _ => false,
-        }
-    }
-    let mut found = Vec::new();
-    if resource.custom.is_none() && any(object) {
-        find(object, &mut String::new(), &mut found);
-        structural::go_normalize(object, &resource.schema);
-    }
-    found
-}
-
-/// Puts empty lists back where they were and are null now.
-fn with_empty_lists(object: &mut Value, places: &[String]) {
-    for place in places {
-        if let Some(value @ Value::Null) = object.pointer_mut(place) {
-            *value = json!([]);
         }
     }
 }
@@ -276,6 +229,7 @@ impl<'a> Writer<'a> {
             object::wipe_system_fields(&mut object);
         }
         let namespace = object::namespace(&object).to_owned();
+        let unwritten = Unwritten::take(&resource, &mut object);
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         self.unlabelled = labels.is_none_or(serde_json::Map::is_empty);
         self.default(&mut object);
@@ -315,7 +269,9 @@ impl<'a> Writer<'a> {
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
             let _claim = self.allocate(&mut object, None)?;
+            unwritten.put_back(&mut object, &session);
             errors.extend((resource.strategy.validate_create)(&object));
+            Unwritten::take(&resource, &mut object);
             self.check_custom(&object, None, Part::Main, &mut errors);
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
@@ -490,6 +446,7 @@ impl<'a> Writer<'a> {
         part: Part,
     ) -> Result<(Value, Claim), Status> {
         let resource = self.resource.clone();
+        let unwritten = Unwritten::take(&resource, &mut new);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
         self.default(&mut new);
@@ -547,17 +504,20 @@ impl<'a> Writer<'a> {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
-            count_generation(&resource, &mut new, old);
+            count_generation(&resource, &mut new, old, false);
             errors.extend(pods::validate::ephemeral_containers(&new, old));
         } else if part == Part::Resize {
-            count_generation(&resource, &mut new, old);
+            count_generation(&resource, &mut new, old, false);
             errors.extend(pods::validate::resize(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             self.default(&mut new);
-            count_generation(&resource, &mut new, old);
+            let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&session);
+            count_generation(&resource, &mut new, old, emptied);
             claim = self.allocate(&mut new, Some(old))?;
+            unwritten.put_back(&mut new, &session);
             errors.extend((resource.strategy.validate_update)(&new, old));
+            Unwritten::take(&resource, &mut new);
         }
         self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(object::name(&new), &errors)?;
@@ -764,8 +724,8 @@ fn same_beside(new: &Value, old: &Value, fields: &[&str]) -> bool {
     }
 }
 
-/// Raises `metadata.generation` when the kind's rule says so.
-fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
+/// Raises `metadata.generation` when the kind's rule says so, or when what was absent is empty now and the kind takes that for a change.
+fn count_generation(resource: &Resource, new: &mut Value, old: &Value, emptied: bool) {
     let spec = || new.get("spec") != old.get("spec");
     let metadata = |field: &str| get(new, &["metadata", field]) != get(old, &["metadata", field]);
     let beside = |fields: &[&str]| !same_beside(new, old, fields);
@@ -777,7 +737,7 @@ fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
         GenerationRule::AllButMetadataOrLabels => beside(&["metadata"]) || metadata("labels"),
         GenerationRule::AllButMetadata => beside(&["metadata"]),
     };
-    if counts {
+    if counts || emptied {
         let generation = object::generation(old) + 1;
         object::metadata_mut(new).insert("generation".to_owned(), Value::from(generation));
     }
