@@ -384,8 +384,9 @@ pub struct Strategy {
     pub looks: Looks,
     /// The same for a write to `/status`.
     pub status_looks: Looks,
-    /// Top-level fields, besides the status, that no write is entered for in `managedFields` (upstream's reset fields).
-    pub unowned: &'static [&'static str],
+    /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them in `managedFields`
+    /// (upstream's reset fields). That the status has a subresource of its own need not be said.
+    pub reset: &'static [(&'static str, &'static [&'static str])],
     /// What the rows of a table stand in the order of; none is that of the list.
     pub table_order: Option<fn(&Value) -> Option<i64>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
@@ -444,7 +445,7 @@ pub const PLAIN: Strategy = Strategy {
     any_finalizer: false,
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
-    unowned: &[],
+    reset: &[],
     table_order: None,
     delete_returns_object: false,
     orphan_by_default: false,

@@ -23,7 +23,7 @@ use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
-use crate::kinds::pods;
+use crate::kinds::{certificates, pods};
 use crate::object;
 use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext};
 use crate::status::Status;
@@ -500,7 +500,10 @@ impl<'a> Writer<'a> {
         }
         let mut claim = Claim::default();
         let mut errors = object::validate_update(&new, old, &resource, part == Part::Status);
-        if part == Part::Status || part == Part::Approval {
+        if part == Part::Approval {
+            certificates::prepare_approval(&mut new, old, &self.context());
+            errors.extend(certificates::validate_approval(&new, old));
+        } else if part == Part::Status {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
@@ -698,15 +701,17 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
             aside.whole = Some(wanted);
         }
         Part::Approval => {
-            let wanted = std::mem::replace(new, old.clone());
-            let conditions = wanted.pointer("/status/conditions").cloned();
+            aside.whole = Some(new.clone());
+            let conditions = new.pointer_mut("/status/conditions").map(Value::take);
+            if let Some(map) = new.as_object_mut() {
+                put_all_back(map, before, &["metadata"]);
+            }
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 match conditions {
                     Some(conditions) => status.insert("conditions".to_owned(), conditions),
                     None => status.remove("conditions"),
                 };
             }
-            aside.whole = Some(wanted);
         }
         Part::Whole | Part::Raw => {}
     }
