@@ -29,7 +29,7 @@ use crate::server::convert::{Converter, defaulted, is_converted, predates};
 use crate::server::respond::{full, prefix, table_of, write_object};
 use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
-use crate::table::{self, IncludeObject};
+use crate::table::{self, IncludeObject, Shown};
 
 /// The longest selector that is read, in bytes.
 const MAX_SELECTOR: usize = 32 * 1024;
@@ -284,7 +284,11 @@ impl Encoder {
                 };
                 let object = full(&self.resource, stored.value());
                 let metadata = json!({ "resourceVersion": stored.revision().to_string() });
-                line(kind, &table_of(&self.resource, [&object], metadata, options, version))
+                let shown = Shown {
+                    object: &object,
+                    stored: Some(stored.value()),
+                };
+                line(kind, &table_of(&self.resource, [shown], metadata, options, version))
             }
         }
     }

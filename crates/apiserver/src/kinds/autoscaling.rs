@@ -1,16 +1,16 @@
-//! HorizontalPodAutoscaler: stored as `autoscaling/v2`, also served as `autoscaling/v1`.
+//! HorizontalPodAutoscaler: stored as `autoscaling/v2`, also served as `autoscaling/v1` ([`v1`]), whose rules are the same.
 //!
-//! What v1 has no field for, it carries in annotations, as kube-apiserver does, so that a client of v1 loses nothing.
-//!
-//! Not here: scaling, which is a controller's. Of `status`, v1's annotations carry the conditions and the current metrics in the form of v2.
+//! Not here: scaling, which is a controller's.
+
+mod v1;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::str::FromStr;
 
-use super::check::{At, Errors, Object, absent, child, ensure, fill, get, keep};
+use super::check::{At, Errors, absent, child, ensure, fill, keep};
 use super::pods::resources::{Of, resource_name};
 use crate::registry::{Conversion, PLAIN, StatusMetadata, Strategy};
 
@@ -35,27 +35,23 @@ pub(crate) const V2: Strategy = Strategy {
 
 /// How autoscalers of `autoscaling/v1` are written: its rules are those of v2, and so are the paths in its errors.
 pub(crate) const V1: Strategy = Strategy {
-    default: default_v1,
+    default: v1::default,
     prepare_create: |object, _| {
-        drop_status(object);
-        default_v1(object);
+        v1::keep_status(object, &Value::Null);
+        v1::default(object);
     },
-    validate_create: |new| autoscaler(&to_v2(new.clone()), &Value::Null),
-    validate_update: |new, old| autoscaler(&to_v2(new.clone()), &to_v2(old.clone())),
+    prepare_update: |new, old, _| v1::keep_status(new, old),
+    validate_create: |new| autoscaler(&v1::to_bare_v2(new.clone()), &Value::Null),
+    validate_update: |new, old| autoscaler(&v1::to_bare_v2(new.clone()), &v1::to_bare_v2(old.clone())),
     ..AUTOSCALER
 };
 
 /// Between `autoscaling/v1` and the stored form.
 pub(crate) const CONVERSION: Conversion = Conversion {
-    to_stored: to_v2,
-    from_stored: from_v2,
-    unfilled: [to_bare_v2, from_whole_v2],
+    to_stored: v1::to_v2,
+    from_stored: v1::from_v2,
+    unfilled: [v1::to_bare_v2, v1::from_whole_v2],
 };
-
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
 fn drop_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
@@ -99,20 +95,6 @@ fn default_v2(object: &mut Value) {
     }
 }
 
-fn default_v1(object: &mut Value) {
-    let measured = !get(object, &["metadata", "annotations", METRICS]).is_null();
-    let Some(object) = object.as_object_mut() else { return };
-    if let Some(status) = ensure(object, "status") {
-        fill(status, "currentReplicas", 0);
-        fill(status, "desiredReplicas", 0);
-    }
-    let Some(spec) = ensure(object, "spec") else { return };
-    fill(spec, "minReplicas", 1);
-    if !measured {
-        fill(spec, "targetCPUUtilizationPercentage", 80);
-    }
-}
-
 /// The parts of a metric by its type.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
@@ -121,243 +103,6 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
     ("ContainerResource", "containerResource"),
 ];
-
-fn rename(from: &Value, names: &[(&str, &str)]) -> Map<String, Value> {
-    let value = |path: &str| from.pointer(path).filter(|value| !value.is_null()).cloned();
-    names
-        .iter()
-        .filter_map(|(path, name)| Some(((*name).to_owned(), value(path)?)))
-        .collect()
-}
-
-/// A part of a metric: where its fields are in v2, and what they are called in v1.
-fn names_of(part: &str) -> &'static [(&'static str, &'static str)] {
-    match part {
-        "object" => &[
-            ("/describedObject", "target"),
-            ("/metric/name", "metricName"),
-            ("/metric/selector", "selector"),
-            ("/target/value", "targetValue"),
-            ("/target/averageValue", "averageValue"),
-        ],
-        "external" => &[
-            ("/metric/name", "metricName"),
-            ("/metric/selector", "metricSelector"),
-            ("/target/value", "targetValue"),
-            ("/target/averageValue", "targetAverageValue"),
-        ],
-        "pods" => &[
-            ("/metric/name", "metricName"),
-            ("/metric/selector", "selector"),
-            ("/target/averageValue", "targetAverageValue"),
-        ],
-        _ => &[
-            ("/name", "name"),
-            ("/container", "container"),
-            ("/target/averageUtilization", "targetAverageUtilization"),
-            ("/target/averageValue", "targetAverageValue"),
-        ],
-    }
-}
-
-/// The metric as v1 writes it in its annotation: the type, then the part that belongs to it.
-fn metric_to_text(metric: &Value) -> String {
-    let mut text = format!("{{\"type\":{}", get(metric, &["type"]));
-    for (_, part) in SOURCES {
-        if let Some(source) = metric.get(part).filter(|source| source.is_object()) {
-            text += &format!(",{}:{}", json!(part), Value::Object(rename(source, names_of(part))));
-        }
-    }
-    text + "}"
-}
-
-fn metric_from_v1(metric: &Value) -> Value {
-    let mut out = json!({"type": get(metric, &["type"])});
-    for (_, part) in SOURCES {
-        let Some(source) = metric.get(part).filter(|source| source.is_object()) else {
-            continue;
-        };
-        let mut made = json!({"target": {}});
-        for (path, name) in names_of(part) {
-            let Some(value) = source.get(*name).filter(|value| !value.is_null()) else {
-                continue;
-            };
-            let mut at = &mut made;
-            for key in path.split('/').skip(1) {
-                at = &mut at[key];
-            }
-            *at = value.clone();
-        }
-        let target = &made["target"];
-        let kind = if target.get("averageUtilization").is_some() {
-            "Utilization"
-        } else if target.get("value").is_some() {
-            "Value"
-        } else {
-            "AverageValue"
-        };
-        made["target"]["type"] = kind.into();
-        out[part] = made;
-    }
-    out
-}
-
-/// Rules in the annotation have the names of Go's fields.
-fn rules_to_text(rules: &Value) -> String {
-    if !rules.is_object() {
-        return "null".to_owned();
-    }
-    let field = |name: &str| get(rules, &[name]).to_string();
-    let policies: Vec<String> = At::root(rules)
-        .key("policies")
-        .items()
-        .map(|policy| {
-            let field = |name: &str| policy.key(name).value.to_string();
-            format!(
-                "{{\"Type\":{},\"Value\":{},\"PeriodSeconds\":{}}}",
-                field("type"),
-                field("value"),
-                field("periodSeconds")
-            )
-        })
-        .collect();
-    format!(
-        "{{\"StabilizationWindowSeconds\":{},\"SelectPolicy\":{},\"Policies\":[{}],\"Tolerance\":{}}}",
-        field("stabilizationWindowSeconds"),
-        field("selectPolicy"),
-        policies.join(","),
-        field("tolerance")
-    )
-}
-
-/// The same map with the first letter of each key small, without what is null.
-fn uncapitalize(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => map
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| {
-                let mut letters = key.chars();
-                let first = letters.next().map(|c| c.to_ascii_lowercase());
-                (first.into_iter().chain(letters).collect(), uncapitalize(value))
-            })
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(list) => list.iter().map(uncapitalize).collect(),
-        other => other.clone(),
-    }
-}
-
-fn from_v2(mut object: Value) -> Value {
-    default_v2(&mut object);
-    from_whole_v2(object)
-}
-
-/// The same without what v2 fills in when it is read.
-fn from_whole_v2(mut object: Value) -> Value {
-    let mut notes: Vec<(&str, String)> = Vec::new();
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), "autoscaling/v1".into());
-        if let Some(spec) = child(map, "spec") {
-            spec_from_v2(spec, &mut notes);
-        }
-        if let Some(status) = child(map, "status") {
-            for (field, name) in [("conditions", CONDITIONS), ("currentMetrics", CURRENT_METRICS)] {
-                if let Some(list) = status.remove(field).filter(Value::is_array) {
-                    notes.push((name, list.to_string()));
-                }
-            }
-            fill(status, "currentReplicas", 0);
-        }
-    }
-    if !notes.is_empty() {
-        let metadata = crate::object::metadata_mut(&mut object);
-        if let Some(annotations) = ensure(metadata, "annotations") {
-            for (name, text) in notes {
-                annotations.insert(name.to_owned(), text.into());
-            }
-        }
-    }
-    object
-}
-
-fn spec_from_v2(spec: &mut Object, notes: &mut Vec<(&str, String)>) {
-    let mut others = Vec::new();
-    let metrics = spec.remove("metrics").unwrap_or_default();
-    for metric in metrics.as_array().into_iter().flatten() {
-        let utilization = get(metric, &["resource", "target", "averageUtilization"]);
-        let simple = get(metric, &["resource", "name"]) == "cpu" && !utilization.is_null();
-        if simple && absent(spec, "targetCPUUtilizationPercentage") {
-            spec.insert("targetCPUUtilizationPercentage".to_owned(), utilization.clone());
-        } else {
-            others.push(metric_to_text(metric));
-        }
-    }
-    if !others.is_empty() {
-        notes.push((METRICS, format!("[{}]", others.join(","))));
-    }
-    if let Some(behavior) = spec.remove("behavior") {
-        let text = format!(
-            "{{\"ScaleUp\":{},\"ScaleDown\":{}}}",
-            rules_to_text(get(&behavior, &["scaleUp"])),
-            rules_to_text(get(&behavior, &["scaleDown"]))
-        );
-        notes.push((BEHAVIOR, text));
-    }
-}
-
-fn to_v2(object: Value) -> Value {
-    let mut object = to_bare_v2(object);
-    default_v2(&mut object);
-    object
-}
-
-/// The same without what v2 fills in.
-fn to_bare_v2(mut object: Value) -> Value {
-    let mut note = |name: &str| -> Option<Value> {
-        let metadata = crate::object::metadata_mut(&mut object);
-        let annotations = child(metadata, "annotations")?;
-        let text = annotations.remove(name);
-        if annotations.is_empty() {
-            metadata.remove("annotations");
-        }
-        // A text that is no JSON is not kept: kube-apiserver drops it as well.
-        serde_json::from_str(text?.as_str()?).ok()
-    };
-    let (metrics, behavior) = (note(METRICS), note(BEHAVIOR));
-    let (conditions, current) = (note(CONDITIONS), note(CURRENT_METRICS));
-    let Some(map) = object.as_object_mut() else {
-        return object;
-    };
-    map.insert("apiVersion".to_owned(), "autoscaling/v2".into());
-    if let Some(spec) = child(map, "spec") {
-        let mut all = Vec::new();
-        if let Some(Value::Array(metrics)) = &metrics {
-            all.extend(metrics.iter().map(metric_from_v1));
-        }
-        if let Some(utilization) = spec.remove("targetCPUUtilizationPercentage") {
-            all.push(cpu(utilization));
-        }
-        if !all.is_empty() {
-            spec.insert("metrics".to_owned(), Value::Array(all));
-        }
-        if let Some(behavior) = behavior.filter(Value::is_object) {
-            spec.insert("behavior".to_owned(), uncapitalize(&behavior));
-        }
-    }
-    if let Some(status) = child(map, "status") {
-        for (field, list) in [("conditions", conditions), ("currentMetrics", current)] {
-            if let Some(list) = list.filter(Value::is_array) {
-                status.insert(field.to_owned(), list);
-            }
-        }
-        status.remove("currentCPUUtilizationPercentage");
-        if status.get("currentReplicas").is_some_and(|count| count == 0) {
-            status.remove("currentReplicas");
-        }
-    }
-    object
-}
 
 fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -608,12 +353,12 @@ mod tests {
                     cpu(json!(60))],
                 "behavior": {"scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
                     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
-                    "scaleDown": {"selectPolicy": "Min", "tolerance": "0.1", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}}},
+                    "scaleDown": {"selectPolicy": "Min", "tolerance": "100m", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}}},
             "status": {"desiredReplicas": 1, "conditions": [{"type": "AbleToScale", "status": "True", "lastTransitionTime": null}],
                 "currentMetrics": [{"type": "Resource"}]}});
-        let v1 = from_v2(object.clone());
-        assert_eq!(v1["spec"]["targetCPUUtilizationPercentage"], 60);
-        assert!(v1["spec"].get("metrics").is_none() && v1["spec"].get("behavior").is_none());
-        assert_eq!(to_v2(v1), object);
+        let shown = v1::from_v2(object.clone());
+        assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 60);
+        assert!(shown["spec"].get("metrics").is_none() && shown["spec"].get("behavior").is_none());
+        assert_eq!(v1::to_v2(shown), object);
     }
 }

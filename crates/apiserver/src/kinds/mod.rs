@@ -11,6 +11,7 @@
 
 pub(crate) mod admission_policies;
 pub(crate) mod autoscaling;
+pub(crate) mod certificates;
 pub(crate) mod check;
 pub(crate) mod core;
 pub(crate) mod cron;

@@ -14,7 +14,7 @@ use super::check::{
 };
 use super::pods::scheduling::label_selector;
 use super::system::empty_status;
-use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -88,6 +88,7 @@ pub(crate) const INGRESS_CLASS: Strategy = Strategy {
 /// How NetworkPolicies are written.
 pub(crate) const NETWORK_POLICY: Strategy = Strategy {
     generation: GenerationRule::Spec,
+    empties: Empties::Changes,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;

@@ -13,12 +13,13 @@ use super::admission_policies::conditions;
 use super::check::{At, Errors, Object, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
 use crate::admission::policy::Compiler;
-use crate::registry::{GenerationRule, Looks, PLAIN, Strategy};
+use crate::registry::{Empties, GenerationRule, Looks, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
     unconditional_update: false,
     generation: GenerationRule::AllButMetadataAndStatus,
+    empties: Empties::Changes,
     any_finalizer: true,
     looks: Looks::WHOLE,
     default: |object| default_webhooks(object, false),

@@ -10,8 +10,8 @@ use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
-    admission_policies, autoscaling, core, cron, definitions, devices, events, flow, jobs, networking, nodes, pods,
-    policy, rbac, services, storage, system, webhooks, workloads,
+    admission_policies, autoscaling, certificates, core, cron, definitions, devices, events, flow, jobs, networking,
+    nodes, pods, policy, rbac, services, storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -493,7 +493,7 @@ const KINDS: &[Kind] = &[
         fields: &[("spec.signerName", &["/spec/signerName"])],
         subresources: &[Subresource::Approval, Subresource::Status],
         cells: cells::SIGNING_REQUEST,
-        strategy: system::SIGNING_REQUEST,
+        strategy: certificates::SIGNING_REQUEST,
         ..CLUSTER
     },
     Kind {

@@ -305,6 +305,18 @@ pub enum GenerationRule {
     AllButMetadata,
 }
 
+/// What a list or map counts that somebody sends empty (`[]`, `{}`) and that nobody writes when it is empty, so that no stored object
+/// has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empties {
+    /// As absent (most kinds: they compare with Go's `equality.Semantic`).
+    Absent,
+    /// The rules see it (where Go asks for `!= nil`); it changes nothing.
+    Seen,
+    /// The rules see it, and it is a change of what is absent, each time that it is sent (`reflect.DeepEqual`).
+    Changes,
+}
+
 /// Which names a kind takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
@@ -360,6 +372,8 @@ pub struct Strategy {
     pub unconditional_update: bool,
     /// When the generation grows.
     pub generation: GenerationRule,
+    /// What lists and maps count that are sent empty, outside metadata and status.
+    pub empties: Empties,
     /// Which names are valid.
     pub names: NameRule,
     /// What a write to `/status` does to the metadata.
@@ -370,8 +384,9 @@ pub struct Strategy {
     pub looks: Looks,
     /// The same for a write to `/status`.
     pub status_looks: Looks,
-    /// Top-level fields, besides the status, that no write is entered for in `managedFields` (upstream's reset fields).
-    pub unowned: &'static [&'static str],
+    /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them in `managedFields`
+    /// (upstream's reset fields). That the status has a subresource of its own need not be said.
+    pub reset: &'static [(&'static str, &'static [&'static str])],
     /// What the rows of a table stand in the order of; none is that of the list.
     pub table_order: Option<fn(&Value) -> Option<i64>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
@@ -435,12 +450,13 @@ pub const PLAIN: Strategy = Strategy {
     create_on_update: false,
     unconditional_update: true,
     generation: GenerationRule::Never,
+    empties: Empties::Absent,
     names: NameRule::Subdomain,
     status_metadata: StatusMetadata::Kept,
     any_finalizer: false,
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
-    unowned: &[],
+    reset: &[],
     table_order: None,
     delete_returns_object: false,
     orphan_by_default: false,

@@ -237,10 +237,10 @@ impl Apply<'_> {
                     StatusMetadata::WrittenBut(kept) => !kept.contains(&key.as_str()),
                 });
             }
-            _ if self.resource.has_status() => {
+            Part::Approval => {}
+            _ => {
                 map.remove("status");
             }
-            _ => {}
         }
         Cow::Owned(config)
     }
@@ -279,7 +279,7 @@ impl Apply<'_> {
             &version,
             self.part.subresource(),
         );
-        let kind = managed::object_type(self.resource);
+        let kind = managed::type_written(self.resource, self.part.subresource());
         let config = self.restricted();
         let attempt = |managed: &mut ManagedFields, force: bool| {
             apply::apply_seen(

@@ -10,6 +10,7 @@ use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{catalog, decode, go, structural};
 use serde_json::{Value, json};
 
+use super::empties::Unwritten;
 use super::negotiate::Input;
 use super::options::FieldValidation;
 use crate::registry::{Resource, Snapshot, unserved};
@@ -461,7 +462,9 @@ pub(crate) fn fit(
         // No entries at all ask for what is there to be forgotten, where other empty lists are nothing.
         let entries = super::managed::entries(object);
         let forgets = entries.and_then(Value::as_array).is_some_and(Vec::is_empty);
+        let unwritten = Unwritten::take(resource, object);
         structural::go_normalize_read(object, &resource.schema);
+        unwritten.put_back_all(object);
         if forgets {
             super::managed::put(object, Some(json!([])));
         }

@@ -68,6 +68,16 @@ pub(crate) fn manager_name(field_manager: &str, headers: &HeaderMap) -> String {
     name
 }
 
+/// How the fields of a kind are looked at by a write to a subresource.
+pub(crate) fn type_written(resource: &Resource, subresource: &str) -> ObjectType {
+    let kind = object_type(resource);
+    let reset = resource.strategy.reset.iter().find(|(part, _)| *part == subresource);
+    match reset {
+        Some((_, fields)) => kind.with_reset(fields),
+        None => kind,
+    }
+}
+
 /// How the fields of a kind are looked at.
 pub(crate) fn object_type(resource: &Resource) -> ObjectType {
     let schema = resource.schema.clone();
@@ -159,11 +169,10 @@ pub(crate) fn track_create(
             let version = resource.api_version();
             let manager = Manager::new(name, Operation::Update, &version, "");
             // What is not taken from a create belongs to nobody either.
-            let status = resource.has_status().then_some("status");
-            let unowned = status.into_iter().chain(resource.strategy.unowned.iter().copied());
-            let kept = exchange(object, unowned.map(|field| (field.to_owned(), None)).collect());
+            let status = resource.has_status().then(|| ("status".to_owned(), None));
+            let kept = exchange(object, status.into_iter().collect());
             apply::update_seen(
-                &object_type(resource),
+                &type_written(resource, ""),
                 &Value::Null,
                 object,
                 &mut managed,
@@ -293,10 +302,8 @@ pub(crate) fn track_update(
     let version = resource.api_version();
     let manager = Manager::new(name, Operation::Update, &version, subresource);
     object::metadata_mut(new).remove(KEY);
-    let unowned = resource.strategy.unowned.iter();
-    let unowned = unowned.map(|field| ((*field).to_owned(), old.get(field).cloned()));
-    let kept = exchange(new, beside.into_iter().chain(unowned).collect());
-    let kind = object_type(resource);
+    let kept = exchange(new, beside);
+    let kind = type_written(resource, subresource);
     let changed = apply::update_seen(&kind, old, new, &mut managed, &manager, &version, now, views);
     exchange(new, kept);
     // Of entries that look alike only one was read: the others are gone with any write.

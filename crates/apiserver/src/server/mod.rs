@@ -24,6 +24,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod embedded;
+mod empties;
 mod eviction;
 mod follow;
 mod health;

@@ -20,7 +20,7 @@ use crate::body::{Body, WatchBody};
 use crate::registry::Resource;
 use crate::status::Status;
 use crate::storage::StoredObject;
-use crate::table;
+use crate::table::{self, Shown};
 
 /// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's limits).
 const MAX_WARNING: usize = 256;
@@ -204,9 +204,9 @@ impl Responder<'_> {
             }
             (Content::Stored(resource, stored), _) => {
                 let object = full(&resource, stored.value());
-                self.transform_object(&resource, object)?
+                self.transform_object(&resource, object, Some(stored.value()))?
             }
-            (Content::Object(resource, object), _) => self.transform_object(&resource, object)?,
+            (Content::Object(resource, object), _) => self.transform_object(&resource, object, None)?,
             (Content::List(resource, list), _) => self.transform_list(&resource, &list)?,
         };
         Ok((json, Body::Full(self.encode_value(&value))))
@@ -231,9 +231,10 @@ impl Responder<'_> {
             }
             (Content::Plain(value), _) => value,
             (Content::Stored(resource, stored), _) => {
-                self.transform_object(&resource, full(&resource, stored.value()))?
+                let object = full(&resource, stored.value());
+                self.transform_object(&resource, object, Some(stored.value()))?
             }
-            (Content::Object(resource, object), _) => self.transform_object(&resource, object)?,
+            (Content::Object(resource, object), _) => self.transform_object(&resource, object, None)?,
             (Content::List(resource, list), _) => self.transform_list(&resource, &list)?,
         };
         match protobuf::encode(&value) {
@@ -260,7 +261,7 @@ impl Responder<'_> {
         }
     }
 
-    fn transform_object(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
+    fn transform_object(&self, resource: &Resource, object: Value, stored: Option<&Value>) -> Result<Value, Status> {
         match self.output.transform {
             Transform::None => Ok(object),
             Transform::Partial(version) => {
@@ -275,7 +276,11 @@ impl Responder<'_> {
                 if !version_of.is_empty() {
                     metadata["resourceVersion"] = json!(version_of);
                 }
-                self.table(resource, &[object], metadata, version, true)
+                let shown = Shown {
+                    object: &object,
+                    stored,
+                };
+                self.table(resource, [shown], metadata, version)
             }
         }
     }
@@ -320,26 +325,30 @@ impl Responder<'_> {
             }
             Transform::Partial(_) => Err(not_a("PartialObjectMetadata", "a list", resource)),
             Transform::Table(version) => {
-                let objects: Vec<Value> = objects().collect();
-                self.table(resource, &objects, list.metadata(false), version, true)
+                let stored: Vec<Arc<StoredObject>> = list.items.iter().map(Item::object).collect();
+                let objects: Vec<Value> = stored.iter().map(|item| full(resource, item.value())).collect();
+                let shown = objects.iter().zip(&stored).map(|(object, stored)| Shown {
+                    object,
+                    stored: Some(stored.value()),
+                });
+                self.table(resource, shown, list.metadata(false), version)
             }
         }
     }
 
-    /// A Table of objects; `headers`: with the definitions of the columns.
-    pub(crate) fn table(
+    /// A Table of objects, with the definitions of the columns.
+    fn table<'o>(
         &self,
         resource: &Resource,
-        objects: &[Value],
+        objects: impl IntoIterator<Item = Shown<'o>>,
         metadata: Value,
         version: &str,
-        headers: bool,
     ) -> Result<Value, Status> {
         let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
         let options = table::Options {
             include,
             now: self.now,
-            headers,
+            headers: true,
         };
         Ok(table_of(resource, objects, metadata, options, version))
     }
@@ -352,7 +361,7 @@ fn no_protobuf(error: protobuf::EncodeError) -> Status {
 /// A Table in this version of `meta.k8s.io`, which its rows' metadata have as well.
 pub(crate) fn table_of<'a>(
     resource: &Resource,
-    objects: impl IntoIterator<Item = &'a Value>,
+    objects: impl IntoIterator<Item = impl Into<Shown<'a>>>,
     metadata: Value,
     options: table::Options,
     version: &str,

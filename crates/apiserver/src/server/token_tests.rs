@@ -93,6 +93,15 @@ fn a_token_is_the_account_that_it_was_asked_for() {
             "audiences": ["https://kubernetes.default.svc.cluster.local"], "expirationSeconds": 3600, "boundObjectRef": null
         })
     );
+    let owned = |audiences: Value| {
+        let line = format!("POST {ACCOUNTS}/robot/token");
+        let answer = must(&api, 201, &line, &json!({"spec": {"audiences": audiences}}));
+        answer["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:audiences"].clone()
+    };
+    // Nobody owns nothing, but an empty list has an owner.
+    assert_eq!(owned(Value::Null), Value::Null);
+    assert_eq!(owned(json!([])), json!({}));
+    assert_eq!(owned(json!(["a"])), json!({}));
     let token = answer["status"]["token"].as_str().expect("a token").to_owned();
     let name = "system:serviceaccount:default:robot".to_owned();
     assert_eq!(who(&api, &token), Ok(name.clone()));

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
+use super::empties::{Unwritten, with_empty_lists, without_empty_lists};
 use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
 use super::respond::full;
@@ -22,9 +23,9 @@ use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
-use crate::kinds::pods;
+use crate::kinds::{certificates, pods};
 use crate::object;
-use crate::registry::{GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
+use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::status::Status;
 use crate::storage::{StorageError, StoredObject, same_content};
 use crate::user::UserInfo;
@@ -116,54 +117,6 @@ impl<'a> Call<'a> {
             tracking: Tracking::Update(manager),
             options: options.to_value(),
             ..self.writer(options.dry_run)
-        }
-    }
-}
-
-/// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
-fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
-    fn find(value: &Value, at: &mut String, found: &mut Vec<String>) {
-        let length = at.len();
-        match value {
-            Value::Array(list) if list.is_empty() => found.push(at.clone()),
-            Value::Array(list) => {
-                for (index, item) in list.iter().enumerate() {
-                    at.push_str(&format!("/{index}"));
-                    find(item, at, found);
-                    at.truncate(length);
-                }
-            }
-            Value::Object(map) => {
-                for (key, value) in map {
-                    at.push('/');
-                    at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                    find(value, at, found);
-                    at.truncate(length);
-                }
-            }
-            _ => {}
-        }
-    }
-    fn any(value: &Value) -> bool {
-        match value {
-            Value::Array(list) => list.is_empty() || list.iter().any(any),
-            Value::Object(map) => map.values().any(any),
-            _ => false,
-        }
-    }
-    let mut found = Vec::new();
-    if resource.custom.is_none() && any(object) {
-        find(object, &mut String::new(), &mut found);
-        structural::go_normalize(object, &resource.schema);
-    }
-    found
-}
-
-/// Puts empty lists back where they were and are null now.
-fn with_empty_lists(object: &mut Value, places: &[String]) {
-    for place in places {
-        if let Some(value @ Value::Null) = object.pointer_mut(place) {
-            *value = json!([]);
         }
     }
 }
@@ -278,6 +231,7 @@ impl<'a> Writer<'a> {
             object::wipe_system_fields(&mut object);
         }
         let namespace = object::namespace(&object).to_owned();
+        let unwritten = Unwritten::take(&resource, &mut object);
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         self.unlabelled = labels.is_none_or(serde_json::Map::is_empty);
         self.default(&mut object);
@@ -317,7 +271,9 @@ impl<'a> Writer<'a> {
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
             let _claim = self.allocate(&mut object, None)?;
+            unwritten.put_back(&mut object, &session);
             errors.extend((resource.strategy.validate_create)(&object));
+            Unwritten::take(&resource, &mut object);
             self.check_custom(&object, None, Part::Main, &mut errors);
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
@@ -492,6 +448,7 @@ impl<'a> Writer<'a> {
         part: Part,
     ) -> Result<(Value, Claim), Status> {
         let resource = self.resource.clone();
+        let unwritten = Unwritten::take(&resource, &mut new);
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
         self.default(&mut new);
@@ -545,20 +502,26 @@ impl<'a> Writer<'a> {
         }
         let mut claim = Claim::default();
         let mut errors = object::validate_update(&new, old, &resource, part == Part::Status);
-        if part == Part::Status || part == Part::Approval {
+        if part == Part::Approval {
+            certificates::prepare_approval(&mut new, old, &self.context());
+            errors.extend(certificates::validate_approval(&new, old));
+        } else if part == Part::Status {
             (resource.strategy.prepare_status)(&mut new, old, &self.context());
             errors.extend((resource.strategy.validate_status)(&new, old));
         } else if part == Part::EphemeralContainers {
-            count_generation(&resource, &mut new, old);
+            count_generation(&resource, &mut new, old, false);
             errors.extend(pods::validate::ephemeral_containers(&new, old));
         } else if part == Part::Resize {
-            count_generation(&resource, &mut new, old);
+            count_generation(&resource, &mut new, old, false);
             errors.extend(pods::validate::resize(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
-            count_generation(&resource, &mut new, old);
+            let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&session);
+            count_generation(&resource, &mut new, old, emptied);
             claim = self.allocate(&mut new, Some(old))?;
+            unwritten.put_back(&mut new, &session);
             errors.extend((resource.strategy.validate_update)(&new, old));
+            Unwritten::take(&resource, &mut new);
         }
         self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(object::name(&new), &errors)?;
@@ -698,6 +661,17 @@ fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written:
     put_back(new, old, strange.iter().map(String::as_str).chain(kept))
 }
 
+/// What of an object a write to this part reaches.
+pub(super) fn reached(resource: &Resource, mut object: Value, part: Part) -> Value {
+    if let Part::Main | Part::Status = part {
+        restrict(resource, &mut object, &json!({"metadata": {}}), part);
+    }
+    if let (Part::Main, Some(map)) = (part, object.as_object_mut()) {
+        map.retain(|field, _| !resource.strategy.unowned.contains(&field.as_str()));
+    }
+    object
+}
+
 /// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
 fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
     let none = Map::new();
@@ -741,15 +715,17 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
             aside.whole = Some(wanted);
         }
         Part::Approval => {
-            let wanted = std::mem::replace(new, old.clone());
-            let conditions = wanted.pointer("/status/conditions").cloned();
+            aside.whole = Some(new.clone());
+            let conditions = new.pointer_mut("/status/conditions").map(Value::take);
+            if let Some(map) = new.as_object_mut() {
+                put_all_back(map, before, &["metadata"]);
+            }
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 match conditions {
                     Some(conditions) => status.insert("conditions".to_owned(), conditions),
                     None => status.remove("conditions"),
                 };
             }
-            aside.whole = Some(wanted);
         }
         Part::Whole | Part::Raw => {}
     }
@@ -767,8 +743,8 @@ fn same_beside(new: &Value, old: &Value, fields: &[&str]) -> bool {
     }
 }
 
-/// Raises `metadata.generation` when the kind's rule says so.
-fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
+/// Raises `metadata.generation` when the kind's rule says so, or when what was absent is empty now and the kind takes that for a change.
+fn count_generation(resource: &Resource, new: &mut Value, old: &Value, emptied: bool) {
     let spec = || new.get("spec") != old.get("spec");
     let metadata = |field: &str| get(new, &["metadata", field]) != get(old, &["metadata", field]);
     let beside = |fields: &[&str]| !same_beside(new, old, fields);
@@ -780,7 +756,7 @@ fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
         GenerationRule::AllButMetadataOrLabels => beside(&["metadata"]) || metadata("labels"),
         GenerationRule::AllButMetadata => beside(&["metadata"]),
     };
-    if counts {
+    if counts || emptied {
         let generation = object::generation(old) + 1;
         object::metadata_mut(new).insert("generation".to_owned(), Value::from(generation));
     }

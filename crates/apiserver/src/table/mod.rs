@@ -12,6 +12,8 @@ pub(crate) mod cells;
 mod more;
 mod pod;
 
+use std::borrow::Cow;
+
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};
 
@@ -69,11 +71,27 @@ pub struct Options {
     pub headers: bool,
 }
 
-/// A Table (meta.k8s.io/v1) of these objects, in the form in which the resource shows them. `metadata` is the list's (`resourceVersion`,
+/// What a row is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// The object in the version that it is shown in.
+    pub object: &'a Value,
+    /// As it is stored, where it is: cells and metadata are those of the stored form, in whatever version the object is asked for, and
+    /// not everything of it comes back from a version (the order of the metrics of an autoscaler).
+    pub stored: Option<&'a Value>,
+}
+
+impl<'a> From<&'a Value> for Shown<'a> {
+    fn from(object: &'a Value) -> Self {
+        Shown { object, stored: None }
+    }
+}
+
+/// A Table (meta.k8s.io/v1) of these objects. `metadata` is the list's (`resourceVersion`,
 /// `continue`, `remainingItemCount`), or of a single object only its `resourceVersion`.
 pub fn render<'a>(
     resource: &Resource,
-    items: impl IntoIterator<Item = &'a Value>,
+    items: impl IntoIterator<Item = impl Into<Shown<'a>>>,
     metadata: Value,
     options: Options,
 ) -> Value {
@@ -85,19 +103,19 @@ pub fn render<'a>(
             _ => None,
         })
         .collect();
-    let mut items: Vec<&Value> = items.into_iter().collect();
+    let mut items: Vec<Shown<'a>> = items.into_iter().map(Into::into).collect();
     if let Some(order) = resource.strategy.table_order {
-        items.sort_by_key(|object| order(object));
+        items.sort_by_key(|shown| order(shown.object));
     }
     let rows: Vec<Value> = items
         .into_iter()
-        .map(|object| {
+        .map(|Shown { object, stored }| {
             let mut row = Map::new();
-            // Cells and metadata are those of the stored form, in whatever version the object is asked for.
-            let stored = resource
-                .conversion
-                .map(|conversion| (conversion.to_stored)(object.clone()));
-            let seen = stored.as_ref().unwrap_or(object);
+            let seen = resource.conversion.map(|conversion| match stored {
+                Some(stored) => Cow::Borrowed(stored),
+                None => Cow::Owned((conversion.to_stored)(object.clone())),
+            });
+            let seen = seen.as_deref().unwrap_or(object);
             row.insert("cells".to_owned(), cells_of(resource, &paths, seen, options.now));
             if let Some(conditions) = conditions(resource, object) {
                 row.insert("conditions".to_owned(), conditions);
@@ -156,12 +174,8 @@ fn header(column: &Column) -> Value {
     })
 }
 
+/// The cells of an object in its stored form.
 fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now: jiff::Timestamp) -> Value {
-    // Functions for cells know the stored form only.
-    let stored = resource
-        .conversion
-        .map(|conversion| (conversion.to_stored)(object.clone()));
-    let object = stored.as_ref().unwrap_or(object);
     resource
         .columns
         .iter()

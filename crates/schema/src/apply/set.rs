@@ -138,6 +138,22 @@ impl FieldSet {
         });
     }
 
+    /// Takes out the paths of the other set with all that is below them.
+    pub fn subtract_below(&mut self, other: &FieldSet) {
+        if other.is_empty() {
+            return;
+        }
+        let mut others = Ordered(&other.nodes);
+        self.nodes.retain_mut(|(element, ours)| match others.pass(element) {
+            Some(theirs) if theirs.member => false,
+            Some(theirs) => {
+                ours.children.subtract_below(&theirs.children);
+                !ours.is_empty()
+            }
+            None => true,
+        });
+    }
+
     /// The paths that are in both.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {

@@ -16,6 +16,7 @@ pub struct ObjectType {
     schema: SchemaRef,
     custom: bool,
     versions_apart: bool,
+    reset: FieldSet,
 }
 
 impl ObjectType {
@@ -25,6 +26,7 @@ impl ObjectType {
             schema,
             custom: false,
             versions_apart: false,
+            reset: FieldSet::default(),
         }
     }
 
@@ -34,6 +36,7 @@ impl ObjectType {
             schema,
             custom: true,
             versions_apart: false,
+            reset: FieldSet::default(),
         }
     }
 
@@ -45,6 +48,22 @@ impl ObjectType {
             versions_apart: true,
             ..self
         }
+    }
+
+    /// The same where writes do not change these fields, nor what is below them: who writes them does not own them (upstream's reset
+    /// fields). They are paths of names with dots between.
+    #[must_use]
+    pub fn with_reset(self, paths: &[&str]) -> ObjectType {
+        let mut reset = FieldSet::default();
+        for path in paths {
+            reset.extend(FieldSet::of_path(path.split('.')));
+        }
+        ObjectType { reset, ..self }
+    }
+
+    /// What a write does not change, with all that is below.
+    pub(super) fn reset(&self) -> &FieldSet {
+        &self.reset
     }
 
     /// Whether entries of this version can be read in that one.

@@ -202,14 +202,23 @@ pub fn update_seen(
     // Whoever owns nothing has no entry.
     managed.entries.retain(|_, owned| !owned.fields.is_empty());
     let dropped = managed.entries.len() != known;
-    let changed = follow(kind.shape(), live, new, managed, manager, version, Some(now), &others);
+    let changed = follow(kind, live, new, managed, manager, version, Some(now), &others);
     cap(managed) || changed || dropped
+}
+
+/// In which fields two objects differ, without those that a write does not change.
+fn difference(kind: &ObjectType, old: &Value, new: &Value) -> Diff {
+    let mut found = diff(old, new, kind.shape());
+    for set in [&mut found.added, &mut found.modified, &mut found.removed] {
+        set.subtract_below(kind.reset());
+    }
+    found
 }
 
 /// The same without the rule for objects that are not tracked.
 #[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
 fn follow(
-    shape: Shape<'_>,
+    kind: &ObjectType,
     live: &Value,
     new: &Value,
     managed: &mut ManagedFields,
@@ -220,12 +229,11 @@ fn follow(
 ) -> bool {
     let empty = Value::Object(serde_json::Map::new());
     let live = if live.is_null() { &empty } else { live };
-    let difference = diff(live, new, shape);
     let Diff {
         mut added,
         modified,
         mut removed,
-    } = difference;
+    } = difference(kind, live, new);
     added.extend(modified);
     added.subtract(&UNOWNED);
     removed.subtract(&UNOWNED);
@@ -373,7 +381,7 @@ pub fn apply_seen(
             ..before
         };
         follow(
-            shape,
+            kind,
             &Value::Null,
             live,
             managed,
@@ -392,10 +400,15 @@ pub fn apply_seen(
     } else {
         Cow::Owned(merge::merge(live, config, shape))
     };
-    let last = managed.entries.remove(manager);
+    let mut last = managed.entries.remove(manager);
+    // With what nobody owns, so that who the object is survives the pruning.
+    let mut applied = fields(config, shape).children;
+    applied.subtract_below(kind.reset());
+    if let Some(last) = &mut last {
+        last.fields.subtract_below(kind.reset());
+    }
     let owned = Owned {
-        // With what nobody owns, so that who the object is survives the pruning.
-        fields: fields(config, shape).children,
+        fields: applied,
         api_version: version.to_owned(),
         time: last.as_ref().and_then(|last| last.time.clone()),
     };
@@ -413,7 +426,7 @@ pub fn apply_seen(
     }
     let difference = match &new {
         Cow::Borrowed(_) => Diff::default(),
-        Cow::Owned(new) => diff(live, new, shape),
+        Cow::Owned(new) => difference(kind, live, new),
     };
     give_way(&difference, managed, manager, force, &others)?;
     // The order of items is nobody's field, and yet a change.

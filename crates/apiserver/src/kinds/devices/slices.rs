@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, get};
 use super::super::pods::scheduling::node_selector;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
-use crate::registry::{Looks, Strategy, StrategyContext};
+use crate::registry::{Empties, Looks, Strategy, StrategyContext};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
@@ -25,6 +25,7 @@ const MAX_ATTRIBUTE_VALUES: usize = 48;
 
 /// How ResourceSlices are written: who drives the devices, and where they are.
 pub(crate) const DEVICES: Strategy = Strategy {
+    empties: Empties::Seen,
     looks: Looks::CHANGED,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {

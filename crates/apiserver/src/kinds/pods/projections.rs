@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::containers::{field_reference, resource_reference};
 use super::volumes::required;
+use crate::kinds::certificates::signer_name;
 use crate::kinds::check::{At, Errors};
-use crate::kinds::system::signer_name;
 
 /// What a file of a downward API volume may show of a pod.
 const FIELDS: [&str; 5] = [

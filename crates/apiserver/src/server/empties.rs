@@ -1,0 +1,233 @@
+//! Lists and maps that somebody sends empty.
+//!
+//! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So who sent them owns those that are
+//! always written, plugins see them, and they are stored as null ([`without_empty_lists`]). Those that are not written when they are empty
+//! nobody sees at all, but for the rules of a few kinds ([`Empties`]): for these they are taken out of the object once it is read, so that
+//! nothing else meets them, and put back where the rules look ([`Unwritten`]).
+//!
+//! Invariant: no object leaves for the storage with an empty list or map in a place where Go writes none.
+
+use kubewright_schema::structural;
+use serde_json::{Value, json};
+
+use crate::admission::Session;
+use crate::registry::{Empties, Resource};
+
+/// Where an object has empty lists, and empty maps if they are asked for.
+fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {
+    let length = at.len();
+    match value {
+        Value::Array(list) if list.is_empty() => found.push(at.clone()),
+        Value::Object(map) if map.is_empty() && maps => found.push(at.clone()),
+        Value::Array(list) => {
+            for (index, item) in list.iter().enumerate() {
+                at.push_str(&format!("/{index}"));
+                find(item, at, maps, found);
+                at.truncate(length);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                at.push('/');
+                at.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                find(value, at, maps, found);
+                at.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Empty lists belong to who wrote them, plugins see them, and they are stored as null. Makes nulls of them and says where they were.
+pub(super) fn without_empty_lists(resource: &Resource, object: &mut Value) -> Vec<String> {
+    fn any(value: &Value) -> bool {
+        match value {
+            Value::Array(list) => list.is_empty() || list.iter().any(any),
+            Value::Object(map) => map.values().any(any),
+            _ => false,
+        }
+    }
+    let mut found = Vec::new();
+    if resource.custom.is_none() && any(object) {
+        find(object, &mut String::new(), false, &mut found);
+        structural::go_normalize(object, &resource.schema);
+    }
+    found
+}
+
+/// Puts empty lists back where they were and are null now.
+pub(super) fn with_empty_lists(object: &mut Value, places: &[String]) {
+    for place in places {
+        if let Some(value @ Value::Null) = object.pointer_mut(place) {
+            *value = json!([]);
+        }
+    }
+}
+
+/// The empty lists and maps of an object that are not written, in kinds whose rules see them.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten(Vec<(String, Value)>);
+
+impl Unwritten {
+    /// Takes them out of an object that is read.
+    pub(super) fn take(resource: &Resource, object: &mut Value) -> Unwritten {
+        let mut found = Vec::new();
+        if resource.strategy.empties == Empties::Absent {
+            return Unwritten::default();
+        }
+        for (field, value) in object.as_object().into_iter().flatten() {
+            if field != "metadata" && field != "status" {
+                find(value, &mut format!("/{field}"), true, &mut found);
+            }
+        }
+        if found.is_empty() {
+            return Unwritten::default();
+        }
+        let taken = |place: String| Some((object.pointer(&place)?.clone(), place));
+        let found: Vec<(Value, String)> = found.into_iter().filter_map(taken).collect();
+        structural::go_normalize_read(object, &resource.schema);
+        let gone = found.into_iter().filter(|(_, place)| object.pointer(place).is_none());
+        Unwritten(gone.map(|(value, place)| (place, value)).collect())
+    }
+
+    /// Puts them back into the same object.
+    pub(super) fn put_back_all(&self, object: &mut Value) {
+        for (place, value) in &self.0 {
+            let Some((outer, key)) = place.rsplit_once('/') else {
+                continue;
+            };
+            if let Some(Value::Object(map)) = object.pointer_mut(outer) {
+                map.entry(key.replace("~1", "/").replace("~0", "~"))
+                    .or_insert_with(|| value.clone());
+            }
+        }
+    }
+
+    /// Puts them back, unless a plugin wrote the object anew meanwhile: what it wrote has none.
+    pub(super) fn put_back(&self, object: &mut Value, session: &Session<'_>) {
+        if !session.was_changed() {
+            self.put_back_all(object);
+        }
+    }
+
+    /// Whether the object that is to be stored has any.
+    pub(super) fn has_any(&self, session: &Session<'_>) -> bool {
+        !self.0.is_empty() && !session.was_changed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt as _;
+    use http::Request;
+
+    use super::*;
+    use crate::UserInfo;
+    use crate::env::fake::{FakeEnv, Shared};
+    use crate::server::{ApiServer, Config};
+
+    const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+
+    /// Sends a request and answers what came of it: the generation, or the message of a refusal.
+    fn send(api: &ApiServer, line: &str, body: &Value) -> (Value, String) {
+        let (method, uri) = line.split_once(' ').expect("method and path");
+        let kind = match (method, uri.contains("fieldManager")) {
+            ("PATCH", true) => "application/apply-patch+yaml",
+            ("PATCH", false) if body.is_array() => "application/json-patch+json",
+            ("PATCH", false) => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(uri).header("content-type", kind);
+        let request = request.body(Bytes::from(body.to_string())).expect("a request");
+        let response = api.handle(request, UserInfo::admin()).now_or_never();
+        let (_, body) = response.expect("nothing waits here").into_parts();
+        let Ok(bytes) = body.whole() else {
+            panic!("no watch was asked for")
+        };
+        let body: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let said = match body["message"].as_str() {
+            Some(message) => message.to_owned(),
+            None => body["metadata"]["generation"].to_string(),
+        };
+        (body, said)
+    }
+
+    /// As kube-apiserver 1.36 answers, one request after the other.
+    #[test]
+    fn what_is_sent_empty() {
+        let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+        let check = |line: String, body: &Value, expected: &str| {
+            let (answer, said) = send(&api, &line, body);
+            assert_eq!(said, expected, "{line} {body}");
+            let mut found = Vec::new();
+            find(&answer["spec"], &mut String::new(), false, &mut found);
+            assert!(found.is_empty(), "{found:?} are shown: {answer}");
+        };
+        let policy = |spec: &Value| {
+            let mut spec = spec.clone();
+            spec["podSelector"] = json!({});
+            spec["policyTypes"] = json!(["Ingress"]);
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "a"}, "spec": spec})
+        };
+        let empty = policy(&json!({"ingress": []}));
+        check(format!("POST {POLICIES}"), &empty, "1");
+        check(format!("PUT {POLICIES}/a"), &empty, "2");
+        check(format!("PUT {POLICIES}/a"), &policy(&json!({})), "2");
+        check(format!("PUT {POLICIES}/a"), &empty, "3");
+        check(format!("PATCH {POLICIES}/a"), &json!({"spec": {"ingress": []}}), "4");
+        check(format!("PATCH {POLICIES}/a"), &json!({"spec": {"ingress": null}}), "4");
+        let labels = json!([{"op": "add", "path": "/metadata/labels", "value": {}}]);
+        check(format!("PATCH {POLICIES}/a"), &labels, "4");
+        let apply = format!("PATCH {POLICIES}/a?fieldManager=x&force=true");
+        check(apply.clone(), &empty, "5");
+        check(apply.clone(), &empty, "6");
+        check(apply, &policy(&json!({})), "6");
+        check(format!("PUT {POLICIES}/a"), &policy(&json!({"ingress": [{}]})), "7");
+        let inner = json!([{"op": "add", "path": "/spec/ingress/0/ports", "value": []}]);
+        check(format!("PATCH {POLICIES}/a"), &inner, "8");
+
+        let hook = json!({"name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/x"}, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+        check(
+            format!("POST {HOOKS}"),
+            &json!({"metadata": {"name": "a"}, "webhooks": [hook]}),
+            "1",
+        );
+        let mut with_rules = hook.clone();
+        with_rules["rules"] = json!([]);
+        check(format!("PATCH {HOOKS}/a"), &json!({"webhooks": [with_rules]}), "2");
+        check(format!("PATCH {HOOKS}/a"), &json!({"webhooks": [hook]}), "2");
+
+        let budget =
+            json!({"metadata": {"name": "a"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+        check(format!("POST {BUDGETS}"), &budget, "1");
+        let semantic = json!({"spec": {"selector": {"matchExpressions": []}}});
+        check(format!("PATCH {BUDGETS}/a"), &semantic, "1");
+
+        let slice = |devices: &Value, counters: &Value| {
+            json!({"metadata": {"name": "a"}, "spec": {"driver": "x.io", "allNodes": true, "devices": devices,
+                "sharedCounters": counters, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}})
+        };
+        let refused = "ResourceSlice.resource.k8s.io \"a\" is invalid: spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed";
+        check(format!("POST {SLICES}"), &slice(&json!([]), &json!([])), refused);
+        check(format!("POST {SLICES}"), &slice(&json!([]), &Value::Null), "1");
+        check(
+            format!("PUT {SLICES}/a"),
+            &slice(&json!([{"name": "a", "taints": []}]), &Value::Null),
+            "2",
+        );
+        let taints = slice(
+            &json!([{"name": "a", "taints": [], "bindingConditions": []}]),
+            &Value::Null,
+        );
+        check(format!("PUT {SLICES}/a"), &taints, "2");
+        check(
+            format!("PATCH {SLICES}/a"),
+            &json!({"spec": {"sharedCounters": []}}),
+            refused,
+        );
+    }
+}
