@@ -227,6 +227,21 @@ fn tolerations_that_are_added_are_looked_at_twice() {
 }
 
 #[test]
+fn who_names_a_strategy_says_how() {
+    let (old, new) = check(
+        "apps/v1/statefulsets",
+        workload(),
+        json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": null}}}),
+        &[],
+    );
+    assert_eq!(
+        old["spec"]["updateStrategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+    );
+    assert_eq!(new["spec"]["updateStrategy"], json!({"type": "RollingUpdate"}));
+}
+
+#[test]
 fn services_keep_what_was_allocated() {
     let body = || json!({"spec": {"ports": [{"port": 80}], "type": "NodePort"}});
     let (old, new) = check(

@@ -341,9 +341,13 @@ fn default_stateful_set(object: &mut Value) {
     fill(spec, "selector", Value::Null);
     fill_text(spec, "podManagementPolicy", "OrderedReady");
     if let Some(strategy) = ensure(spec, "updateStrategy") {
-        fill_text(strategy, "type", "RollingUpdate");
+        // Who says which strategy says how, too.
+        if text(strategy, "type").is_empty() {
+            fill_text(strategy, "type", "RollingUpdate");
+            ensure(strategy, "rollingUpdate");
+        }
         if text(strategy, "type") == "RollingUpdate"
-            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            && let Some(rolling) = child(strategy, "rollingUpdate")
         {
             fill(rolling, "partition", 0);
         }

@@ -18,7 +18,7 @@ use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::{Reply, full};
-use super::write::{Part, Writer};
+use super::write::{Part, Writer, reached};
 use super::{Call, decode, negotiate};
 use crate::object;
 use crate::registry::{Custom, Resource, ScalePaths, StatusMetadata};
@@ -282,6 +282,10 @@ impl Apply<'_> {
         let kind = managed::type_written(self.resource, self.part.subresource());
         let config = self.restricted();
         let attempt = |managed: &mut ManagedFields, force: bool| {
+            if managed.entries.is_empty() && !bare.is_null() {
+                let reached = reached(self.resource, bare.clone(), self.part);
+                apply::enter_untracked(&kind, &reached, managed, &manager, &version, &self.now);
+            }
             apply::apply_seen(
                 &kind,
                 &bare,

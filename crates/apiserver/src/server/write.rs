@@ -666,9 +666,6 @@ pub(super) fn reached(resource: &Resource, mut object: Value, part: Part) -> Val
     if let Part::Main | Part::Status = part {
         restrict(resource, &mut object, &json!({"metadata": {}}), part);
     }
-    if let (Part::Main, Some(map)) = (part, object.as_object_mut()) {
-        map.retain(|field, _| !resource.strategy.unowned.contains(&field.as_str()));
-    }
     object
 }
 

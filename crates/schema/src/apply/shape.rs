@@ -247,6 +247,17 @@ fn keyed(schema: &Schema, item: &Value) -> Result<String, String> {
             keys.insert(key.clone(), value.into_owned());
         }
     }
+    if keys.is_empty() && !schema.list_map_keys.is_empty() {
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+            schema
+                .list_map_keys
+                .iter()
+                .map(|key| format!("{key:?}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        ));
+    }
     Ok(key_element(keys))
 }
 

@@ -344,10 +344,43 @@ pub fn apply(
     now: &str,
 ) -> Result<Option<Value>, ApplyError> {
     let views = Views::new();
+    if !live.is_null() {
+        enter_untracked(kind, live, managed, manager, version, now);
+    }
     apply_seen(kind, live, config, managed, manager, version, force, now, &views, None)
 }
 
-/// [`apply`] for a kind whose versions differ in their fields. What comes of it does not depend on `views`, only who owns what and who is
+/// Enters what an object held before anybody was tracked: it belongs to `before-first-apply`. `present` is as much of the object as a write
+/// of this manager reaches (upstream's fields without the reset ones). Does nothing when there are entries.
+pub fn enter_untracked(
+    kind: &ObjectType,
+    present: &Value,
+    managed: &mut ManagedFields,
+    manager: &Manager,
+    version: &str,
+    now: &str,
+) {
+    if !managed.entries.is_empty() {
+        return;
+    }
+    let before = Manager {
+        subresource: manager.subresource.clone(),
+        ..Manager::new(BEFORE_FIRST_APPLY, Operation::Update, version, "")
+    };
+    let nothing = Changes::new();
+    follow(
+        kind,
+        &Value::Null,
+        present,
+        managed,
+        &before,
+        version,
+        Some(now),
+        &nothing,
+    );
+}
+
+/// [`apply`] of which [`enter_untracked`] is done already, for a kind whose versions differ in their fields. What comes of it does not depend on `views`, only who owns what and who is
 /// in the way: so an apply without them, by force, shows what they must be made of. What is given up is judged in the versions in which
 /// its owners wrote where `convert` can tell, and otherwise in that of the apply.
 ///
@@ -374,23 +407,6 @@ pub fn apply_seen(
     let creates = live.is_null();
     let empty = Value::Object(serde_json::Map::new());
     let live = if creates { &empty } else { live };
-    if managed.entries.is_empty() && !creates {
-        let before = Manager::new(BEFORE_FIRST_APPLY, Operation::Update, version, "");
-        let before = Manager {
-            subresource: manager.subresource.clone(),
-            ..before
-        };
-        follow(
-            kind,
-            &Value::Null,
-            live,
-            managed,
-            &before,
-            version,
-            Some(now),
-            &Changes::new(),
-        );
-    }
     managed
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
@@ -648,6 +664,10 @@ mod tests {
             (
                 json!({"list": [null]}),
                 ".list: element 0: associative list with keys may not have a null element",
+            ),
+            (
+                json!({"list": [{"v": "1"}]}),
+                ".list: element 0: associative list with keys has an element that omits all key fields [\"k\"] (and doesn't have default values for any key fields)",
             ),
             (
                 json!({"box": {"a": 1}}),

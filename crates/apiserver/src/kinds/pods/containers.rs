@@ -17,7 +17,6 @@ pub(crate) struct PodFacts<'a> {
     pub(crate) spec: At<'a>,
     pub(crate) claims: BTreeSet<&'a str>,
     pub(crate) volumes: BTreeSet<&'a str>,
-    pub(crate) host_network: bool,
     pub(crate) grace_period: i64,
 }
 
@@ -125,7 +124,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
         &["File", "FallbackToLogsOnError"],
         true,
     );
-    ports(errors, &at.key("ports"), facts.host_network);
+    ports(errors, &at.key("ports"));
     environment(errors, &at.key("env"), facts);
     environment_sources(errors, &at.key("envFrom"));
     mounts(errors, at, facts);
@@ -181,7 +180,7 @@ fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
     }
 }
 
-fn ports(errors: &mut Errors, at: &At<'_>, host_network: bool) {
+fn ports(errors: &mut Errors, at: &At<'_>) {
     let mut names = BTreeSet::new();
     for port in at.items() {
         let name = port.key("name");
@@ -200,9 +199,6 @@ fn ports(errors: &mut Errors, at: &At<'_>, host_network: bool) {
         let host = port.key("hostPort");
         if host.int().unwrap_or(0) != 0 {
             check_port(errors, &host);
-            if host_network && host.int() != number.int() {
-                errors.invalid(&host, "must match `containerPort` when `hostNetwork` is true");
-            }
         }
         errors.one_of(&port.key("protocol"), &PROTOCOLS, true);
     }

@@ -10,6 +10,21 @@ use super::defaults::CONTAINER_LISTS;
 use super::windows;
 use crate::kinds::check::{At, Errors};
 
+/// In the network of the host a container has the port that it listens at. Upstream does not look at init containers here.
+pub(crate) fn network(errors: &mut Errors, at: &At<'_>) {
+    if !at.key("hostNetwork").is_true() {
+        return;
+    }
+    for container in at.key("containers").items() {
+        for port in container.key("ports").items() {
+            let host = port.key("hostPort");
+            if host.int().unwrap_or(0) != 0 && host.int() != port.key("containerPort").int() {
+                errors.invalid(&host, "must match `containerPort` when `hostNetwork` is true");
+            }
+        }
+    }
+}
+
 /// Rules for the whole spec that concern its host.
 pub(crate) fn host(errors: &mut Errors, at: &At<'_>) {
     if at.key("shareProcessNamespace").is_true() && at.key("hostPID").is_true() {

@@ -21,13 +21,13 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
         claims,
         spec: at.clone(),
         volumes: volumes::volumes(errors, &at.key("volumes")),
-        host_network: at.key("hostNetwork").is_true(),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
     };
     containers::containers(errors, &at.key("containers"), &facts);
     containers::init_containers(errors, &at.key("initContainers"), &at.key("containers"), &facts);
     containers::ephemeral_containers(errors, &at.key("ephemeralContainers"), at, &facts);
     resources::of_pod(errors, at);
+    host::network(errors, at);
     errors.one_of(&at.key("restartPolicy"), &RESTART_POLICIES, true);
     errors.one_of(&at.key("dnsPolicy"), &DNS_POLICIES, true);
     node_selector(errors, &at.key("nodeSelector"));
