@@ -3,6 +3,7 @@
 //! Not here: what drivers offer (`slices`); the allocation, which is the scheduler's, and whose result is checked in `allocation`.
 
 mod allocation;
+mod capacity;
 mod selectors;
 pub(crate) mod slices;
 

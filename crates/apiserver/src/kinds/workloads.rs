@@ -330,6 +330,10 @@ fn default_daemon_set(object: &mut Value) {
         {
             fill(rolling, "maxUnavailable", 1);
             fill(rolling, "maxSurge", 0);
+        } else if let Some(rolling) = child(strategy, "rollingUpdate") {
+            // Without the strategy that they belong to they are plain numbers.
+            fill(rolling, "maxUnavailable", 0);
+            fill(rolling, "maxSurge", 0);
         }
     }
     fill(spec, "revisionHistoryLimit", 10);

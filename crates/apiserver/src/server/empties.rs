@@ -85,7 +85,12 @@ impl Unwritten {
         }
         let taken = |place: String| Some((object.pointer(&place)?.clone(), place));
         let found: Vec<(Value, String)> = found.into_iter().filter_map(taken).collect();
+        // An empty list of managedFields says that nobody owns anything.
+        let metadata = object.as_object_mut().and_then(|map| map.remove("metadata"));
         structural::go_normalize_read(object, &resource.schema);
+        if let (Some(map), Some(metadata)) = (object.as_object_mut(), metadata) {
+            map.insert("metadata".to_owned(), metadata);
+        }
         let gone = found.into_iter().filter(|(_, place)| object.pointer(place).is_none());
         Unwritten(gone.map(|(value, place)| (place, value)).collect())
     }
@@ -110,9 +115,9 @@ impl Unwritten {
         }
     }
 
-    /// Whether the object that is to be stored has any.
-    pub(super) fn has_any(&self, session: &Session<'_>) -> bool {
-        !self.0.is_empty() && !session.was_changed()
+    /// Whether the object that is to be stored has any: those that have a default have it by now.
+    pub(super) fn has_any(&self, object: &Value, session: &Session<'_>) -> bool {
+        !session.was_changed() && self.0.iter().any(|(place, _)| object.pointer(place).is_none())
     }
 }
 

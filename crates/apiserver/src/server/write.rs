@@ -516,7 +516,7 @@ impl<'a> Writer<'a> {
             errors.extend(pods::validate::resize(&new, old));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
-            let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&session);
+            let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&new, &session);
             count_generation(&resource, &mut new, old, emptied);
             claim = self.allocate(&mut new, Some(old))?;
             unwritten.put_back(&mut new, &session);

@@ -88,7 +88,7 @@ fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
             } else {
                 Found::modified()
             };
-            if matches!(shape, Shape::Deduced) {
+            if shape.is_deduced() {
                 // An object that became something else takes its fields along, and the other way round.
                 found.removed.children = fields(old, shape).children;
                 found.added.children = fields(new, shape).children;
@@ -121,7 +121,7 @@ fn compare_parts(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> 
 fn whole(value: &Value, shape: Shape<'_>) -> Node {
     let mut children = FieldSet::default();
     match (shape.form([Some(value), None]), value) {
-        (Form::Leaf, _) if matches!(shape, Shape::Deduced) => children = fields(value, shape).children,
+        (Form::Leaf, _) if shape.is_deduced() => children = fields(value, shape).children,
         (Form::Map, Value::Object(map)) => {
             for (key, part) in map {
                 children.put(field(key), whole(part, shape.part_or_nothing(key).shape));

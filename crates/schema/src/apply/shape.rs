@@ -151,6 +151,15 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Whether the schema leaves open what this is, so that values tell.
+    pub(super) fn is_deduced(self) -> bool {
+        match self {
+            Shape::Deduced => true,
+            Shape::Schema(schema) => schema.type_.is_none() && schema.preserve_unknown_fields && !schema.int_or_string,
+            Shape::Text | Shape::Nothing | Shape::Embedded(_) => false,
+        }
+    }
+
     /// The type of a field or of an entry of a map; none when the schema does not allow it.
     pub(super) fn part(self, key: &str) -> Option<Part<'a>> {
         let declared = |shape| Some(Part { shape, declared: true });

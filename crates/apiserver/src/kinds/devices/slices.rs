@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, get};
 use super::super::pods::scheduling::node_selector;
+use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
 use crate::registry::{Empties, Looks, Strategy, StrategyContext};
 
@@ -205,7 +206,9 @@ fn device(errors: &mut Errors, at: &At<'_>, before: Option<&Value>, per_device: 
     for (key, value) in capacity.entries() {
         name_of_driver(errors, &capacity, key);
         let policy = value.key("requestPolicy");
-        if policy.present() && !at.key("allowMultipleAllocations").is_true() {
+        if at.key("allowMultipleAllocations").is_true() {
+            request_policy(errors, &value);
+        } else if policy.present() {
             errors.forbidden(&policy, "allowMultipleAllocations must be true");
         }
     }
