@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use super::check::{At, Errors, absent, child, ensure, fill, keep};
 use super::pods::resources::{Of, resource_name};
-use crate::registry::{Conversion, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{Conversion, Empties, PLAIN, StatusMetadata, Strategy};
 
 const AUTOSCALER: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
@@ -23,6 +23,8 @@ const AUTOSCALER: Strategy = Strategy {
 
 /// How autoscalers of `autoscaling/v2` are written.
 pub(crate) const V2: Strategy = Strategy {
+    // An empty list of policies is not filled in.
+    empties: Empties::Seen,
     default: default_v2,
     prepare_create: |object, _| {
         drop_status(object);
@@ -129,7 +131,8 @@ fn autoscaler(new: &Value, old: &Value) -> Vec<FieldError> {
     let (version, kind) = (target.key("apiVersion"), target.key("kind"));
     let kept = was.present() && was.key("apiVersion").value == version.value && was.key("kind").value == kind.value;
     // A group is all that tells what is scaled, but for the one kind of the core group that can be.
-    if !kept && !version.text().contains('/') && kind.text() != "ReplicationController" {
+    let group = version.text().split_once('/').map_or("", |(group, _)| group);
+    if !kept && group.is_empty() && kind.text() != "ReplicationController" {
         errors.invalid(&version, "apiVersion must specify API group");
     }
     if version.text().matches('/').count() > 1 {

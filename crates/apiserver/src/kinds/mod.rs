@@ -25,6 +25,7 @@ pub(crate) mod networking;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod policy;
+mod ranges;
 pub(crate) mod rbac;
 #[cfg(test)]
 pub(crate) mod recorded;

@@ -13,6 +13,8 @@ use super::check::{
     At, Errors, absent, check_port, check_port_or_name, child, each, ensure, fill, get, keep, port_name_messages,
 };
 use super::pods::scheduling::label_selector;
+use super::ranges::{self, Block};
+use super::service_warnings;
 use super::system::empty_status;
 use crate::registry::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
@@ -116,6 +118,30 @@ pub(crate) const NETWORK_POLICY: Strategy = Strategy {
     },
     validate_create: network_policy,
     validate_update: |new, _| network_policy(new),
+    warnings: |new, _| {
+        let spec = At::root(new).key("spec");
+        let rules = [("ingress", "from"), ("egress", "to")];
+        let peers = rules.map(|(rules, peers)| {
+            spec.key(rules)
+                .items()
+                .map(move |rule| rule.key(peers))
+                .collect::<Vec<_>>()
+        });
+        let blocks = peers
+            .iter()
+            .flatten()
+            .flat_map(At::items)
+            .map(|peer| peer.key("ipBlock"));
+        let told = blocks.flat_map(|block| {
+            let except = block.key("except");
+            let parts = except.items().filter_map(|part| service_warnings::block(&part));
+            service_warnings::block(&block.key("cidr"))
+                .into_iter()
+                .chain(parts)
+                .collect::<Vec<_>>()
+        });
+        told.collect()
+    },
     ..PLAIN
 };
 
@@ -369,41 +395,6 @@ fn prefixed_path(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-/// An address and the length of its prefix.
-type Cidr = (IpAddr, u8);
-
-fn cidr(at: &At<'_>) -> Option<Cidr> {
-    let (address, length) = at.text().split_once('/')?;
-    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
-    (length <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, length))
-}
-
-fn check_cidr(errors: &mut Errors, at: &At<'_>) -> Option<Cidr> {
-    let parsed = cidr(at);
-    if parsed.is_none() {
-        errors.invalid(at, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
-    }
-    parsed
-}
-
-/// The first bits of an address, the others zero.
-fn network((address, length): Cidr) -> u128 {
-    match address {
-        IpAddr::V4(four) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            u128::from(four.to_bits() & mask)
-        }
-        IpAddr::V6(six) => six.to_bits() & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0),
-    }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(four) => u128::from(four.to_bits()),
-        IpAddr::V6(six) => six.to_bits(),
-    }
-}
-
 fn network_policy(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -461,18 +452,10 @@ fn policy_peer(errors: &mut Errors, at: &At<'_>) {
         let outer = block.key("cidr");
         if outer.text().is_empty() {
             errors.required(&outer, "");
-        } else if let Some(whole) = check_cidr(errors, &outer) {
-            if bits(whole.0) != network(whole) {
-                errors.invalid(&outer, "must not have bits set beyond the prefix length");
-            }
+        } else if let Some(whole) = ranges::check(errors, &outer, outer.text(), &Value::Null) {
             for part in block.key("except").items() {
-                let Some(inner) = check_cidr(errors, &part) else {
-                    continue;
-                };
-                let inside = inner.0.is_ipv4() == whole.0.is_ipv4()
-                    && inner.1 > whole.1
-                    && network((inner.0, whole.1)) == network(whole);
-                if !inside {
+                let inner = ranges::check(errors, &part, part.text(), &Value::Null);
+                if inner.is_some_and(|inner| !inner.is_part_of(whole)) {
                     errors.invalid(&part, "must be a strict subset of `cidr`");
                 }
             }
@@ -532,14 +515,6 @@ fn ip_address(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Whether a range of addresses is one of IPv4; none when it is no range.
-pub(super) fn cidr_family(text: &str) -> Option<bool> {
-    let (address, length) = text.split_once('/')?;
-    let (address, length): (std::net::IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    (length <= most).then_some(address.is_ipv4())
-}
-
 fn service_cidr(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let list = At::root(new).keys(&["spec", "cidrs"]);
@@ -557,17 +532,14 @@ fn service_cidr(new: &Value) -> Vec<FieldError> {
     let mut families = BTreeSet::new();
     let mut twice = false;
     for entry in list.items() {
-        let Some(parsed) = check_cidr(&mut errors, &entry) else {
+        let before = errors.len();
+        let Some(Block { address, length }) = ranges::check(&mut errors, &entry, entry.text(), &Value::Null) else {
             continue;
         };
-        twice |= !families.insert(parsed.0.is_ipv4());
-        if bits(parsed.0) != network(parsed) {
-            errors.invalid(&entry, "must not have bits set beyond the prefix length");
-        } else {
-            let canonical = format!("{}/{}", parsed.0, parsed.1);
-            if canonical != entry.text() {
-                errors.invalid(&entry, format!("must be in canonical form (\"{canonical}\")"));
-            }
+        twice |= !families.insert(address.is_ipv4());
+        let canonical = format!("{address}/{length}");
+        if errors.len() == before && canonical != entry.text() {
+            errors.invalid(&entry, format!("must be in canonical form (\"{canonical}\")"));
         }
     }
     if twice && list.len() == 2 {
@@ -577,27 +549,4 @@ fn service_cidr(new: &Value) -> Vec<FieldError> {
         );
     }
     errors.into_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn networks_of_all_lengths() {
-        for (text, wanted) in [
-            ("10.1.2.3/0", "0.0.0.0"),
-            ("10.1.2.3/8", "10.0.0.0"),
-            ("10.1.2.3/32", "10.1.2.3"),
-        ] {
-            let value = Value::from(text);
-            let parsed = cidr(&At::root(&value)).expect("a network");
-            assert_eq!(network(parsed), bits(wanted.parse().expect("an address")), "{text}");
-        }
-        for text in ["10.1.2.3", "10.1.2.3/33", "::/129", "x/1", "1.2.3.4/-1", ""] {
-            assert_eq!(cidr(&At::root(&Value::from(text))), None, "{text}");
-        }
-        let six = Value::from("2001:db8::1/0");
-        assert_eq!(network(cidr(&At::root(&six)).expect("a network")), 0);
-    }
 }

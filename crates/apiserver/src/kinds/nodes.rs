@@ -6,8 +6,11 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::check::{At, Errors, child, ensure, fill, keep, text};
+use std::collections::BTreeSet;
+
+use super::check::{At, Errors, child, ensure, fill, get, keep, text};
 use super::pods::defaults;
+use super::{ranges, service_warnings};
 use crate::registry::{Looks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
@@ -16,7 +19,17 @@ pub(crate) const NODE: Strategy = Strategy {
     looks: Looks::CHANGED_AND_WHOLE,
     default,
     prepare_update: |new, old, _| keep(new, old, "status"),
-    validate_create: node,
+    validate_create: |new| node(new, &Value::Null),
+    warnings: |new, _| {
+        let spec = At::root(new).key("spec");
+        let mut told = Vec::new();
+        if !spec.key("externalID").text().is_empty() {
+            told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        }
+        let ranges = spec.key("podCIDRs");
+        told.extend(ranges.items().filter_map(|range| service_warnings::block(&range)));
+        told
+    },
     validate_update: update,
     validate_status: |new, _| {
         let mut errors = Errors::default();
@@ -76,10 +89,11 @@ fn default(object: &mut Value) {
     }
 }
 
-fn node(new: &Value) -> Vec<FieldError> {
+fn node(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     taints(&mut errors, new);
-    cidrs(&mut errors, &At::root(new).keys(&["spec", "podCIDRs"]));
+    let path = ["spec", "podCIDRs"];
+    cidrs(&mut errors, &At::root(new).keys(&path), get(old, &path));
     status(&mut errors, new);
     errors.into_vec()
 }
@@ -106,19 +120,26 @@ fn taints(errors: &mut Errors, new: &Value) {
     }
 }
 
-fn cidrs(errors: &mut Errors, list: &At<'_>) {
-    let mut families = Vec::new();
-    for entry in list.items() {
-        match super::networking::cidr_family(entry.text()) {
-            Some(is_v4) => families.push(is_v4),
-            None => errors.invalid(
-                &entry,
-                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
-            ),
+fn cidrs(errors: &mut Errors, list: &At<'_>, known: &Value) {
+    let mut families = BTreeSet::new();
+    let mut strange = None;
+    for (index, entry) in list.items().enumerate() {
+        match ranges::check(errors, &entry, entry.text(), known) {
+            Some(block) => drop(families.insert(block.address.is_ipv4())),
+            None => strange = strange.or(Some((index, entry))),
         }
     }
-    let twice = list.len() == 2 && families.len() == 2 && families[0] == families[1];
-    if list.len() > 2 || twice {
+    if list.len() < 2 {
+        return;
+    }
+    if let Some((index, entry)) = &strange {
+        let why = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {})",
+            entry.text()
+        );
+        errors.push(FieldError::internal(list.path.to_string(), why));
+    }
+    if list.len() > 2 || families.len() < 2 || strange.is_some() {
         errors.invalid(list, "may specify no more than one CIDR for each IP family");
     }
 }
@@ -144,16 +165,21 @@ fn status(errors: &mut Errors, new: &Value) {
 
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    errors.extend(node(new));
+    errors.extend(node(new, old));
     // Upstream looks at the taints of a changed node twice.
     taints(&mut errors, new);
     let (after, before) = (At::root(new).key("spec"), At::root(old).key("spec"));
     let ranges = before.key("podCIDRs");
-    if !ranges.is_empty() && ranges.value != after.key("podCIDRs").value {
-        errors.forbidden(
-            &after.key("podCIDRs"),
-            "node updates may not change podCIDR except from \"\" to valid",
-        );
+    let given = after.key("podCIDRs");
+    // Each of as many ranges is told, others in one.
+    let changed = if ranges.len() == given.len() {
+        let pairs = ranges.items().zip(given.items());
+        pairs.filter(|(was, is)| was.value != is.value).count()
+    } else {
+        usize::from(!ranges.is_empty())
+    };
+    for _ in 0..changed {
+        errors.forbidden(&given, "node updates may not change podCIDR except from \"\" to valid");
     }
     let provider = before.key("providerID").text();
     if !provider.is_empty() && provider != after.key("providerID").text() {
@@ -166,4 +192,49 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.forbidden(&after.key("externalID"), "may not be updated");
     }
     errors.into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What kube-apiserver 1.36 says of the ranges of a node, and of their change.
+    #[test]
+    fn ranges_of_pods() {
+        let check = |old: Value, new: Value, wrong: &[&str]| {
+            let as_node = |ranges: &Value| {
+                let mut node = json!({"spec": {"podCIDRs": ranges}});
+                default(&mut node);
+                node
+            };
+            let found = match &old {
+                Value::Null => node(&as_node(&new), &Value::Null),
+                old => update(&as_node(&new), &as_node(old)),
+            };
+            let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, wrong, "{old} {new}");
+        };
+        let changed = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
+        let one = json!(["10.1.0.0/24"]);
+        let two = json!(["10.1.0.0/24", "fd00::/64"]);
+        check(Value::Null, two.clone(), &[]);
+        check(
+            Value::Null,
+            json!(["10.1.0.5/24"]),
+            &["spec.podCIDRs[0]: Invalid value: \"10.1.0.5/24\": must not have bits set beyond the prefix length"],
+        );
+        check(
+            Value::Null,
+            json!(["10.1.0.0/24", "x"]),
+            &[
+                "spec.podCIDRs[1]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil> (invalid CIDR address: x)",
+                "spec.podCIDRs: Invalid value: [\"10.1.0.0/24\",\"x\"]: may specify no more than one CIDR for each IP family",
+            ],
+        );
+        check(json!([]), one.clone(), &[]);
+        check(one.clone(), one.clone(), &[]);
+        check(one, two.clone(), &[changed]);
+        check(two, json!(["10.2.0.0/24", "fd01::/64"]), &[changed, changed]);
+    }
 }

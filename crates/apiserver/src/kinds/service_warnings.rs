@@ -81,7 +81,7 @@ pub(super) fn address(at: &At<'_>) -> Option<String> {
 }
 
 /// The same for a block of addresses.
-fn block(at: &At<'_>) -> Option<String> {
+pub(super) fn block(at: &At<'_>) -> Option<String> {
     let (path, text) = (&at.path, at.text().trim());
     let (ip, length) = text.split_once('/')?;
     if let Some(plain) = without_zeros(ip) {

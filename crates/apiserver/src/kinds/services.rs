@@ -21,6 +21,7 @@ use super::check::{
     At, Errors, Object, absent, check_ip, check_port, check_port_or_name, child, each, ensure, fill, fill_text, get,
     keep, text,
 };
+use super::ranges;
 use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How Services are written.
@@ -194,7 +195,9 @@ fn service(new: &Value, old: &Value) -> Vec<FieldError> {
         &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
         true,
     );
-    balancer(&mut errors, &spec, kind, known);
+    let notes = At::root(new).keys(&["metadata", "annotations"]);
+    let note = notes.key(SOURCE_RANGES).moved(notes.path.map_key(SOURCE_RANGES));
+    balancer(&mut errors, &note, &spec, kind, known);
     policies(&mut errors, &spec, kind, is_reachable(new));
     errors.into_vec()
 }
@@ -234,23 +237,25 @@ fn for_type(errors: &mut Errors, spec: &At<'_>, kind: &str, headless: bool) {
 }
 
 /// What only a load balancer has. Ranges in `known` were accepted before, however they are written.
-fn balancer(errors: &mut Errors, spec: &At<'_>, kind: &str, known: &Value) {
+fn balancer(errors: &mut Errors, note: &At<'_>, spec: &At<'_>, kind: &str, known: &Value) {
     // The path stands so in Kubernetes.
-    let ranges = spec.key("loadBalancerSourceRanges");
-    let ranges = ranges.moved(spec.path.key("LoadBalancerSourceRanges"));
-    if kind != "LoadBalancer" && !ranges.is_empty() {
-        errors.forbidden(&ranges, ONLY_BALANCED);
+    let list = spec.key("loadBalancerSourceRanges");
+    let list = list.moved(spec.path.key("LoadBalancerSourceRanges"));
+    if kind != "LoadBalancer" && !list.is_empty() {
+        errors.forbidden(&list, ONLY_BALANCED);
     }
-    for range in ranges.items() {
-        let text = range.text().trim();
-        if !is_cidr(text) {
-            errors.invalid(
-                &range,
-                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
-            );
-        } else if has_bits_beyond(text) && !known.as_array().is_some_and(|known| known.contains(range.value)) {
-            errors.invalid(&range, "must not have bits set beyond the prefix length");
+    // The forerunner of the field.
+    if list.is_empty() && note.present() {
+        if kind != "LoadBalancer" {
+            errors.forbidden(note, ONLY_BALANCED);
         }
+        let text = note.text().trim();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            ranges::check(errors, note, part.trim(), known);
+        }
+    }
+    for range in list.items() {
+        ranges::check(errors, &range, range.text().trim(), known);
     }
     let ports = spec.key("allocateLoadBalancerNodePorts");
     if kind != "LoadBalancer" && ports.present() {
@@ -258,6 +263,9 @@ fn balancer(errors: &mut Errors, spec: &At<'_>, kind: &str, known: &Value) {
     }
     balancer_class(errors, &spec.key("loadBalancerClass"), kind);
 }
+
+/// The annotation that says what `loadBalancerSourceRanges` says now.
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 
@@ -268,28 +276,6 @@ fn balancer_class(errors: &mut Errors, class: &At<'_>, kind: &str) {
     } else {
         errors.forbidden(class, ONLY_BALANCED);
     }
-}
-
-/// Whether a block of addresses, which is well written, says more of its address than its length has.
-fn has_bits_beyond(block: &str) -> bool {
-    let Some((ip, length)) = block.split_once('/') else {
-        return false;
-    };
-    let length: u32 = length.parse().unwrap_or(0);
-    match ip.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => ip.to_bits().checked_shl(length).unwrap_or(0) != 0,
-        Ok(IpAddr::V6(ip)) => ip.to_bits().checked_shl(length).unwrap_or(0) != 0,
-        Err(_) => false,
-    }
-}
-
-fn is_cidr(text: &str) -> bool {
-    text.split_once('/')
-        .is_some_and(|(ip, length)| match (ip.parse::<IpAddr>(), length.parse::<u8>()) {
-            (Ok(IpAddr::V4(_)), Ok(length)) => length <= 32,
-            (Ok(IpAddr::V6(_)), Ok(length)) => length <= 128,
-            _ => false,
-        })
 }
 
 fn ports(errors: &mut Errors, spec: &At<'_>, kind: &str) {

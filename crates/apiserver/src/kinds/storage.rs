@@ -6,6 +6,7 @@
 //!
 //! Not here: binding and provisioning, which are a controller's.
 
+pub(crate) mod sources;
 mod volume;
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use kubewright_schema::{internal, names};
 use serde_json::{Value, json};
 
 pub(crate) use self::volume::VOLUME;
-use super::check::{At, Errors, Object, absent, child, ensure, fill, fill_text, get, keep, text};
+use super::check::{At, Errors, absent, ensure, fill, fill_text, get, keep};
 use super::pods::scheduling::label_selector;
 use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
@@ -35,13 +36,13 @@ pub(crate) const CLAIM: Strategy = Strategy {
     looks: Looks::CHANGED_AND_WHOLE,
     default: default_claim,
     prepare_create: |object, _| {
-        data_source(object);
+        sources::fill_in(object, &Value::Null);
         // The phase is a default: whoever looks at what is stored sees it, plugins do not.
         empty_status(object);
     },
     prepare_update: |new, old, _| {
         keep(new, old, "status");
-        data_source(new);
+        sources::fill_in(new, old);
     },
     validate_create: claim,
     validate_update: update_claim,
@@ -303,36 +304,6 @@ fn default_claim(object: &mut Value) {
     }
     if let Some(spec) = ensure(object, "spec") {
         defaults::claim_spec(spec);
-    }
-}
-
-/// `dataSource` takes claims and snapshots only, others are dropped; it and `dataSourceRef` follow each other.
-fn data_source(object: &mut Value) {
-    let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) else {
-        return;
-    };
-    let known = child(spec, "dataSource").is_none_or(|source: &mut Object| {
-        let kind = text(source, "kind");
-        match text(source, "apiGroup") {
-            "" => kind == "PersistentVolumeClaim",
-            group => group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot",
-        }
-    });
-    if !known {
-        spec.remove("dataSource");
-    }
-    // Sources in other namespaces are behind a feature that is off.
-    if child(spec, "dataSourceRef").is_some_and(|reference| !text(reference, "namespace").is_empty()) {
-        spec.remove("dataSourceRef");
-    }
-    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
-        (Some(source), None) => {
-            spec.insert("dataSourceRef".to_owned(), source);
-        }
-        (None, Some(reference)) if reference.get("namespace").is_none_or(|namespace| namespace == "") => {
-            spec.insert("dataSource".to_owned(), reference);
-        }
-        _ => {}
     }
 }
 

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use kubewright_schema::error::FieldError;
+use kubewright_schema::structural;
 use serde_json::{Map, Value, json};
 
 use super::respond::{Content, Reply};
@@ -47,8 +48,36 @@ impl Call<'_> {
                 let why = format!("pod {} does not have a host assigned", self.name());
                 Err(Status::bad_request(why))
             }
-            _ => Ok(None),
+            _ => self.check_node(node.unwrap_or("")).map(|()| None),
         }
+    }
+
+    /// Makes sure that there is a node of this name, and an address to reach it at.
+    fn check_node(&self, name: &str) -> Result<(), Status> {
+        let row = self.kinds.lookup("", "v1", "nodes");
+        let row = row.ok_or_else(|| Status::untyped("nodes are not served"))?;
+        let Some(node) = self.server.storage.get(&row.store, name) else {
+            // Upstream says it of the kind that was asked for.
+            return Err(Status::not_found(&self.resource, name));
+        };
+        let addresses = node.value().pointer("/status/addresses").and_then(Value::as_array);
+        let text = |address: &Value, field: &str| address.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+        let known: Vec<(String, String)> = addresses
+            .into_iter()
+            .flatten()
+            .map(|address| (text(address, "type"), text(address, "address")))
+            .collect();
+        if known.iter().any(|(kind, _)| PREFERRED.contains(&kind.as_str())) {
+            return Ok(());
+        }
+        let known: Vec<String> = known
+            .iter()
+            .map(|(kind, address)| format!("{{{kind} {address}}}"))
+            .collect();
+        Err(Status::untyped(format!(
+            "no preferred addresses found; known addresses: [{}]",
+            known.join(" ")
+        )))
     }
 
     /// Lets the plugins look at the options of a connection.
@@ -102,20 +131,30 @@ impl Call<'_> {
     }
 
     fn check_log_options(&self) -> Result<(), Status> {
+        // Read in the order of Go's struct, each before anything is looked at.
+        let seconds = self.query.number("sinceSeconds")?;
+        let time = self.query.get("sinceTime");
+        if !time.is_empty() {
+            structural::time_check(time).map_err(Status::bad_request)?;
+        }
+        let (lines, bytes) = (self.query.number("tailLines")?, self.query.number("limitBytes")?);
         let mut errors = Vec::new();
-        let mut at_least = |field: &str, least: i64, why: &str| -> Result<bool, Status> {
-            let number = self.query.number(field)?;
+        let mut at_least = |field: &str, number: Option<i64>, least: i64, why: &str| {
             if let Some(number) = number.filter(|number| *number < least) {
                 errors.push(FieldError::invalid(field, json!(number), why));
             }
-            Ok(number.is_some())
         };
-        at_least("tailLines", 0, "must be greater than or equal to 0")?;
-        at_least("limitBytes", 1, "must be greater than 0")?;
-        let has_seconds = at_least("sinceSeconds", 1, "must be greater than 0")?;
-        if has_seconds && self.query.has("sinceTime") {
+        at_least("tailLines", lines, 0, "must be greater than or equal to 0");
+        at_least("limitBytes", bytes, 1, "must be greater than 0");
+        if seconds.is_some() && self.query.has("sinceTime") {
             let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
             errors.push(FieldError::forbidden("[]", why));
+        } else {
+            at_least("sinceSeconds", seconds, 1, "must be greater than 0");
+        }
+        // A feature that is off.
+        if self.query.has("stream") {
+            errors.push(FieldError::forbidden("stream", "may not be specified"));
         }
         if errors.is_empty() {
             Ok(())
@@ -125,8 +164,11 @@ impl Call<'_> {
     }
 }
 
+/// The kinds of addresses at which nodes are reached.
+const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
 fn port_numbers(texts: &[String]) -> Result<Vec<u32>, Status> {
-    let number = |text: &String| {
+    let number = |text: &str| {
         text.parse::<u16>().map(u32::from).map_err(|error| {
             let why = match error.kind() {
                 std::num::IntErrorKind::PosOverflow => "value out of range",
@@ -137,7 +179,8 @@ fn port_numbers(texts: &[String]) -> Result<Vec<u32>, Status> {
             ))
         })
     };
-    texts.iter().map(number).collect()
+    let parts = texts.iter().flat_map(|text| text.split(','));
+    parts.map(number).collect()
 }
 
 /// The container that is meant is one of the pod's; one that is the only one need not be named.
@@ -193,6 +236,7 @@ mod tests {
     #[test]
     fn ports_are_numbers() {
         assert_eq!(port_numbers(&["80".to_owned(), "81".to_owned()]), Ok(vec![80, 81]));
+        assert_eq!(port_numbers(&["80,81".to_owned()]), Ok(vec![80, 81]));
         let wrong = port_numbers(&["x".to_owned()]).map_err(|status| status.message);
         let expected = "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax";
         assert_eq!(wrong, Err(expected.to_owned()));

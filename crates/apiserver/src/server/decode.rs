@@ -464,7 +464,7 @@ pub(crate) fn fit(
         let forgets = entries.and_then(Value::as_array).is_some_and(Vec::is_empty);
         let unwritten = Unwritten::take(resource, object);
         structural::go_normalize_read(object, &resource.schema);
-        unwritten.put_back_all(object);
+        unwritten.put_back(object);
         if forgets {
             super::managed::put(object, Some(json!([])));
         }

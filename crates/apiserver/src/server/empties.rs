@@ -3,9 +3,11 @@
 //! Go tells `[]` from nothing while a request is worked on, and forgets the difference when it writes. So who sent them owns those that are
 //! always written, plugins see them, and they are stored as null ([`without_empty_lists`]). Those that are not written when they are empty
 //! nobody sees at all, but for the rules of a few kinds ([`Empties`]): for these they are taken out of the object once it is read, so that
-//! nothing else meets them, and put back where the rules look ([`Unwritten`]).
+//! nothing else meets them, and put back into what the rules look at ([`Unwritten`]).
 //!
 //! Invariant: no object leaves for the storage with an empty list or map in a place where Go writes none.
+
+use std::borrow::Cow;
 
 use kubewright_schema::structural;
 use serde_json::{Value, json};
@@ -96,23 +98,26 @@ impl Unwritten {
     }
 
     /// Puts them back into the same object.
-    pub(super) fn put_back_all(&self, object: &mut Value) {
+    pub(super) fn put_back(&self, object: &mut Value) {
         for (place, value) in &self.0 {
             let Some((outer, key)) = place.rsplit_once('/') else {
                 continue;
             };
             if let Some(Value::Object(map)) = object.pointer_mut(outer) {
-                map.entry(key.replace("~1", "/").replace("~0", "~"))
-                    .or_insert_with(|| value.clone());
+                map.insert(key.replace("~1", "/").replace("~0", "~"), value.clone());
             }
         }
     }
 
-    /// Puts them back, unless a plugin wrote the object anew meanwhile: what it wrote has none.
-    pub(super) fn put_back(&self, object: &mut Value, session: &Session<'_>) {
-        if !session.was_changed() {
-            self.put_back_all(object);
+    /// The object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that wrote the object anew
+    /// meanwhile wrote none.
+    pub(super) fn seen_in<'o>(&self, object: &'o Value, session: &Session<'_>) -> Cow<'o, Value> {
+        if !self.has_any(session) {
+            return Cow::Borrowed(object);
         }
+        let mut seen = object.clone();
+        self.put_back(&mut seen);
+        Cow::Owned(seen)
     }
 
     /// Whether the object that is to be stored has any: those that have a default have it by now.
@@ -135,6 +140,7 @@ mod tests {
     const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
     const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
     /// Sends a request and answers what came of it: the generation, or the message of a refusal.
@@ -234,5 +240,14 @@ mod tests {
             &json!({"spec": {"sharedCounters": []}}),
             refused,
         );
+
+        let scaler = |policies: &Value| {
+            json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "behavior": {"scaleUp": {"policies": policies}},
+                "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}})
+        };
+        let refused = "HorizontalPodAutoscaler.autoscaling \"a\" is invalid: spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
+        check(format!("POST {SCALERS}"), &scaler(&json!([])), refused);
+        check(format!("POST {SCALERS}"), &scaler(&Value::Null), "null");
+        check(format!("PUT {SCALERS}/a"), &scaler(&json!([])), refused);
     }
 }

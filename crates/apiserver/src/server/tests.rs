@@ -349,6 +349,53 @@ fn refusals() {
     );
 }
 
+/// What is wrong with a request for a log, before anybody is asked for one.
+#[test]
+fn logs_before_they_are_read() {
+    let world = World::new();
+    let pod = |name: &str, node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    world.must(201, "POST /api/v1/nodes", &json!({"metadata": {"name": "bare"}}));
+    let status = json!({"status": {"addresses": [{"type": "Hostname", "address": "known"}]}});
+    world.must(201, "POST /api/v1/nodes", &json!({"metadata": {"name": "known"}}));
+    world.must(200, "PATCH /api/v1/nodes/known/status", &status);
+    for (name, node) in [("p", ""), ("there", "known"), ("far", "bare"), ("lost", "gone")] {
+        world.must(201, &format!("POST {pods}"), &pod(name, node));
+    }
+    let check = |name: &str, query: &str, code: u16, message: &str| {
+        let answer = world.get(&format!("{pods}/{name}/log?{query}"));
+        let said = answer.body["message"].as_str().unwrap_or("").to_owned();
+        assert_eq!((answer.code, said.as_str()), (code, message), "{name} {query}");
+    };
+    check("p", "tailLines=0&limitBytes=1&sinceSeconds=1", 204, "");
+    check("p", "sinceTime=&follow=x", 204, "");
+    check(
+        "p",
+        "tailLines=-1",
+        422,
+        "PodLogOptions \"p\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0",
+    );
+    check(
+        "p",
+        "stream=",
+        422,
+        "PodLogOptions \"p\" is invalid: stream: Forbidden: may not be specified",
+    );
+    check(
+        "p",
+        "stream=Stdout&limitBytes=0&sinceSeconds=0",
+        422,
+        "PodLogOptions \"p\" is invalid: [limitBytes: Invalid value: 0: must be greater than 0, sinceSeconds: Invalid value: 0: must be greater \
+         than 0, stream: Forbidden: may not be specified]",
+    );
+    let time = "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"";
+    check("p", "sinceTime=x&sinceSeconds=0", 400, time);
+    check("far", "", 500, "no preferred addresses found; known addresses: []");
+    check("lost", "", 404, "pods \"gone\" not found");
+    let nobody = "pods/log is not served: there is no kubelet: nodes are simulated and containers do not run";
+    check("there", "", 501, nobody);
+}
+
 /// Bodies of Go clients, and what the answer shows: a message, or the value at a pointer.
 #[test]
 fn protobuf_bodies() {

@@ -271,9 +271,9 @@ impl<'a> Writer<'a> {
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
             let _claim = self.allocate(&mut object, None)?;
-            unwritten.put_back(&mut object, &session);
-            errors.extend((resource.strategy.validate_create)(&object));
-            Unwritten::take(&resource, &mut object);
+            let seen = unwritten.seen_in(&object, &session);
+            errors.extend((resource.strategy.validate_create)(&seen));
+            drop(seen);
             self.check_custom(&object, None, Part::Main, &mut errors);
             self.refuse(object::name(&object), &errors)?;
             self.ask_to_create(&object)?;
@@ -519,9 +519,10 @@ impl<'a> Writer<'a> {
             let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&new, &session);
             count_generation(&resource, &mut new, old, emptied);
             claim = self.allocate(&mut new, Some(old))?;
-            unwritten.put_back(&mut new, &session);
-            errors.extend((resource.strategy.validate_update)(&new, old));
-            Unwritten::take(&resource, &mut new);
+            errors.extend((resource.strategy.validate_update)(
+                &unwritten.seen_in(&new, &session),
+                old,
+            ));
         }
         self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(object::name(&new), &errors)?;

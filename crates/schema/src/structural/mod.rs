@@ -33,7 +33,7 @@ pub(crate) use formats::is_valid as has_format;
 pub(crate) use go::{GoStruct, absent_form};
 pub use go::{go_normalize, go_normalize_read};
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
-pub use types::type_check;
+pub use types::{time_check, type_check};
 pub use validate::{validate, validate_update};
 
 use std::fmt::Write as _;

@@ -241,6 +241,14 @@ pub(super) fn base64_check(text: &str) -> Result<(), String> {
     Err(format!("illegal base64 data at input byte {offset}"))
 }
 
+/// Reads a time as Go's `time.Parse` does with RFC 3339, only to see whether it can be read.
+///
+/// # Errors
+/// What Go says of it.
+pub fn time_check(text: &str) -> Result<(), String> {
+    time(text, false)
+}
+
 /// `time.Parse` with RFC 3339, or with exactly six digits of a second.
 fn time(text: &str, micro: bool) -> Result<(), String> {
     let layout = if micro {

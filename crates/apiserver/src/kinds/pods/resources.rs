@@ -146,7 +146,12 @@ pub(crate) fn resource_name(errors: &mut Errors, name: &str, at: &At<'_>, of: Of
     }
     let plain = !name.contains('/');
     let computed = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    let unknown = plain && !computed && !STANDARD.contains(&name);
+    let quotas = ["requests.", "limits."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix));
+    let of_quotas =
+        quotas.is_some_and(|rest| matches!(rest, "cpu" | "memory" | "ephemeral-storage") || name == "requests.storage");
+    let unknown = plain && !computed && !of_quotas && !STANDARD.contains(&name);
     if qualified && unknown {
         errors.invalid_value(at, name, "must be a standard resource type or fully qualified");
     }

@@ -431,5 +431,9 @@ pub(crate) fn claim_spec(errors: &mut Errors, at: &At<'_>) {
     if !class.text().is_empty() {
         errors.messages(&class, names::dns1123_subdomain(class.text()));
     }
-    errors.one_of(&at.key("volumeMode"), &["Block", "Filesystem"], false);
+    let mode = at.key("volumeMode");
+    if mode.present() && !["Block", "Filesystem"].contains(&mode.text()) {
+        errors.unsupported(&mode, &["Block", "Filesystem"]);
+    }
+    crate::kinds::storage::sources::validate(errors, at);
 }
