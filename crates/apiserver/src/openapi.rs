@@ -398,6 +398,15 @@ mod tests {
             body["paths"]["/apis/ex.io/v1/foos"]["get"]["operationId"],
             "listExIoV1FooForAllNamespaces"
         );
+        let deleted =
+            &body["components"]["schemas"][format!("{META}.DeleteOptions")]["x-kubernetes-group-version-kind"];
+        let groups: std::collections::BTreeSet<_> = deleted
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|kind| kind["group"].as_str())
+            .collect();
+        assert!(groups.contains(&Some("apps")) && !groups.contains(&Some("admission.k8s.io")));
         // Its list has the name that the paths refer to.
         assert!(body["components"]["schemas"]["io.ex.v1.FooList"].is_object());
     }

@@ -19,6 +19,14 @@ const EVERYWHERE: [&str; 2] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
+/// Groups that clients of custom kinds do not know: their types are not in the library that the extensions server is made with.
+const UNKNOWN_TO_EXTENSIONS: [&str; 4] = [
+    "admission.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "imagepolicy.k8s.io",
+];
+
 /// For which version of OpenAPI the schemas of custom kinds are.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -52,15 +60,18 @@ impl Schemas {
         self.version = Some((group.to_owned(), version.to_owned()));
     }
 
-    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone.
+    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone, or, in a document of custom
+    /// kinds, of all groups that the extensions server knows.
     fn own_kinds(&self, raw: &str) -> Option<String> {
         const KINDS: &str = "x-kubernetes-group-version-kind";
-        let (group, version) = self.version.as_ref()?;
         let mut schema: Value = serde_json::from_str(raw).ok()?;
         let kinds = schema.get_mut(KINDS)?.as_array_mut()?;
-        kinds.retain(|kind| {
-            (kind["group"] == "" && kind["version"] == "v1")
-                || (kind["group"] == group.as_str() && kind["version"] == version.as_str())
+        kinds.retain(|kind| match &self.version {
+            Some((group, version)) => {
+                (kind["group"] == "" && kind["version"] == "v1")
+                    || (kind["group"] == group.as_str() && kind["version"] == version.as_str())
+            }
+            None => !UNKNOWN_TO_EXTENSIONS.iter().any(|group| kind["group"] == *group),
         });
         Some(schema.to_string())
     }
