@@ -1,4 +1,5 @@
-//! OpenAPI v3: an index with hashes, and one document for each group and version.
+//! OpenAPI v3: an index with hashes, and one document for each group and version. `v2` makes the one document of version 2 out of the
+//! same parts.
 //!
 //! kubectl reads three things in a document: `paths` with `x-kubernetes-group-version-kind` and `x-kubernetes-action` (to find a kind for
 //! `explain`, and whether it may send a strategic merge patch), the query parameter `fieldValidation`, and `components.schemas`. The schemas
@@ -6,7 +7,7 @@
 //!
 //! Documents are made on first use and kept as text with their snapshot; the index needs the hashes, so it makes them all.
 //!
-//! Not here: the definitions in version 2 (`v2` says where they are), protobuf among the media types (it is not served).
+//! Not here: protobuf among the media types of version 3 (it is not served).
 
 mod connects;
 mod paths;
@@ -26,6 +27,8 @@ use crate::registry::{Snapshot, hash};
 pub struct Cache {
     documents: Mutex<BTreeMap<String, Arc<Document>>>,
     index: OnceLock<Arc<Document>>,
+    /// Hash of the document of version 2, which is large and seldom asked for, and therefore made anew each time.
+    v2: OnceLock<String>,
 }
 
 /// An OpenAPI document, as JSON text.
@@ -129,11 +132,14 @@ fn document_paths(snapshot: &Snapshot) -> Vec<String> {
     all
 }
 
+/// The version of Kubernetes, as documents give it.
+const VERSION: &str = "1.36";
+
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
-    let mut schemas = schemas::Schemas::default();
-    let paths = match path.split('/').collect::<Vec<_>>().as_slice() {
+/// The paths of a document, whose schemas are added; none when there is no such document.
+fn contents(snapshot: &Snapshot, path: &str, schemas: &mut schemas::Schemas) -> Option<Map<String, Value>> {
+    Some(match path.split('/').collect::<Vec<_>>().as_slice() {
         [".well-known", "openid-configuration"] => plain(
             path,
             "WellKnown",
@@ -159,7 +165,7 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
             "application/json",
         ),
         ["api"] => root(
-            &mut schemas,
+            schemas,
             "/api/",
             "core",
             "getCoreAPIVersions",
@@ -167,18 +173,19 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
             "APIVersions",
         ),
         ["apis"] => root(
-            &mut schemas,
+            schemas,
             "/apis/",
             "apis",
             "getAPIVersions",
             "get available API versions",
             "APIGroupList",
         ),
-        ["api", version] if snapshot.has_version("", version) => paths::version(snapshot, "", version, &mut schemas),
-        ["apis", group] if !group.is_empty() && snapshot.has_group(group) => {
+        ["api", version] if snapshot.has_version("", version) => paths::version(snapshot, "", version, schemas),
+        // A group of custom kinds has no document of its own, only its versions have.
+        ["apis", group] if !group.is_empty() && snapshot.has_group(group) && !snapshot.is_custom_group(group) => {
             let (tag, id) = (paths::camel(group, false), paths::camel(group, true));
             root(
-                &mut schemas,
+                schemas,
                 &format!("/apis/{group}/"),
                 &tag,
                 &format!("get{id}APIGroup"),
@@ -187,27 +194,29 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
             )
         }
         ["apis", group, version] if !group.is_empty() && snapshot.has_version(group, version) => {
-            paths::version(snapshot, group, version, &mut schemas)
+            paths::version(snapshot, group, version, schemas)
         }
         _ => return None,
-    };
-    let paths = Value::Object(paths);
+    })
+}
+
+/// Whether a document is about the kinds of definitions.
+fn is_custom(snapshot: &Snapshot, path: &str) -> bool {
+    let group = path.split('/').nth(1).unwrap_or("");
+    let rows = snapshot.resources();
+    rows.iter().any(|row| row.group == group && row.custom.is_some())
+}
+
+fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
+    let mut schemas = schemas::Schemas::default();
+    let paths = Value::Object(contents(snapshot, path, &mut schemas)?);
     let schemas = schemas.into_json();
     let schemas = if schemas == "{}" {
         String::new()
     } else {
         format!("\"schemas\":{schemas},")
     };
-    let group = path.split('/').nth(1).unwrap_or("");
-    let is_custom = snapshot
-        .resources()
-        .iter()
-        .any(|row| row.group == group && row.custom.is_some());
-    if is_custom && path.matches('/').count() == 1 && snapshot.is_custom_group(group) {
-        // Such a group has no document of its own, only its versions have.
-        return None;
-    }
-    if is_custom && path.matches('/').count() == 2 {
+    if is_custom(snapshot, path) && path.matches('/').count() == 2 {
         // Upstream, another part of the server makes the documents of custom kinds.
         let schemas = schemas.trim_end_matches(',');
         return Some(format!(
@@ -216,7 +225,7 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
         ));
     }
     Some(format!(
-        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"1.36\"}},\"paths\":{paths},\"components\":{{{schemas}\
+        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"{VERSION}\"}},\"paths\":{paths},\"components\":{{{schemas}\
          \"securitySchemes\":{{\"BearerToken\":{{\"type\":\"apiKey\",\"description\":\"Bearer Token authentication\",\
          \"name\":\"authorization\",\"in\":\"header\"}}}}}}}}"
     ))
@@ -389,6 +398,15 @@ mod tests {
             body["paths"]["/apis/ex.io/v1/foos"]["get"]["operationId"],
             "listExIoV1FooForAllNamespaces"
         );
+        let deleted =
+            &body["components"]["schemas"][format!("{META}.DeleteOptions")]["x-kubernetes-group-version-kind"];
+        let groups: std::collections::BTreeSet<_> = deleted
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|kind| kind["group"].as_str())
+            .collect();
+        assert!(groups.contains(&Some("apps")) && !groups.contains(&Some("admission.k8s.io")));
         // Its list has the name that the paths refer to.
         assert!(body["components"]["schemas"]["io.ex.v1.FooList"].is_object());
     }

@@ -19,6 +19,7 @@ mod object;
 mod special;
 mod table;
 mod wire;
+pub mod write;
 
 use serde_json::{Map, Value};
 

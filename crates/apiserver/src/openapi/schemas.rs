@@ -1,14 +1,17 @@
 //! `components.schemas`: what was referred to, and what that refers to in turn.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::catalog;
 use serde_json::{Map, Value, json};
 
 use super::META;
-use crate::registry::{Resource, Verbs};
+use super::v2::definitions;
+use crate::registry::{Custom, Resource, Verbs};
 
-const PREFIX: &str = "#/components/schemas/";
+/// Where the schemas of a document are; what version 2 calls it is said when a schema is converted.
+pub(super) const PREFIX: &str = "#/components/schemas/";
 
 /// Kinds that every group has.
 const EVERYWHERE: [&str; 2] = [
@@ -16,30 +19,59 @@ const EVERYWHERE: [&str; 2] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
 ];
 
+/// Groups that clients of custom kinds do not know: their types are not in the library that the extensions server is made with.
+const UNKNOWN_TO_EXTENSIONS: [&str; 4] = [
+    "admission.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "imagepolicy.k8s.io",
+];
+
+/// For which version of OpenAPI the schemas of custom kinds are.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Dialect {
+    #[default]
+    V3,
+    V2,
+}
+
 /// The schemas of one document: texts of the catalog and those of custom kinds.
 #[derive(Default)]
 pub(super) struct Schemas {
+    dialect: Dialect,
     referred: BTreeSet<String>,
-    own: BTreeMap<String, Value>,
+    /// Texts, which are a tenth of what the values would be.
+    own: BTreeMap<String, String>,
     /// Group and version of the built-in kinds of the document.
     version: Option<(String, String)>,
 }
 
 impl Schemas {
+    /// Schemas for a document of version 2, which has those of all groups.
+    pub(super) fn of_v2() -> Self {
+        Self {
+            dialect: Dialect::V2,
+            ..Self::default()
+        }
+    }
+
     /// Says of which group and version the kinds are: of the kinds that every group has, the others' are left out.
     pub(super) fn of_version(&mut self, group: &str, version: &str) {
         self.version = Some((group.to_owned(), version.to_owned()));
     }
 
-    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone.
+    /// The text of `DeleteOptions` or `WatchEvent` with its kinds of the core group and of this version alone, or, in a document of custom
+    /// kinds, of all groups that the extensions server knows.
     fn own_kinds(&self, raw: &str) -> Option<String> {
         const KINDS: &str = "x-kubernetes-group-version-kind";
-        let (group, version) = self.version.as_ref()?;
         let mut schema: Value = serde_json::from_str(raw).ok()?;
         let kinds = schema.get_mut(KINDS)?.as_array_mut()?;
-        kinds.retain(|kind| {
-            (kind["group"] == "" && kind["version"] == "v1")
-                || (kind["group"] == group.as_str() && kind["version"] == version.as_str())
+        kinds.retain(|kind| match &self.version {
+            Some((group, version)) => {
+                (kind["group"] == "" && kind["version"] == "v1")
+                    || (kind["group"] == group.as_str() && kind["version"] == version.as_str())
+            }
+            None => !UNKNOWN_TO_EXTENSIONS.iter().any(|group| kind["group"] == *group),
         });
         Some(schema.to_string())
     }
@@ -95,7 +127,8 @@ impl Schemas {
         let description = "Info contains versioning information. how we'll want to distribute that information.";
         self.own.insert(
             NAME.to_owned(),
-            json!({"description": description, "type": "object", "required": required, "properties": properties}),
+            json!({"description": description, "type": "object", "required": required, "properties": properties})
+                .to_string(),
         );
         self.reference(NAME)
     }
@@ -107,9 +140,9 @@ impl Schemas {
             None => row.list_kind.to_string(),
         };
         if let Some(custom) = &row.custom {
-            self.own
-                .insert(row.schema_name.to_string(), published(row, &custom.document));
-            self.own.insert(list.clone(), self::list(row));
+            let object = published(row, custom, self.dialect).to_string();
+            self.own.insert(row.schema_name.to_string(), object);
+            self.own.insert(list.clone(), self::list(row).to_string());
         }
         let object = self.reference(&row.schema_name);
         // What is never listed has no list.
@@ -120,28 +153,32 @@ impl Schemas {
         (object, list)
     }
 
-    /// The JSON text of the object. Texts of the catalog are taken as they are; what they refer to comes along.
-    pub(super) fn into_json(self) -> String {
-        let mut open: Vec<String> = self.referred.iter().cloned().collect();
-        let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    /// The texts by name. Those of the catalog are taken as they are; what they refer to comes along.
+    pub(super) fn into_texts(mut self) -> BTreeMap<String, Cow<'static, str>> {
+        let mut open: Vec<String> = std::mem::take(&mut self.referred).into_iter().collect();
+        let mut texts = BTreeMap::new();
         while let Some(name) = open.pop() {
             if texts.contains_key(&name) {
                 continue;
             }
-            let text = match (self.own.get(&name), catalog::raw(&name)) {
-                (Some(own), _) => own.to_string(),
-                (None, Some(raw)) if EVERYWHERE.contains(&name.as_str()) => {
-                    self.own_kinds(raw).unwrap_or_else(|| raw.to_owned())
-                }
-                (None, Some(raw)) => raw.to_owned(),
+            let everywhere = self.dialect == Dialect::V3 && EVERYWHERE.contains(&name.as_str());
+            let text = match (self.own.remove(&name), catalog::raw(&name)) {
+                (Some(own), _) => Cow::Owned(own),
+                (None, Some(raw)) if everywhere => self.own_kinds(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
+                (None, Some(raw)) => Cow::Borrowed(raw),
                 // Nothing refers to what is nowhere (a test follows every reference); a document must be closed all the same.
-                (None, None) => json!({"type": "object"}).to_string(),
+                (None, None) => Cow::Owned(json!({"type": "object"}).to_string()),
             };
             open.extend(references(&text).map(str::to_owned));
             texts.insert(name, text);
         }
+        texts
+    }
+
+    /// The JSON text of the object that holds them.
+    pub(super) fn into_json(self) -> String {
         let mut json = String::from("{");
-        for (name, text) in &texts {
+        for (name, text) in &self.into_texts() {
             if json.len() > 1 {
                 json.push(',');
             }
@@ -180,32 +217,43 @@ const LIST_METADATA: &str = "Standard list metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
 /// The schema of a custom kind as clients see it: with the fields that every object has.
-fn published(row: &Resource, document: &Value) -> Value {
-    let mut schema = document.clone();
-    spell_out(&mut schema);
+fn published(row: &Resource, custom: &Custom, dialect: Dialect) -> Value {
+    let mut schema = custom.document.clone();
+    if dialect == Dialect::V2 {
+        definitions::reduce(&mut schema);
+    }
+    spell_out(&mut schema, dialect);
     let Some(object) = schema.as_object_mut() else {
         return json!({"type": "object"});
     };
-    let properties = object.entry("properties").or_insert_with(|| json!({}));
-    if let Some(properties) = properties.as_object_mut() {
+    if dialect == Dialect::V2 && custom.preserve_unknown {
+        // With fields that it knows, kubectl would refuse all others.
+        *object = Map::from_iter([("type".to_owned(), "object".into())]);
+    } else if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         properties.insert("apiVersion".to_owned(), meta_field("apiVersion"));
         properties.insert("kind".to_owned(), meta_field("kind"));
         properties.insert("metadata".to_owned(), metadata("ObjectMeta", OBJECT_METADATA));
     }
     object.insert("x-kubernetes-group-version-kind".to_owned(), gvk(row, &row.kind));
-    if !row.selectable_fields.is_empty() {
-        let fields: Vec<Value> = row
-            .selectable_fields
-            .iter()
-            .map(|field| json!({"fieldPath": field.label}))
-            .collect();
-        object.insert("x-kubernetes-selectable-fields".to_owned(), fields.into());
-    }
+    selectable(row, object);
     schema
 }
 
+/// Says which fields of the kind a field selector may name.
+fn selectable(row: &Resource, schema: &mut Map<String, Value>) {
+    if row.selectable_fields.is_empty() {
+        return;
+    }
+    let fields: Vec<Value> = row
+        .selectable_fields
+        .iter()
+        .map(|field| json!({"fieldPath": field.label}))
+        .collect();
+    schema.insert("x-kubernetes-selectable-fields".to_owned(), fields.into());
+}
+
 /// `x-kubernetes-int-or-string` without a type says so in words that every OpenAPI reader knows.
-fn spell_out(schema: &mut Value) {
+fn spell_out(schema: &mut Value, dialect: Dialect) {
     let Some(object) = schema.as_object_mut() else { return };
     let bare = object.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
         && !["type", "anyOf", "allOf"]
@@ -214,15 +262,19 @@ fn spell_out(schema: &mut Value) {
     if bare {
         object.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
-    if object.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+    // In version 2, what keeps unknown fields has no fields that kubectl could know.
+    let open = dialect == Dialect::V2 && object.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
+    if object.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && !open {
         embed(object);
     }
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.values_mut().for_each(spell_out);
+        properties
+            .values_mut()
+            .for_each(|property| spell_out(property, dialect));
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = object.get_mut(keyword) {
-            spell_out(inner);
+            spell_out(inner, dialect);
         }
     }
 }
@@ -275,11 +327,15 @@ fn list(row: &Resource) -> Value {
             "items": {"$ref": format!("{PREFIX}{}", row.schema_name)},
         }),
     );
-    json!({
+    let mut list = json!({
         "description": format!("{} is a list of {}", row.list_kind, row.kind),
         "type": "object",
         "required": ["items"],
         "properties": properties,
         "x-kubernetes-group-version-kind": gvk(row, &row.list_kind),
-    })
+    });
+    if let Some(list) = list.as_object_mut() {
+        selectable(row, list);
+    }
+    list
 }

@@ -1,87 +1,203 @@
-//! OpenAPI v2, as far as it is needed: a valid document that says that version 3 holds the definitions.
+//! OpenAPI v2 (Swagger): one document of everything that is served, as JSON or as the protobuf message that kubectl asks for.
 //!
-//! kubectl falls back to it for what version 3 does not describe, such as a file of kind `List`, and gives up when it cannot have it. With
-//! a document without definitions it leaves the checking of fields to the server, which does it for every object of the list.
+//! It is converted from the parts that the documents of version 3 are made of: `operations` converts paths, `definitions` schemas, and
+//! `gnostic` writes the message. There is no second table of what is served.
 //!
-//! Not here: definitions and paths of version 2. Who looks a kind up in it finds nothing, and the description says where to look.
+//! The document is large and seldom asked for, so it is made for each answer and forgotten. It comes to be in pieces: what exists as a tree
+//! of values at one time is the paths of one group and version, or one schema. Only the hash stays, with the snapshot, so that who has the
+//! document already is told so without making it again.
+
+pub(super) mod definitions;
+mod gnostic;
+mod operations;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::json;
+use http::HeaderMap;
+use kubewright_schema::decode;
+use serde_json::{Value, json};
 
+use self::gnostic::Content;
+use super::schemas::Schemas;
+use super::{VERSION, contents, document_paths};
+use crate::registry::{Snapshot, hash};
 use crate::server::negotiate;
 
-const TITLE: &str = "Kubernetes";
-const DESCRIPTION: &str =
-    "This server describes its API in OpenAPI v3 at /openapi/v3; this document holds no definitions.";
-/// What clients ask for: the document as a protobuf message.
-const PROTOBUF_WANTED: &str = "application/com.github.proto-openapi.spec.v2";
+const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// What clients ask for, which is not a media type: it has an `@`.
+const PROTOBUF_WANTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// The document in the form that the `Accept` header asks for, with its media type. `version` is that of the server.
-pub fn document(accept: &str, version: &str) -> (&'static str, Bytes) {
-    if accept.contains(PROTOBUF_WANTED) {
-        // Document { swagger = 1, info = 2, paths = 8, definitions = 9 }, Info { title = 1, version = 2, description = 3 }
-        let info = [
-            field(1, TITLE.as_bytes()),
-            field(2, version.as_bytes()),
-            field(3, DESCRIPTION.as_bytes()),
-        ]
-        .concat();
-        let document = [field(1, b"2.0"), field(2, &info), field(8, b""), field(9, b"")].concat();
-        return (PROTOBUF, Bytes::from(document));
-    }
-    let info = json!({ "title": TITLE, "version": version, "description": DESCRIPTION });
-    let token = json!({"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"});
-    let document = json!({
-        "swagger": "2.0", "info": info, "paths": {}, "definitions": {}, "parameters": {},
-        "securityDefinitions": {"BearerToken": token}, "security": [{"BearerToken": []}]
-    });
-    ("application/json", Bytes::from(document.to_string()))
+/// How the document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON text.
+    Json,
+    /// The message `openapi.v2.Document` of gnostic.
+    Protobuf,
 }
 
-/// Whether a client takes either form.
-pub(crate) fn is_accepted(headers: &http::HeaderMap) -> bool {
-    negotiate::accepts(headers, "application/json") || negotiate::accept(headers).contains(PROTOBUF_WANTED)
+impl Form {
+    /// The form that the `Accept` header asks for; none when it takes neither.
+    pub fn accepted(headers: &HeaderMap) -> Option<Self> {
+        match negotiate::preferred(headers, &[JSON, PROTOBUF_WANTED, PROTOBUF])? {
+            JSON => Some(Form::Json),
+            _ => Some(Form::Protobuf),
+        }
+    }
+
+    /// The media type of the answer.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Form::Json => JSON,
+            Form::Protobuf => PROTOBUF,
+        }
+    }
+
+    fn write(self, value: &Value, content: &Content) -> Vec<u8> {
+        match self {
+            Form::Json => value.to_string().into_bytes(),
+            Form::Protobuf => gnostic::write(value, content),
+        }
+    }
 }
 
-/// A field of bytes in a protobuf message.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![number << 3 | 2];
-    let mut length = content.len();
-    while length >= 0x80 {
-        bytes.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
+/// The ETag header of the document in either form, which `Vary` tells apart: the hash of the JSON text, in quotes.
+pub fn etag(snapshot: &Snapshot) -> String {
+    let hash = snapshot
+        .openapi
+        .v2
+        .get_or_init(|| hash(&Parts::of(snapshot, Form::Json).into_json()));
+    format!("\"{hash}\"")
+}
+
+/// `/openapi/v2`.
+///
+/// ```
+/// use kubewright_apiserver::openapi::v2::{Form, document};
+/// use kubewright_apiserver::registry::Registry;
+///
+/// let text = document(&Registry::new().snapshot(), Form::Json);
+/// let document: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+/// assert_eq!(document["swagger"], "2.0");
+/// assert_eq!(document["definitions"]["io.k8s.api.core.v1.Pod"]["type"], "object");
+/// ```
+pub fn document(snapshot: &Snapshot, form: Form) -> Bytes {
+    let parts = Parts::of(snapshot, form);
+    Bytes::from(match form {
+        Form::Json => {
+            let text = parts.into_json();
+            snapshot.openapi.v2.get_or_init(|| hash(&text));
+            text
+        }
+        Form::Protobuf => parts.into_protobuf(),
+    })
+}
+
+/// What is in the document by name, written already.
+type Written = BTreeMap<String, Vec<u8>>;
+
+struct Parts {
+    paths: Written,
+    definitions: Written,
+    parameters: Written,
+}
+
+impl Parts {
+    fn of(snapshot: &Snapshot, form: Form) -> Self {
+        let mut shared = operations::Shared::default();
+        let mut schemas = Schemas::of_v2();
+        let mut paths = Written::new();
+        for document in document_paths(snapshot) {
+            for (path, mut item) in contents(snapshot, &document, &mut schemas).into_iter().flatten() {
+                operations::convert(&mut item, &mut shared);
+                paths.insert(path, form.write(&item, &gnostic::PATH_ITEM));
+            }
+        }
+        let definitions = schemas.into_texts().into_iter().map(|(name, text)| {
+            // Definitions may be as deep as bodies, which is deeper than serde_json reads.
+            let mut schema = decode::json(text.as_bytes())
+                .expect("schemas are JSON texts, and lie deeper in their definitions than here")
+                .value;
+            definitions::convert(&mut schema);
+            (name, form.write(&schema, &gnostic::SCHEMA))
+        });
+        let definitions = definitions.collect();
+        let parameters = shared.into_parameters();
+        let parameters = parameters.map(|(name, parameter)| (name, form.write(&parameter, &gnostic::PARAMETER)));
+        Self {
+            parameters: parameters.collect(),
+            paths,
+            definitions,
+        }
     }
-    bytes.push(length as u8);
-    bytes.extend_from_slice(content);
-    bytes
+
+    /// A little more than the bytes of all, so that what they are put into does not grow by doubling.
+    fn size(&self) -> usize {
+        let all = [&self.paths, &self.definitions, &self.parameters];
+        let entries = all.into_iter().flatten();
+        entries
+            .map(|(name, entry)| name.len() + entry.len() + 16)
+            .sum::<usize>()
+            + 512
+    }
+
+    fn into_json(self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.size());
+        text.extend_from_slice(format!("{{\"swagger\":\"2.0\",\"info\":{}", info()).as_bytes());
+        let sections = [
+            ("paths", self.paths),
+            ("definitions", self.definitions),
+            ("parameters", self.parameters),
+        ];
+        for (name, entries) in sections {
+            text.extend_from_slice(format!(",\"{name}\":{{").as_bytes());
+            for (index, (name, entry)) in entries.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                text.extend_from_slice(Value::from(name).to_string().as_bytes());
+                text.push(b':');
+                text.extend_from_slice(&entry);
+            }
+            text.push(b'}');
+        }
+        let end = format!(
+            ",\"securityDefinitions\":{},\"security\":{}}}",
+            security_definitions(),
+            security()
+        );
+        text.extend_from_slice(end.as_bytes());
+        text
+    }
+
+    fn into_protobuf(self) -> Vec<u8> {
+        let mut message = Vec::with_capacity(self.size());
+        message.extend(gnostic::write(
+            &json!({"swagger": "2.0", "info": info()}),
+            &gnostic::DOCUMENT,
+        ));
+        gnostic::section(gnostic::PATHS, self.paths, &mut message);
+        gnostic::section(gnostic::DEFINITIONS, self.definitions, &mut message);
+        gnostic::section(gnostic::PARAMETERS, self.parameters, &mut message);
+        let end = json!({"securityDefinitions": security_definitions(), "security": security()});
+        message.extend(gnostic::write(&end, &gnostic::DOCUMENT));
+        message
+    }
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": VERSION})
+}
+
+fn security_definitions() -> Value {
+    json!({"BearerToken": {"description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header"}})
+}
+
+fn security() -> Value {
+    json!([{"BearerToken": []}])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_forms_say_where_the_definitions_are() {
-        let (type_, body) = document("application/json", "v1.36.3");
-        assert_eq!(type_, "application/json");
-        let value: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
-        assert_eq!(value["swagger"], "2.0");
-        assert_eq!(value["info"]["description"], DESCRIPTION);
-
-        let (type_, body) = document("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "v1.36.3");
-        assert_eq!(type_, PROTOBUF);
-        assert_eq!(&body[..5], b"\x0a\x032.0");
-        assert!(
-            body.windows(DESCRIPTION.len())
-                .any(|window| window == DESCRIPTION.as_bytes())
-        );
-        assert!(body.ends_with(b"\x42\x00\x4a\x00"), "empty paths and definitions");
-    }
-
-    #[test]
-    fn lengths_are_varints() {
-        assert_eq!(field(1, &[7; 3]), [0x0a, 3, 7, 7, 7]);
-        assert_eq!(field(9, &[0; 300])[..3], [0x4a, 0xac, 0x02]);
-    }
-}
+mod tests;

@@ -15,16 +15,30 @@ use crate::Body;
 /// Smaller bodies are sent as they are.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Whether the client asks for gzip. A quality makes it another word, as it does upstream.
-pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+/// What `Vary` says of an answer that may be compressed.
+pub(super) const VARY_BY: HeaderValue = HeaderValue::from_static("Accept-Encoding");
+
+/// Whether a path is that of the document which another part of kube-apiserver compresses.
+fn is_document(path: &str) -> bool {
+    path == "/openapi/v2"
+}
+
+/// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the document.
+pub(super) fn is_asked(path: &str, headers: &HeaderMap) -> bool {
     let header = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    header.unwrap_or("").split(',').any(|word| word.trim() == "gzip")
+    header
+        .unwrap_or("")
+        .split(',')
+        .any(|word| match word.trim().split_once(";q=") {
+            Some(("gzip", quality)) => is_document(path) && quality.parse().is_ok_and(|quality: f32| quality > 0.0),
+            _ => word.trim() == "gzip",
+        })
 }
 
 /// Compresses a body that is worth it, below a path where that is done.
 pub(super) fn response(path: &str, response: &mut Response<Body>) {
     let resource = (path.starts_with("/api/") || path.starts_with("/apis/")) && !response.headers().contains_key(VARY);
-    if !resource && path.trim_end_matches('/') != "/openapi/v2" {
+    if !resource && !is_document(path) {
         return;
     }
     let length = match response.body() {
@@ -44,7 +58,9 @@ pub(super) fn response(path: &str, response: &mut Response<Body>) {
     *response.body_mut() = Body::Full(Bytes::from(compressed));
     let headers = response.headers_mut();
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if !headers.get_all(VARY).iter().any(|vary| vary == VARY_BY) {
+        headers.append(VARY, VARY_BY);
+    }
 }
 
 #[cfg(test)]
@@ -58,13 +74,19 @@ mod tests {
         let check = |text: &str, want: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, text.parse().expect("a header"));
-            assert_eq!(is_asked(&headers), want, "{text}");
+            assert_eq!(is_asked("/api/v1/pods", &headers), want, "{text}");
         };
         check("gzip", true);
         check("deflate, gzip", true);
         check("gzip;q=0.5", false);
         check("*", false);
-        assert!(!is_asked(&HeaderMap::new()));
+        assert!(!is_asked("/api/v1/pods", &HeaderMap::new()));
+        let document = |text: &str| {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, text.parse().expect("a header"))]);
+            is_asked("/openapi/v2", &headers)
+        };
+        assert!(document("gzip") && document("deflate, gzip;q=0.5"));
+        assert!(!document("gzip;q=0") && !document("*"));
     }
 
     #[test]

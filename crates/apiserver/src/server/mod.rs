@@ -53,7 +53,7 @@ mod token_request;
 mod token_review;
 mod update;
 mod write;
-mod yaml;
+pub(crate) mod yaml;
 
 #[cfg(test)]
 mod recorded;
@@ -325,7 +325,7 @@ impl ApiServer {
             .inner
             .answer(&parts.method, &parts.uri, &parts.headers, &body, &user)
             .await;
-        if compress::is_asked(&parts.headers) {
+        if compress::is_asked(parts.uri.path(), &parts.headers) {
             compress::response(parts.uri.path(), &mut response);
         }
         if head {

@@ -227,6 +227,25 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
             })
 }
 
+/// The media type that fits the best clause, of several fitting ones the first; none when no clause is fitted. A family of types such as
+/// `application/*` is fitted by its members, and comes after what is named.
+pub(crate) fn preferred<'a>(headers: &HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
+    let text = accept(headers);
+    let text = if text.trim().is_empty() { "*/*" } else { &text };
+    let mut clauses: Vec<Clause<'_>> = text.split(',').map(|clause| Clause::parse(clause.trim())).collect();
+    clauses.sort_by(|a, b| {
+        let quality = b.quality.total_cmp(&a.quality);
+        quality.then(a.media.contains('*').cmp(&b.media.contains('*')))
+    });
+    let fits = |clause: &Clause<'_>, media: &str| match clause.media.split_once('/') {
+        Some(("*", "*")) => true,
+        Some((family, "*")) => media.split('/').next() == Some(family),
+        _ => clause.media == media || clause.media == "*",
+    };
+    let best = |clause: &Clause<'_>| offered.iter().find(|media| fits(clause, media)).copied();
+    clauses.iter().find_map(best)
+}
+
 /// 406 for a form that this kind does not have.
 pub(crate) fn not_transformed() -> Status {
     let message = format!("only the following media types are accepted: {ACCEPTED}");
@@ -343,6 +362,32 @@ mod tests {
                 "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ),
         );
+    }
+
+    #[test]
+    fn the_best_of_what_is_offered() {
+        #[track_caller]
+        fn check(accept: &str, want: Option<&str>) {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().expect("a header"));
+            assert_eq!(
+                preferred(&headers, &["application/json", "application/x@1"]),
+                want,
+                "{accept}"
+            );
+        }
+        check("", Some("application/json"));
+        check("*/*", Some("application/json"));
+        check("*", Some("application/json"));
+        check("application/*", Some("application/json"));
+        check("application/x@1", Some("application/x@1"));
+        check("application/json;q=0.5,application/x@1", Some("application/x@1"));
+        check("*/*,application/x@1", Some("application/x@1"));
+        check("text/html,application/json;as=Table", Some("application/json"));
+        check("text/*", None);
+        check("application/yaml", None);
+        check("nonsense", None);
+        assert_eq!(preferred(&HeaderMap::new(), &["a/b"]), Some("a/b"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::compress;
 use super::health;
 use super::negotiate::{self, Format, Output};
 use super::query::{Query, decode};
@@ -65,11 +66,7 @@ impl Inner {
                 self.discovery(trimmed, uri, headers, query)
             }
             [] | ["index.html"] => self.respond(query, Reply::new(200, Content::Plain(self.index()))),
-            ["openapi", "v2"] if !openapi::v2::is_accepted(headers) => self.not_acceptable(query),
-            ["openapi", "v2"] => {
-                let (type_, document) = openapi::v2::document(&negotiate::accept(headers), &self.config.version);
-                self.respond(query, Reply::new(200, Content::Text(type_, document)))
-            }
+            ["openapi", "v2"] if trimmed == path => self.openapi_v2(headers, query),
             [name, ..] if NOT_SERVED.contains(name) => self.fail(&Status::not_implemented(format!(
                 "{path} is not served: this server tells of itself in its log, not over the API"
             ))),
@@ -230,6 +227,35 @@ impl Inner {
             )),
             Err(status) => self.fail(&status),
         }
+    }
+
+    /// The document of version 2, to any method.
+    fn openapi_v2(&self, headers: &HeaderMap, query: &Query) -> Response<Body> {
+        let mut response = match openapi::v2::Form::accepted(headers) {
+            Some(form) => self.openapi_v2_as(form, headers, query),
+            None => self.not_acceptable(query),
+        };
+        // Compressed or not: whoever keeps the answer must know that there is another.
+        response.headers_mut().append(VARY, compress::VARY_BY);
+        response
+    }
+
+    fn openapi_v2_as(&self, form: openapi::v2::Form, headers: &HeaderMap, query: &Query) -> Response<Body> {
+        let snapshot = self.registry.snapshot();
+        // Its hash may be known when the document would have to be made.
+        let is_known = headers.contains_key(IF_NONE_MATCH) && matches_etag(headers, &openapi::v2::etag(&snapshot));
+        let (code, body) = if is_known {
+            (304, Bytes::new())
+        } else {
+            (200, openapi::v2::document(&snapshot, form))
+        };
+        let mut reply = Reply::new(code, Content::Text(form.media_type(), body));
+        reply.headers = vec![(ETAG, openapi::v2::etag(&snapshot)), (VARY, "Accept".to_owned())];
+        let mut response = self.respond(query, reply);
+        if is_known {
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
+        response
     }
 
     fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {

@@ -253,7 +253,7 @@ impl Responder<'_> {
 
     fn encode_value(&self, value: &Value) -> Bytes {
         match self.output.format {
-            Format::Yaml => super::yaml::encode(value).into(),
+            Format::Yaml => super::yaml::encode(value, super::yaml::Style::OBJECTS).into(),
             // Of a Status, which always has such a form.
             Format::Protobuf => protobuf::encode(value).unwrap_or_default().into(),
             Format::Json if self.output.pretty => format!("{value:#}").into(),

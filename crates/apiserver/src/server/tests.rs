@@ -1298,6 +1298,45 @@ fn other_forms() {
 
 /// No request makes the server panic or answer without words.
 #[test]
+fn the_document_of_openapi_v2_by_header() {
+    const DOCUMENT: &str = "GET /openapi/v2";
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    const WANTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let world = World::new();
+    let check = |line: &str, headers: &[(&str, &str)], code: u16, type_: &str| {
+        let answer = world.send(line, headers, "", UserInfo::admin());
+        let got = answer.headers.get("content-type");
+        let got = got.map_or("", |value| value.to_str().expect("ASCII"));
+        assert_eq!((answer.code, got), (code, type_), "{line} {headers:?}");
+        answer
+    };
+    let answer = check(DOCUMENT, &[], 200, JSON);
+    assert_eq!(answer.body["swagger"], "2.0");
+    let varies: Vec<_> = answer.headers.get_all("vary").iter().collect();
+    assert_eq!(varies, ["Accept", "Accept-Encoding"]);
+    let etag = answer.headers["etag"].to_str().expect("ASCII");
+    let accept = format!("{JSON};q=0.5,{WANTED}");
+    let message = check(DOCUMENT, &[("accept", &accept)], 200, PROTOBUF);
+    assert_eq!(message.headers["etag"], etag);
+    check(DOCUMENT, &[("accept", PROTOBUF), ("if-none-match", etag)], 304, "");
+    check("POST /openapi/v2", &[("if-none-match", etag)], 304, "");
+    let packed = check(
+        DOCUMENT,
+        &[("accept-encoding", "gzip;q=0.5"), ("if-none-match", "\"another\"")],
+        200,
+        JSON,
+    );
+    assert_eq!(packed.headers["content-encoding"], "gzip");
+    for accept in ["application/yaml", "application/vnd.kubernetes.protobuf", "text/*"] {
+        assert_eq!(check(DOCUMENT, &[("accept", accept)], 406, "").body, "");
+    }
+    for path in ["/", "/x"] {
+        check(&format!("{DOCUMENT}{path}"), &[], 404, "text/plain; charset=utf-8");
+    }
+}
+
+#[test]
 fn nothing_panics() {
     use proptest::prelude::*;
     let world = World::new();

@@ -1,189 +1,248 @@
 //! Objects as YAML text, as sigs.k8s.io/yaml writes them: keys in order, lists not indented below their key, strings quoted only where
-//! they would be read as something else.
+//! they would be read as something else. Vendor extensions of OpenAPI v2 come from another library, and have another [`Style`].
 
 use serde_json::Value;
 
+/// How far things are from the margin, and how long lines may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// What is below a key stands at the next multiple of this many columns.
+    step: usize,
+    /// Whether a list below a key is indented as a map is.
+    indents_lists: bool,
+    /// The column behind which a text is broken.
+    width: usize,
+}
+
+impl Style {
+    /// That of objects.
+    pub(crate) const OBJECTS: Style = Style {
+        step: 2,
+        indents_lists: false,
+        width: 80,
+    };
+    /// That of vendor extensions.
+    pub(crate) const EXTENSIONS: Style = Style {
+        step: 4,
+        indents_lists: true,
+        width: usize::MAX,
+    };
+
+    /// The column of what is below a key at this column.
+    fn below(self, column: usize) -> usize {
+        (column / self.step + 1) * self.step
+    }
+}
+
+/// How far right of a dash the item stands.
+const DASH: usize = 2;
+
 /// The YAML text of a value, with a newline at the end.
-pub(crate) fn encode(value: &Value) -> String {
-    let mut text = String::new();
+pub(crate) fn encode(value: &Value, style: Style) -> String {
+    let mut text = Writer {
+        text: String::new(),
+        style,
+    };
     match value {
-        Value::Object(map) if !map.is_empty() => write_map(&mut text, map, 0, false),
-        Value::Array(items) if !items.is_empty() => write_list(&mut text, items, 0),
+        Value::Object(map) if !map.is_empty() => text.map(map, 0, false),
+        Value::Array(items) if !items.is_empty() => text.list(items, 0),
         scalar => {
-            write_scalar(&mut text, scalar, 0);
+            text.scalar(scalar, style.below(0));
             text.push('\n');
         }
     }
-    text
+    text.text
 }
 
-fn indent(text: &mut String, depth: usize) {
-    text.extend(std::iter::repeat_n("  ", depth));
+struct Writer {
+    text: String,
+    style: Style,
 }
 
-/// Writes the entries of a map; `inline`: the first one goes on the present line, behind a dash.
-fn write_map(text: &mut String, map: &serde_json::Map<String, Value>, depth: usize, inline: bool) {
-    // Sorted here, so that the text does not depend on how serde_json keeps maps.
-    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-    entries.sort_by_key(|(key, _)| *key);
-    for (index, (key, value)) in entries.into_iter().enumerate() {
-        if index > 0 || !inline {
-            indent(text, depth);
-        }
-        write_string(text, key, None);
-        text.push(':');
-        match value {
-            Value::Object(inner) if !inner.is_empty() => {
-                text.push('\n');
-                write_map(text, inner, depth + 1, false);
+impl Writer {
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+    }
+
+    fn push_str(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn indent(&mut self, column: usize) {
+        self.text.extend(std::iter::repeat_n(' ', column));
+    }
+
+    /// Writes the entries of a map; `inline`: the first one goes on the present line, behind a dash.
+    fn map(&mut self, map: &serde_json::Map<String, Value>, column: usize, inline: bool) {
+        // Sorted here, so that the text does not depend on how serde_json keeps maps.
+        let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+        entries.sort_by_key(|(key, _)| *key);
+        let below = self.style.below(column);
+        for (index, (key, value)) in entries.into_iter().enumerate() {
+            if index > 0 || !inline {
+                self.indent(column);
             }
-            Value::Array(items) if !items.is_empty() => {
-                text.push('\n');
-                write_list(text, items, depth);
-            }
-            scalar => {
-                text.push(' ');
-                write_scalar(text, scalar, depth + 1);
-                text.push('\n');
-            }
-        }
-    }
-}
-
-fn write_list(text: &mut String, items: &[Value], depth: usize) {
-    for item in items {
-        indent(text, depth);
-        text.push_str("- ");
-        match item {
-            Value::Object(map) if !map.is_empty() => write_map(text, map, depth + 1, true),
-            Value::Array(inner) if !inner.is_empty() => {
-                let mut nested = String::new();
-                write_list(&mut nested, inner, depth + 1);
-                text.push_str(nested.trim_start_matches(' '));
-            }
-            scalar => {
-                write_scalar(text, scalar, depth + 1);
-                text.push('\n');
-            }
-        }
-    }
-}
-
-fn write_scalar(text: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Null => text.push_str("null"),
-        Value::Bool(flag) => text.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(number) => text.push_str(&number.to_string()),
-        Value::String(string) => write_string(text, string, Some(depth)),
-        Value::Array(_) => text.push_str("[]"),
-        Value::Object(_) => text.push_str("{}"),
-    }
-}
-
-/// Writes a string; `depth`: where the lines of a block scalar stand, `None` for keys, which are never blocks.
-fn write_string(text: &mut String, string: &str, depth: Option<usize>) {
-    let printable = !string
-        .chars()
-        .any(|c| (c.is_control() && c != '\n') || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c));
-    match depth {
-        Some(depth) if printable && string.contains('\n') && !string.starts_with([' ', '\n']) => {
-            write_block(text, string, depth);
-        }
-        _ if !printable || string.contains('\n') || reads_as_another_type(string) => {
-            write_quoted(text, string, depth);
-        }
-        _ if needs_quotes(string) => {
-            text.push('\'');
-            write_folded(text, &string.replace('\'', "''"), depth);
-            text.push('\'');
-        }
-        _ => write_folded(text, string, depth),
-    }
-}
-
-/// The column behind which a text is broken.
-const WIDTH: usize = 80;
-
-/// How many characters the last line has.
-fn column(text: &str) -> usize {
-    text.rsplit('\n').next().map_or(0, |line| line.chars().count())
-}
-
-/// Writes a text that may be broken where a single space stands beyond the width, but never a key.
-fn write_folded(text: &mut String, string: &str, depth: Option<usize>) {
-    let Some(depth) = depth else {
-        text.push_str(string);
-        return;
-    };
-    let mut at = column(text);
-    let mut spaces = false;
-    let mut characters = string.chars().peekable();
-    while let Some(c) = characters.next() {
-        let single = c == ' ' && !spaces && characters.peek().is_some_and(|next| *next != ' ');
-        spaces = c == ' ';
-        if single && at > WIDTH {
-            text.push('\n');
-            indent(text, depth);
-            at = 2 * depth;
-        } else {
-            text.push(c);
-            at += 1;
-        }
-    }
-}
-
-fn write_block(text: &mut String, string: &str, depth: usize) {
-    let body = string.trim_end_matches('\n');
-    text.push_str(match string.len() - body.len() {
-        0 => "|-",
-        1 => "|",
-        _ => "|+",
-    });
-    let body = if string.ends_with("\n\n") {
-        &string[..string.len() - 1]
-    } else {
-        body
-    };
-    for line in body.split('\n') {
-        text.push('\n');
-        if !line.is_empty() {
-            indent(text, depth);
-            text.push_str(line);
-        }
-    }
-}
-
-fn write_quoted(text: &mut String, string: &str, depth: Option<usize>) {
-    use std::fmt::Write as _;
-    text.push('"');
-    let mut spaces = false;
-    let mut characters = string.chars().enumerate().peekable();
-    while let Some((at, c)) = characters.next() {
-        let breaks = c == ' ' && !spaces && at > 0 && characters.peek().is_some();
-        spaces = c == ' ';
-        match c {
-            ' ' if breaks && depth.is_some() && column(text) > WIDTH => {
-                text.push('\n');
-                indent(text, depth.unwrap_or(0));
-                if characters.peek().is_some_and(|(_, next)| *next == ' ') {
-                    text.push('\\');
+            self.string(key, None);
+            self.push(':');
+            match value {
+                Value::Object(inner) if !inner.is_empty() => {
+                    self.push('\n');
+                    self.map(inner, below, false);
+                }
+                Value::Array(items) if !items.is_empty() => {
+                    self.push('\n');
+                    self.list(items, if self.style.indents_lists { below } else { column });
+                }
+                scalar => {
+                    self.push(' ');
+                    self.scalar(scalar, below);
+                    self.push('\n');
                 }
             }
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\t' => text.push_str("\\t"),
-            '\r' => text.push_str("\\r"),
-            c if u32::from(c) < 0x20 || c == '\u{7f}' => {
-                let _ = write!(text, "\\x{:02x}", u32::from(c));
-            }
-            c if c.is_control() || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c) => {
-                let _ = write!(text, "\\u{:04x}", u32::from(c));
-            }
-            c => text.push(c),
         }
     }
-    text.push('"');
+
+    fn list(&mut self, items: &[Value], column: usize) {
+        for item in items {
+            self.indent(column);
+            self.item(item, column);
+        }
+    }
+
+    /// Writes an item behind its dash, which stands at this column.
+    fn item(&mut self, item: &Value, column: usize) {
+        self.push_str("- ");
+        let column = column + DASH;
+        match item {
+            Value::Object(map) if !map.is_empty() => self.map(map, column, true),
+            Value::Array(inner) => match inner.split_first() {
+                Some((first, rest)) => {
+                    self.item(first, column);
+                    self.list(rest, column);
+                }
+                None => self.push_str("[]\n"),
+            },
+            scalar => {
+                self.scalar(scalar, column);
+                self.push('\n');
+            }
+        }
+    }
+
+    /// Writes what fits behind a key or a dash; further lines of it stand at the column.
+    fn scalar(&mut self, value: &Value, column: usize) {
+        match value {
+            Value::Null => self.push_str("null"),
+            Value::Bool(flag) => self.push_str(if *flag { "true" } else { "false" }),
+            Value::Number(number) => self.push_str(&number.to_string()),
+            Value::String(string) => self.string(string, Some(column)),
+            Value::Array(_) => self.push_str("[]"),
+            Value::Object(_) => self.push_str("{}"),
+        }
+    }
+
+    /// Writes a string; `column`: where further lines stand, `None` for keys, which have none.
+    fn string(&mut self, string: &str, column: Option<usize>) {
+        let printable = !string
+            .chars()
+            .any(|c| (c.is_control() && c != '\n') || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c));
+        match column {
+            Some(column) if printable && string.contains('\n') && !string.starts_with([' ', '\n']) => {
+                self.block(string, column);
+            }
+            _ if !printable || string.contains('\n') || reads_as_another_type(string) => {
+                self.quoted(string, column);
+            }
+            _ if needs_quotes(string) => {
+                self.push('\'');
+                self.folded(&string.replace('\'', "''"), column);
+                self.push('\'');
+            }
+            _ => self.folded(string, column),
+        }
+    }
+
+    /// How many characters the last line has.
+    fn filled(&self) -> usize {
+        self.text.rsplit('\n').next().map_or(0, |line| line.chars().count())
+    }
+
+    /// Writes a text that may be broken where a single space stands beyond the width, but never a key.
+    fn folded(&mut self, string: &str, column: Option<usize>) {
+        let Some(column) = column else {
+            self.push_str(string);
+            return;
+        };
+        let mut at = self.filled();
+        let mut spaces = false;
+        let mut characters = string.chars().peekable();
+        while let Some(c) = characters.next() {
+            let single = c == ' ' && !spaces && characters.peek().is_some_and(|next| *next != ' ');
+            spaces = c == ' ';
+            if single && at > self.style.width {
+                self.push('\n');
+                self.indent(column);
+                at = column;
+            } else {
+                self.push(c);
+                at += 1;
+            }
+        }
+    }
+
+    fn block(&mut self, string: &str, column: usize) {
+        let body = string.trim_end_matches('\n');
+        self.push_str(match string.len() - body.len() {
+            0 => "|-",
+            1 => "|",
+            _ => "|+",
+        });
+        let body = if string.ends_with("\n\n") {
+            &string[..string.len() - 1]
+        } else {
+            body
+        };
+        for line in body.split('\n') {
+            self.push('\n');
+            if !line.is_empty() {
+                self.indent(column);
+                self.push_str(line);
+            }
+        }
+    }
+
+    fn quoted(&mut self, string: &str, column: Option<usize>) {
+        use std::fmt::Write as _;
+        self.push('"');
+        let mut spaces = false;
+        let mut characters = string.chars().enumerate().peekable();
+        while let Some((at, c)) = characters.next() {
+            let breaks = c == ' ' && !spaces && at > 0 && characters.peek().is_some();
+            spaces = c == ' ';
+            match (c, column) {
+                (' ', Some(column)) if breaks && self.filled() > self.style.width => {
+                    self.push('\n');
+                    self.indent(column);
+                    if characters.peek().is_some_and(|(_, next)| *next == ' ') {
+                        self.push('\\');
+                    }
+                }
+                ('"', _) => self.push_str("\\\""),
+                ('\\', _) => self.push_str("\\\\"),
+                ('\n', _) => self.push_str("\\n"),
+                ('\t', _) => self.push_str("\\t"),
+                ('\r', _) => self.push_str("\\r"),
+                (c, _) if u32::from(c) < 0x20 || c == '\u{7f}' => {
+                    let _ = write!(self.text, "\\x{:02x}", u32::from(c));
+                }
+                (c, _) if c.is_control() || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c) => {
+                    let _ = write!(self.text, "\\u{:04x}", u32::from(c));
+                }
+                (c, _) => self.push(c),
+            }
+        }
+        self.push('"');
+    }
 }
 
 /// Whether the plain text would be read as a number, a boolean, a null or a time (YAML 1.1).
@@ -249,7 +308,27 @@ mod tests {
 
     #[track_caller]
     fn check(value: Value, want: &str) {
-        assert_eq!(encode(&value), want);
+        assert_eq!(encode(&value, Style::OBJECTS), want);
+    }
+
+    #[test]
+    fn extensions() {
+        #[track_caller]
+        fn check(value: Value, want: &str) {
+            assert_eq!(encode(&value, Style::EXTENSIONS), want);
+        }
+        check(json!("merge"), "merge\n");
+        check(json!("two\nlines"), "|-\n    two\n    lines\n");
+        check(json!(["a", ["b"], []]), "- a\n- - b\n- []\n");
+        check(
+            json!({"a": {"b": ["c", {"d": {"e": 1}}]}}),
+            "a:\n    b:\n        - c\n        - d:\n            e: 1\n",
+        );
+        let long = "word ".repeat(30) + "end";
+        check(
+            json!([{"message": long, "rule": "x"}]),
+            &format!("- message: {long}\n  rule: x\n"),
+        );
     }
 
     #[test]
@@ -299,9 +378,11 @@ mod tests {
         );
         proptest!(|(values in strings)| {
             let value = json!({"list": values, "map": {"deep": values.iter().map(|v| json!({"v": v})).collect::<Vec<_>>()}});
-            let text = encode(&value);
-            let back = kubewright_schema::decode::yaml(text.as_bytes());
-            prop_assert!(back.as_ref().is_ok_and(|decoded| decoded.value == value), "{text}\n{:?}", back.map(|d| d.value));
+            for style in [Style::OBJECTS, Style::EXTENSIONS] {
+                let text = encode(&value, style);
+                let back = kubewright_schema::decode::yaml(text.as_bytes());
+                prop_assert!(back.as_ref().is_ok_and(|decoded| decoded.value == value), "{text}\n{:?}", back.map(|d| d.value));
+            }
         });
     }
 }

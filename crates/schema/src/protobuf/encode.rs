@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::special::{self, Special};
 use super::table::{self, Field, Message, Shape, Type};
+use super::write::{bytes, double, nested, varint};
 use super::{MAX_DEPTH, PREFIX};
 
 /// Why an object has no protobuf form.
@@ -202,8 +203,7 @@ fn write_value(
         Type::Int32 | Type::Int64 => varint(tag, integer(value).ok_or_else(wrong)?.cast_unsigned(), out),
         Type::Double => {
             let number = if zero { Some(0.0) } else { value.as_f64() };
-            key(tag, 1, out);
-            out.extend_from_slice(&number.ok_or_else(wrong)?.to_le_bytes());
+            double(tag, number.ok_or_else(wrong)?, out);
         }
         Type::Special(special) => nested(tag, out, |out| {
             write_special(special, value, depth + 1, out).ok_or_else(wrong)?
@@ -309,44 +309,4 @@ fn write_schema(special: Special, value: &Value, depth: usize, out: &mut Vec<u8>
         (_, value) => return value.is_null().then_some(Ok(())),
     };
     Some(result)
-}
-
-fn number(mut number: u64, out: &mut Vec<u8>) {
-    while number > 0x7f {
-        out.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn key(tag: u32, wire_type: u64, out: &mut Vec<u8>) {
-    number(u64::from(tag) << 3 | wire_type, out);
-}
-
-fn varint(tag: u32, value: u64, out: &mut Vec<u8>) {
-    key(tag, 0, out);
-    number(value, out);
-}
-
-fn bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    key(tag, 2, out);
-    number(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-/// A field whose length is known when it has been written.
-fn nested(
-    tag: u32,
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
-) -> Result<(), EncodeError> {
-    key(tag, 2, out);
-    let start = out.len();
-    write(out)?;
-    let length = out.len() - start;
-    let mut head = Vec::with_capacity(5);
-    number(length as u64, &mut head);
-    // What was written moves by the few bytes of its length.
-    out.splice(start..start, head);
-    Ok(())
 }
