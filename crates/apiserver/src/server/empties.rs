@@ -112,7 +112,7 @@ impl Unwritten {
     /// The object as the rules see it: nothing was filled in where somebody sent an empty list. A plugin that wrote the object anew
     /// meanwhile wrote none.
     pub(super) fn seen_in<'o>(&self, object: &'o Value, session: &Session<'_>) -> Cow<'o, Value> {
-        if !self.has_any(session) {
+        if self.0.is_empty() || session.was_changed() {
             return Cow::Borrowed(object);
         }
         let mut seen = object.clone();
