@@ -23,6 +23,7 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// How Ingresses are written.
 pub(crate) const INGRESS: Strategy = Strategy {
     generation: GenerationRule::Spec,
+    empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {
@@ -210,7 +211,7 @@ fn ingress(new: &Value) -> Vec<FieldError> {
     if spec.key("rules").is_empty() && !backend_of_all.present() {
         errors.invalid_value(
             &spec,
-            Value::Null,
+            spec.key("rules").value.clone(),
             "either `defaultBackend` or `rules` must be specified",
         );
     }

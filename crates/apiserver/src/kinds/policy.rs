@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
-use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
@@ -95,6 +95,7 @@ fn budget(new: &Value) -> Vec<FieldError> {
 
 /// How ResourceQuotas are written.
 pub(crate) const QUOTA: Strategy = Strategy {
+    empties: Empties::Seen,
     delete_returns_object: true,
     status_metadata: StatusMetadata::WRITTEN,
     default: |object| {

@@ -96,7 +96,7 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
         keep_status(new, old, context);
         without_max_unavailable(new);
     },
-    validate_create: stateful_set,
+    validate_create: |new| stateful_set(new, true),
     validate_update: update_stateful_set,
     validate_status: |new, _| {
         let parts = [
@@ -688,7 +688,8 @@ fn lone_template(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-fn stateful_set(new: &Value) -> Vec<FieldError> {
+/// Rules for a StatefulSet. What may not change is not looked at again in one that exists (`is_new`): it may be older than the rule.
+fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
     let management = spec.key("podManagementPolicy");
@@ -718,15 +719,15 @@ fn stateful_set(new: &Value) -> Vec<FieldError> {
     for when in ["whenDeleted", "whenScaled"] {
         errors.one_of(&policy.key(when), &["Retain", "Delete"], true);
     }
+    for claim in spec.key("volumeClaimTemplates").items().filter(|_| is_new) {
+        pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
+    }
     errors.non_negative(&spec.key("replicas"));
     errors.non_negative(&spec.key("minReadySeconds"));
     errors.non_negative(&spec.keys(&["ordinals", "start"]));
     let service = spec.key("serviceName");
-    if !service.text().is_empty() {
+    if is_new && !service.text().is_empty() {
         errors.messages(&service, kubewright_schema::names::dns1123_label(service.text()));
-    }
-    for claim in spec.key("volumeClaimTemplates").items() {
-        pods::volumes::claim_spec(&mut errors, &claim.key("spec"));
     }
     selector_and_template(&mut errors, &spec, Restart::Always("statefulset"));
     errors.into_vec()
@@ -746,7 +747,7 @@ const STATEFUL_SET_UPDATABLE: [&str; 8] = [
 
 fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    errors.extend(stateful_set(new));
+    errors.extend(stateful_set(new, false));
     let without = |value: &Value| {
         let mut spec = get(value, &["spec"]).clone();
         if let Some(spec) = spec.as_object_mut() {

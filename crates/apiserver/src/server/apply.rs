@@ -299,6 +299,10 @@ impl Apply<'_> {
                 self.convert,
             )
         };
+        if let Cow::Owned(_) = config {
+            // What is not written must be of the kind's type, too.
+            apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error))?;
+        }
         let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
         if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
             && let Some(own) = last_applied::fields(&manager, &kind, live)

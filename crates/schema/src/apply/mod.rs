@@ -26,6 +26,6 @@ pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
 pub use updater::{
-    ApplyError, Conflict, Convert, View, Views, apply, apply_seen, conflict_message, enter_untracked, scale_managers,
-    scale_to_parent, unchanged, update, update_seen,
+    ApplyError, Conflict, Convert, View, Views, apply, apply_seen, conflict_message, enter_untracked, fits,
+    scale_managers, scale_to_parent, unchanged, update, update_seen,
 };

@@ -350,6 +350,19 @@ pub fn apply(
     apply_seen(kind, live, config, managed, manager, version, force, now, &views, None)
 }
 
+/// Whether a configuration is of the kind's type: every field is declared, and items of lists can be told apart.
+///
+/// # Errors
+/// [`ApplyError::Invalid`] with what is wrong and where.
+pub fn fits(kind: &ObjectType, config: &Value) -> Result<(), ApplyError> {
+    let errors = check::check(config, kind.shape());
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApplyError::Invalid(check::joined(&errors)))
+    }
+}
+
 /// Enters what an object held before anybody was tracked: it belongs to `before-first-apply`. `present` is as much of the object as a write
 /// of this manager reaches (upstream's fields without the reset ones). Does nothing when there are entries.
 pub fn enter_untracked(
@@ -399,11 +412,8 @@ pub fn apply_seen(
     views: &Views,
     convert: Option<Convert<'_>>,
 ) -> Result<Option<Value>, ApplyError> {
+    fits(kind, config)?;
     let shape = kind.shape();
-    let errors = check::check(config, shape);
-    if !errors.is_empty() {
-        return Err(ApplyError::Invalid(check::joined(&errors)));
-    }
     let creates = live.is_null();
     let empty = Value::Object(serde_json::Map::new());
     let live = if creates { &empty } else { live };

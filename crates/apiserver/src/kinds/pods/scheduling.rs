@@ -256,7 +256,7 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
             errors.required(&key, "can not be empty");
         }
         let when = constraint.key("whenUnsatisfiable");
-        errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"], true);
+        errors.one_of_all(&when, &["DoNotSchedule", "ScheduleAnyway"]);
         // The earlier of two is reported.
         if at
             .items()
