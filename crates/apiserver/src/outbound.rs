@@ -95,6 +95,14 @@ pub enum OutboundError {
     /// No connection, no trust, no such service, a broken answer: in the words that Go's client would use, as far as they are known.
     #[error("{0}")]
     Failed(String),
+    /// The same for what the call was sent on to.
+    #[error("{why}")]
+    Elsewhere {
+        /// Where that is.
+        url: String,
+        /// What happened there.
+        why: String,
+    },
 }
 
 /// Sends the calls of a server.

@@ -1,5 +1,6 @@
 //! Calls of the API server to webhooks: over HTTPS, or to a function in this process.
 //!
+//! A call is sent on where the answer says so, and sent again when the answer says when, as client-go does it, all within its time.
 //! Connections are kept for the next call to the same host with the same trust; `tls` says whom to trust, `resolve` where a Service is.
 //! Errors are in the words of Go's HTTP client, for they end up in answers that users read.
 //!
@@ -8,6 +9,7 @@
 //!
 //! Not here: what is said (the API server's), client certificates, proxies.
 
+mod redirect;
 mod resolve;
 mod tls;
 
@@ -15,9 +17,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Uri, header};
+use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -26,12 +29,18 @@ use kubewright_apiserver::env::BoxFuture;
 use kubewright_apiserver::outbound::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
 use kubewright_apiserver::storage::Storage;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use redirect::Step;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
 /// How many idle connections are kept for one host.
 const MAX_IDLE: usize = 8;
+/// How many requests a call may become by being sent on, and how often it is tried again when the answer says when (as client-go).
+const MAX_STEPS: usize = 10;
+const MAX_RETRIES: usize = 10;
 
 /// A webhook in this process: gets the document that would be posted, answers with the one that would come back, or with why it could
 /// not be reached.
@@ -117,24 +126,36 @@ enum Broken {
     Failed(OutboundError),
 }
 
-/// Host and port of a URL.
+/// Host and port of a URL, and whether it is one of HTTPS.
 struct Authority {
     host: String,
     port: u16,
+    secure: bool,
+}
+
+/// An answer, and what it says to do.
+struct Answered {
+    answer: OutboundAnswer,
+    location: Option<String>,
+    /// When to try again, should the status be one that may change.
+    again: Option<Duration>,
 }
 
 impl Authority {
     fn of(url: &Uri) -> Result<Authority, OutboundError> {
-        if url.scheme_str() != Some("https") {
-            return Err(failed(format!(
-                "unsupported protocol scheme {:?}",
-                url.scheme_str().unwrap_or("")
-            )));
-        }
+        let secure = match url.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            other => {
+                let why = format!("unsupported protocol scheme {:?}", other.unwrap_or(""));
+                return Err(failed(why));
+            }
+        };
         let host = url.host().ok_or_else(|| failed("http: no Host in request URL"))?;
         Ok(Authority {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: url.port_u16().unwrap_or(443),
+            port: url.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            secure,
         })
     }
 }
@@ -154,17 +175,75 @@ impl Shared {
         let url: Uri = format!("{url}?{}", call.query)
             .parse()
             .map_err(|error| failed(format!("parse {url:?}: {error}")))?;
-        let authority = Authority::of(&url)?;
-        let key = (format!("{}:{}", authority.host, authority.port), call.ca_bundle.clone());
+        // A configuration names HTTPS only; what it is sent on to may be anything.
+        if url.scheme_str() != Some("https") {
+            let scheme = url.scheme_str().unwrap_or("");
+            return Err(failed(format!("unsupported protocol scheme {scheme:?}")));
+        }
+        for _ in 0..MAX_RETRIES {
+            let answered = self.follow(&url, &call).await?;
+            let Some(again) = answered.again else {
+                return Ok(answered.answer);
+            };
+            tokio::time::sleep(again).await;
+        }
+        Ok(self.follow(&url, &call).await?.answer)
+    }
+
+    /// Sends a call, and sends it on where the answer says so.
+    async fn follow(&self, first: &Uri, call: &OutboundCall) -> Result<Answered, OutboundError> {
+        let mut step = Step {
+            method: Method::POST,
+            url: first.clone(),
+            referer: None,
+        };
+        let mut sent_on = String::new();
+        for taken in 0..MAX_STEPS {
+            let elsewhere = |error: OutboundError| match error {
+                OutboundError::Failed(why) if taken > 0 => OutboundError::Elsewhere {
+                    url: step.url.to_string(),
+                    why,
+                },
+                error => error,
+            };
+            let answered = self.exchange(first, &step, call).await.map_err(elsewhere)?;
+            let next = step.next(answered.answer.code, answered.location.as_deref());
+            let Some(next) = next.map_err(failed).map_err(elsewhere)? else {
+                return Ok(answered);
+            };
+            sent_on = answered.location.unwrap_or_default();
+            step = next;
+        }
+        Err(OutboundError::Elsewhere {
+            url: sent_on,
+            why: format!("stopped after {MAX_STEPS} redirects"),
+        })
+    }
+
+    /// Sends one request and waits for its answer.
+    async fn exchange(&self, first: &Uri, step: &Step, call: &OutboundCall) -> Result<Answered, OutboundError> {
+        let authority = Authority::of(&step.url)?;
+        let scheme = step.url.scheme_str().unwrap_or("");
+        let key = (
+            format!("{scheme}://{}:{}", authority.host, authority.port),
+            call.ca_bundle.clone(),
+        );
         while let Some(sender) = self.take_idle(&key) {
-            match self.send(sender, &url, &call, &key).await {
+            match self.send(sender, step, call, &key).await {
                 Err(Broken::Unsent(_)) => {}
                 Err(Broken::Failed(error)) => return Err(error),
                 Ok(answer) => return Ok(answer),
             }
         }
-        let sender = self.connect(&authority, &call).await?;
-        let answer = self.send(sender, &url, &call, &key).await;
+        // A Service is where it is only under its own name.
+        let there = Destination::Url(step.url.to_string());
+        let to = if step.url.authority() == first.authority() {
+            &call.to
+        } else {
+            &there
+        };
+        let sender = self.connect(&authority, to, call).await?;
+        let answer = self.send(sender, step, call, &key).await;
         answer.map_err(|(Broken::Unsent(error) | Broken::Failed(error))| error)
     }
 
@@ -193,21 +272,26 @@ impl Shared {
         }
     }
 
-    async fn send(
-        &self,
-        mut sender: Sender,
-        url: &Uri,
-        call: &OutboundCall,
-        key: &Key,
-    ) -> Result<OutboundAnswer, Broken> {
-        let authority = url.authority().map_or("", |authority| authority.as_str());
-        let path = url.path_and_query().map_or("/", |path| path.as_str());
-        let request = Request::post(path)
+    async fn send(&self, mut sender: Sender, step: &Step, call: &OutboundCall, key: &Key) -> Result<Answered, Broken> {
+        let authority = step.url.authority().map_or("", |authority| authority.as_str());
+        let path = step.url.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::builder()
+            .method(step.method.clone())
+            .uri(path)
             .header(header::HOST, authority)
             .header(header::USER_AGENT, "kube-apiserver-admission")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(call.body.clone()))
+            .header(header::ACCEPT, "application/json, */*");
+        if let Some(referer) = &step.referer {
+            request = request.header(header::REFERER, referer);
+        }
+        let body = if step.has_body() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+            call.body.clone()
+        } else {
+            Bytes::new()
+        };
+        let request = request
+            .body(Full::new(body))
             .map_err(|error| Broken::Failed(failed(error.to_string())))?;
         let response = sender.try_send_request(request).await.map_err(|mut error| {
             let unsent = error.take_message().is_some();
@@ -218,31 +302,53 @@ impl Shared {
                 Broken::Failed(why)
             }
         })?;
-        let content_type = response.headers().get(header::CONTENT_TYPE);
-        let content_type = content_type
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("")
-            .to_owned();
+        let said = |name: header::HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let content_type = said(header::CONTENT_TYPE).unwrap_or_default();
+        let location = said(header::LOCATION);
         let code = response.status().as_u16();
+        let again = said(header::RETRY_AFTER)
+            .filter(|_| code == 429 || code >= 500)
+            .and_then(|seconds| seconds.trim().parse::<i64>().ok())
+            .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()
             .await
             .map_err(|error| Broken::Failed(failed(format!("error reading response body: {error}"))))?
             .to_bytes();
         self.keep(key, sender);
-        Ok(OutboundAnswer {
-            code,
-            content_type,
-            body,
+        Ok(Answered {
+            answer: OutboundAnswer {
+                code,
+                content_type,
+                body,
+            },
+            location,
+            again,
         })
     }
 
-    async fn connect(&self, authority: &Authority, call: &OutboundCall) -> Result<Sender, OutboundError> {
-        let config = self.trust.config(&call.ca_bundle).map_err(failed)?;
-        let stream = self.dial(authority, &call.to).await?;
+    async fn connect(
+        &self,
+        authority: &Authority,
+        to: &Destination,
+        call: &OutboundCall,
+    ) -> Result<Sender, OutboundError> {
+        let stream = self.dial(authority, to).await?;
         // Small requests and small answers: waiting to fill a packet only costs time.
         stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
+        if !authority.secure {
+            return self.speak(stream).await;
+        }
+        let config = self.trust.config(&call.ca_bundle).map_err(failed)?;
         let stream = tls::connect(config, &authority.host, stream).await.map_err(failed)?;
+        self.speak(stream).await
+    }
+
+    /// Speaks HTTP on a stream.
+    async fn speak(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<Sender, OutboundError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -321,7 +427,6 @@ fn words(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use kubewright_apiserver::storage::MemoryStorage;
     use rustls::pki_types::PrivateKeyDer;
@@ -396,8 +501,8 @@ mod tests {
         }
     }
 
-    /// A webhook that answers the first call on a connection and hangs up on the second; how many calls it saw.
-    async fn moody_webhook() -> (String, Bytes, Arc<AtomicUsize>) {
+    /// What makes a stream one of TLS, and the certificate to trust.
+    fn acceptor() -> (TlsAcceptor, Bytes) {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -407,7 +512,12 @@ mod tests {
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key)
             .expect("the key fits");
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        (TlsAcceptor::from(Arc::new(config)), Bytes::from(made.cert.pem()))
+    }
+
+    /// A webhook that answers the first call on a connection and hangs up on the second; how many calls it saw.
+    async fn moody_webhook() -> (String, Bytes, Arc<AtomicUsize>) {
+        let (acceptor, pem) = acceptor();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://{}/x", listener.local_addr().expect("an address"));
         let calls = Arc::new(AtomicUsize::new(0));
@@ -429,7 +539,7 @@ mod tests {
                 }
             }
         });
-        (url, Bytes::from(made.cert.pem()), calls)
+        (url, pem, calls)
     }
 
     #[tokio::test]
@@ -458,5 +568,65 @@ mod tests {
             (answers, calls.load(Ordering::SeqCst)),
             (vec!["ok".to_owned(), "EOF".to_owned()], 2)
         );
+    }
+
+    /// A webhook that answers with these heads, one after the other, and hangs up after each; the lines of the requests that it saw.
+    async fn scripted_webhook(heads: &'static [&'static str]) -> (String, Bytes, Arc<Mutex<Vec<String>>>) {
+        let (acceptor, pem) = acceptor();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("https://{}/x", listener.local_addr().expect("an address"));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let kept = seen.clone();
+        tokio::spawn(async move {
+            for head in heads {
+                let Ok((socket, _)) = listener.accept().await else {
+                    return;
+                };
+                let Ok(mut stream) = acceptor.accept(socket).await else {
+                    return;
+                };
+                let mut request = [0; 4096];
+                let read = stream.read(&mut request).await.unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..read]).into_owned();
+                let line = request.lines().next().unwrap_or("").to_owned();
+                let body = request.rsplit("\r\n").next().unwrap_or("").to_owned();
+                let told = format!("{} {body}", line.trim_end_matches(" HTTP/1.1"));
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+                let answer = format!("HTTP/1.1 {head}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        (url, pem, seen)
+    }
+
+    #[tokio::test]
+    async fn calls_are_sent_on_and_again() {
+        async fn check(heads: &'static [&'static str], code: u16, requests: &[&str]) {
+            let (url, ca_bundle, seen) = scripted_webhook(heads).await;
+            let storage = Arc::new(MemoryStorage::new(16, 16));
+            let outbound = HttpsOutbound::new(storage, Functions::default(), Stop::never());
+            let call = OutboundCall {
+                to: Destination::Url(url),
+                ca_bundle,
+                body: Bytes::from("{}"),
+                query: "timeout=10s".to_owned(),
+                timeout: Duration::from_secs(10),
+            };
+            let answer = outbound.call(call).await.map(|answer| answer.code);
+            assert_eq!(answer, Ok(code), "{heads:?}");
+            let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            assert_eq!(*seen, requests, "{heads:?}");
+        }
+        let first = "POST /x?timeout=10s {}";
+        check(&["307 x\r\nLocation: /y", "200 x"], 200, &[first, "POST /y {}"]).await;
+        check(&["302 x\r\nLocation: /y", "200 x"], 200, &[first, "GET /y "]).await;
+        check(&["302 x"], 302, &[first]).await;
+        check(&["429 x\r\nRetry-After: 0", "200 x"], 200, &[first, first]).await;
+        check(&["503 x\r\nRetry-After: -1", "200 x"], 200, &[first, first]).await;
+        check(&["429 x\r\nRetry-After: soon"], 429, &[first]).await;
+        check(&["404 x\r\nRetry-After: 0"], 404, &[first]).await;
+        const SLOW: [&str; 11] = ["429 x\r\nRetry-After: 0"; 11];
+        check(&SLOW, 429, &[first; 11]).await;
     }
 }

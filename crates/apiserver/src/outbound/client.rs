@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kubewright_schema::decode;
 use serde_json::{Value, json};
 
-use super::{Destination, Outbound, OutboundAnswer, OutboundCall};
+use super::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
 use crate::kinds::check::get;
 use crate::scheme::{split_version, unknown_conversion, unregistered};
 use crate::server::not_an_object;
@@ -125,10 +125,10 @@ impl Client {
             query: query.clone(),
             timeout,
         };
-        let answer = outbound
-            .call(call)
-            .await
-            .map_err(|error| format!("Post \"{}?{query}\": {error}", self.to.url()))?;
+        let answer = outbound.call(call).await.map_err(|error| match &error {
+            OutboundError::Elsewhere { url, why } => format!("Post \"{url}\": {why}"),
+            error => format!("Post \"{}?{query}\": {error}", self.to.url()),
+        })?;
         let read = read(&answer)?;
         kind.check(&read)?;
         Ok(read)

@@ -93,6 +93,12 @@ fn is_kept(service: &Value) -> bool {
 }
 
 impl Inner {
+    /// Whether an APIService says that another server serves a version of a group. Nothing is proxied there.
+    pub(super) fn is_elsewhere(&self, group: &str, version: &str) -> bool {
+        let service = self.storage.get(STORE, &name(group, version));
+        service.is_some_and(|service| get(service.value(), &["spec", "service"]).is_object())
+    }
+
     /// Makes the APIServices of custom kinds those that the definitions want. Who writes one of them at the same moment comes here as well.
     pub(super) fn settle_api_services(&self, definitions: &[Arc<StoredObject>]) {
         let mut wanted = wanted(definitions.iter().map(|definition| definition.value()));

@@ -456,6 +456,7 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
+            Err(_) if self.is_elsewhere(&path.group, &path.version) => return self.unavailable_text(query),
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return self.fail_as_asked(headers, query, &Status::no_such_path()),
         };
@@ -546,6 +547,16 @@ impl Inner {
             now: self.env.now(),
         }
         .respond(Reply::text(404, "404 page not found\n"))
+    }
+
+    /// What the paths of another server answer, to which nothing is proxied.
+    fn unavailable_text(&self, query: &Query) -> Response<Body> {
+        Responder {
+            output: Output::JSON,
+            query,
+            now: self.env.now(),
+        }
+        .respond(Reply::text(503, "service unavailable\n"))
     }
 }
 

@@ -165,6 +165,12 @@ impl Inner {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
         let Some(answer) = discovery::respond(path, &accept, &snapshot) else {
+            let segments: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+            if let ["", "apis", group, version] = segments.as_slice()
+                && self.is_elsewhere(group, version)
+            {
+                return self.unavailable_text(query);
+            }
             // An unknown group is no path at all; an unknown version of a known one is a missing resource.
             let known = match path.split('/').collect::<Vec<_>>().as_slice() {
                 ["", "api", _] => true,

@@ -349,6 +349,27 @@ fn refusals() {
     );
 }
 
+/// Paths of groups that another server would serve, were anything proxied to it.
+#[test]
+fn other_servers_are_unavailable() {
+    let world = World::new();
+    let service = json!({"metadata": {"name": "v1.other.test"}, "spec": {"group": "other.test", "version": "v1", "groupPriorityMinimum": 10,
+        "versionPriority": 5, "insecureSkipTLSVerify": true, "service": {"namespace": "n", "name": "s"}}});
+    world.must(201, "POST /apis/apiregistration.k8s.io/v1/apiservices", &service);
+    let check = |path: &str, code: u16, said: &str| {
+        let answer = world.get(path);
+        assert_eq!((answer.code, answer.body), (code, json!(said)), "{path}");
+    };
+    check("/apis/other.test/v1", 503, "service unavailable\n");
+    check("/apis/other.test/v1/foos", 503, "service unavailable\n");
+    check(
+        "/apis/other.test/v1/namespaces/n/foos/a?watch=1",
+        503,
+        "service unavailable\n",
+    );
+    check("/apis/other.test/v2/foos", 404, "404 page not found\n");
+}
+
 /// What is wrong with a request for a log, before anybody is asked for one.
 #[test]
 fn logs_before_they_are_read() {
