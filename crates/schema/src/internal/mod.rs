@@ -53,6 +53,7 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
         // A scalar that is no pointer is never absent; where a struct is, the rule meant its absence.
         // Upstream puts another thing into the error than what stands at the path: who made the error knows its form.
         Value::Object(_) if type_.shape == Shape::One && type_.known().is_none() => return None,
+        Value::Array(list) if list.is_empty() && type_.shape == Shape::One => return None,
         Value::Null if type_.pointer || type_.shape != Shape::One || type_.known().is_some() => return None,
         _ => {}
     }
