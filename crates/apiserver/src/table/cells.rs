@@ -344,11 +344,11 @@ pub(crate) const ENDPOINTS: &[Cell] = &[Cell::Name, Cell::With(endpoints), Cell:
 
 /// At most three, then how many more.
 fn first_three(all: &[String], none: &str) -> Value {
-    match all.len() {
-        0 => none.into(),
-        count if count > 3 => format!("{} + {} more...", all[..3].join(","), count - 3).into(),
-        _ => all.join(",").into(),
+    if all.len() > 3 {
+        return format!("{} + {} more...", all[..3].join(","), all.len() - 3).into();
     }
+    let text = all.join(",");
+    or(&text, none).into()
 }
 
 fn endpoints(object: &Value, _: Timestamp) -> Value {
@@ -379,7 +379,7 @@ pub(crate) const ENDPOINT_SLICE: &[Cell] = &[
             .items()
             .map(|port| {
                 // A port that is any has a name at best.
-                let name = or(port.key("name").text(), "*");
+                let name = port.key("name").value.as_str().unwrap_or("*");
                 port.key("port")
                     .int()
                     .map_or_else(|| name.to_owned(), |port| port.to_string())
