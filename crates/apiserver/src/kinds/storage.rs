@@ -23,7 +23,7 @@ use super::pods::scheduling::label_selector;
 use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
 use super::system::empty_status;
-use crate::registry::{Empties, GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -32,7 +32,6 @@ const STORED: Strategy = Strategy {
 
 /// How PersistentVolumeClaims are written.
 pub(crate) const CLAIM: Strategy = Strategy {
-    empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
     default: default_claim,

@@ -141,6 +141,8 @@ mod tests {
     const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+    const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
     /// Sends a request and answers what came of it: the generation, or the message of a refusal.
@@ -249,5 +251,18 @@ mod tests {
         check(format!("POST {SCALERS}"), &scaler(&json!([])), refused);
         check(format!("POST {SCALERS}"), &scaler(&Value::Null), "null");
         check(format!("PUT {SCALERS}/a"), &scaler(&json!([])), refused);
+
+        let claim = json!({"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        check(format!("POST {CLAIMS}"), &claim, "null");
+        // What may not change did not.
+        check(
+            format!("PATCH {CLAIMS}/a"),
+            &json!({"spec": {"resources": {"limits": {}}}}),
+            "null",
+        );
+
+        let ingress = json!({"metadata": {"name": "a"}, "spec": {"rules": []}});
+        let refused = "Ingress.networking.k8s.io \"a\" is invalid: spec: Invalid value: []: either `defaultBackend` or `rules` must be specified";
+        check(format!("POST {INGRESSES}"), &ingress, refused);
     }
 }
