@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 
+use kubewright_schema::patch::json::{escape, unescape};
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {
         Value::Object(map) => {
             for (key, value) in map {
                 at.push('/');
-                at.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                at.push_str(&escape(key));
                 find(value, at, maps, found);
                 at.truncate(length);
             }
@@ -104,7 +105,7 @@ impl Unwritten {
                 continue;
             };
             if let Some(Value::Object(map)) = object.pointer_mut(outer) {
-                map.insert(key.replace("~1", "/").replace("~0", "~"), value.clone());
+                map.insert(unescape(key), value.clone());
             }
         }
     }

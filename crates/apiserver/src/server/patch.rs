@@ -8,7 +8,7 @@ use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::FieldError;
 use kubewright_schema::go;
 use kubewright_schema::patch;
-use kubewright_schema::patch::json::JsonPatchError;
+use kubewright_schema::patch::json::{JsonPatchError, unescape};
 use kubewright_schema::patch::strategic::StrategicError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value};
@@ -298,7 +298,7 @@ fn in_document(operations: &Value, text: &str) -> Option<String> {
     }
     let mut outer = String::new();
     for step in operation["path"].as_str()?.split('/').skip(1) {
-        let step = step.replace("~1", "/").replace("~0", "~");
+        let step = unescape(step);
         if step.parse::<usize>().is_ok() {
             outer.push_str(&format!("[{step}]"));
         } else {

@@ -133,6 +133,23 @@ fn operations(patch: &Value) -> Result<Vec<&Map<String, Value>>, JsonPatchError>
         .collect()
 }
 
+/// A key as it stands in a JSON pointer (RFC 6901).
+///
+/// ```
+/// use kubewright_schema::patch::json::{escape, unescape};
+///
+/// assert_eq!(escape("a/b~"), "a~1b~0");
+/// assert_eq!(unescape("a~1b~0"), "a/b~");
+/// ```
+pub fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// The key that a part of a JSON pointer stands for.
+pub fn unescape(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}
+
 /// A path without its escapes. Without a slash it leads nowhere; what is before the first slash is not looked at.
 struct Pointer {
     written: String,
@@ -142,11 +159,7 @@ struct Pointer {
 
 impl Pointer {
     fn parse(written: &str) -> Self {
-        let mut parents: Vec<String> = written
-            .split('/')
-            .skip(1)
-            .map(|part| part.replace("~1", "/").replace("~0", "~"))
-            .collect();
+        let mut parents: Vec<String> = written.split('/').skip(1).map(unescape).collect();
         let last = parents.pop();
         Self {
             written: written.to_owned(),
