@@ -113,7 +113,7 @@ fn default(object: &mut Value) {
             port.remove("nodePort");
         }
     }
-    if needs_node_ports_object(spec) || text(spec, "type") == "ClusterIP" && has_items(spec, "externalIPs") {
+    if may_have_node_ports(text(spec, "type")) || text(spec, "type") == "ClusterIP" && has_items(spec, "externalIPs") {
         fill_text(spec, "externalTrafficPolicy", "Cluster");
     }
     if text(spec, "type") != "ExternalName" {
@@ -130,8 +130,8 @@ fn has_items(spec: &Object, key: &str) -> bool {
         .is_some_and(|list| !list.is_empty())
 }
 
-fn needs_node_ports_object(spec: &Object) -> bool {
-    matches!(text(spec, "type"), "NodePort" | "LoadBalancer")
+fn may_have_node_ports(kind: &str) -> bool {
+    matches!(kind, "NodePort" | "LoadBalancer")
 }
 
 fn type_of(service: &Value) -> &str {

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Value, json};
 
 use super::node_ports::{Ports, health_check_port, keep_node_ports, needs_node_ports, node_ports};
-use super::{ips, is_headless, is_reachable, needs_cluster_ip, needs_health_check_port, type_of};
+use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::kinds::check::{At, Errors, Object, each, get};
 use crate::registry::{StrategyContext, Unallocated};
 
@@ -43,6 +43,7 @@ pub(super) fn allocate(
         context,
     };
     match old {
+        _ if !may_have_node_ports(type_of(service)) => {}
         None => ports.of_new(service)?,
         Some(old) => ports.of_changed(service, old)?,
     }
@@ -76,9 +77,23 @@ fn remove(service: &mut Value, field: &str) {
 }
 
 /// The texts of a list of the spec.
-fn list(service: &Value, field: &str) -> Vec<String> {
+fn texts<'a>(service: &'a Value, field: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     let items = get(service, &["spec", field]).as_array().into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
+    items.filter_map(Value::as_str)
+}
+
+fn list(service: &Value, field: &str) -> Vec<String> {
+    texts(service, field).map(str::to_owned).collect()
+}
+
+fn same_list(service: &Value, old: &Value, field: &str) -> bool {
+    texts(service, field).eq(texts(old, field))
+}
+
+/// Whether the endpoints are the user's own, of either family: a headless Service without a selector.
+fn has_own_endpoints(service: &Value) -> bool {
+    let selector = get(service, &["spec", "selector"]).as_object();
+    is_headless(service) && selector.is_none_or(Object::is_empty)
 }
 
 fn word<'a>(service: &'a Value, field: &str) -> &'a str {
@@ -103,8 +118,8 @@ impl Taken {
     fn of(services: &mut dyn Iterator<Item = &Value>) -> Self {
         let mut taken = Taken::default();
         for service in services {
-            let ips = list(service, "clusterIPs");
-            taken.ips.extend(ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()));
+            let ips = texts(service, "clusterIPs");
+            taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
             taken.ports.extend(node_ports(service));
             taken.ports.extend(health_check_port(service));
         }
@@ -175,11 +190,7 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Unallocated>
     too_many_for_the_policy(&mut errors, service);
     infer_families(&mut errors, service);
     refuse(errors)?;
-    if is_headless(service)
-        && get(service, &["spec", "selector"])
-            .as_object()
-            .is_none_or(Object::is_empty)
-    {
+    if has_own_endpoints(service) {
         families_without_selector(service);
         return Ok(());
     }
@@ -200,18 +211,14 @@ fn stays_preferred(service: &Value, old: &Value) -> bool {
         && (prefers(old) || word(old, "ipFamilyPolicy").is_empty())
         && ["clusterIPs", "ipFamilies"]
             .iter()
-            .all(|field| list(service, field) == list(old, field))
+            .all(|field| same_list(service, old, field))
 }
 
 fn first_policy<'a>(service: &Value, old: Option<&'a Value>) -> &'a str {
     let before = old.map_or("", |old| word(old, "ipFamilyPolicy"));
-    let has_selector = get(service, &["spec", "selector"])
-        .as_object()
-        .is_some_and(|selector| !selector.is_empty());
     if !before.is_empty() {
         before
-    } else if is_headless(service) && !has_selector {
-        // The endpoints are the user's own, of either family.
+    } else if has_own_endpoints(service) {
         "RequireDualStack"
     } else {
         "SingleStack"
@@ -272,7 +279,6 @@ fn infer_families(errors: &mut Errors, service: &mut Value) {
     }
 }
 
-/// Endpoints of a headless Service without a selector are the user's own, of whatever family.
 fn families_without_selector(service: &mut Value) {
     let mut families = list(service, "ipFamilies");
     if families.is_empty() {
@@ -346,15 +352,14 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
 /// Takes away what the new type does not have, unless the client changed it in the same request: then validation speaks.
 fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
     let same = |service: &Value, field: &str| get(service, &["spec", field]) == get(old, &["spec", field]);
-    let same_list = |service: &Value, field: &str| list(service, field) == list(old, field);
     let goes = |has: fn(&Value) -> bool, service: &Value| has(old) && !has(service);
     let is_balanced: fn(&Value) -> bool = |service| type_of(service) == "LoadBalancer";
     if goes(needs_cluster_ip, service) {
-        if word(service, "clusterIP") == word(old, "clusterIP") && same_list(service, "clusterIPs") {
+        if word(service, "clusterIP") == word(old, "clusterIP") && same_list(service, old, "clusterIPs") {
             remove(service, "clusterIP");
             remove(service, "clusterIPs");
         }
-        if same_list(service, "ipFamilies") {
+        if same_list(service, old, "ipFamilies") {
             remove(service, "ipFamilies");
         }
         if same(service, "ipFamilyPolicy") {

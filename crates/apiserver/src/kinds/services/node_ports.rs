@@ -107,9 +107,6 @@ impl Ports<'_> {
 
     /// The ports of a new Service: the same port has the same node port in every protocol, as far as the client does not say otherwise.
     pub(super) fn of_new(&mut self, service: &mut Value) -> Result<(), Unallocated> {
-        if !matches!(type_of(service), "NodePort" | "LoadBalancer") {
-            return Ok(());
-        }
         let asked = PortNumbers::all(service);
         let mut numbers = BTreeMap::new();
         for (index, wanted) in asked.iter().enumerate() {
@@ -140,9 +137,6 @@ impl Ports<'_> {
     }
 
     pub(super) fn of_changed(&mut self, service: &mut Value, old: &Value) -> Result<(), Unallocated> {
-        if !matches!(type_of(service), "NodePort" | "LoadBalancer") {
-            return Ok(());
-        }
         let held: BTreeSet<i64> = node_ports(old).collect();
         let mut seen = BTreeSet::new();
         for (index, wanted) in PortNumbers::all(service).into_iter().enumerate() {
