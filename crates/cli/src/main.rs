@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
+mod allocator;
 mod commands;
 mod files;
 mod hints;
@@ -24,6 +25,9 @@ mod signals;
 mod target;
 
 use output::Format;
+
+#[global_allocator]
+static ALLOCATOR: allocator::BySize = allocator::BySize;
 
 /// Write Kubernetes operators in Rust, with the cluster inside the program.
 #[derive(Debug, Parser)]
