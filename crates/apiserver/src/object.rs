@@ -332,18 +332,18 @@ fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
     const MAX_SUBRESOURCE: usize = 256;
     let mut errors = Vec::new();
     for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
-        let at = at.index(index);
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("");
-        let (path, manager) = (at.key("manager").to_string(), text("manager"));
+        let path = |key: &str| at.index(index).key(key).to_string();
+        let manager = text("manager");
         if manager.len() > MAX_MANAGER {
-            errors.push(FieldError::too_long(&path, MAX_MANAGER));
+            errors.push(FieldError::too_long(path("manager"), MAX_MANAGER));
         }
         for (place, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
             let message = format!("invalid character U+{:04X} (at position {place})", c as u32);
-            errors.push(FieldError::invalid(path.clone(), json!(manager), message));
+            errors.push(FieldError::invalid(path("manager"), json!(manager), message));
         }
         if text("subresource").len() > MAX_SUBRESOURCE {
-            errors.push(FieldError::too_long(at.key("subresource").to_string(), MAX_SUBRESOURCE));
+            errors.push(FieldError::too_long(path("subresource"), MAX_SUBRESOURCE));
         }
     }
     errors

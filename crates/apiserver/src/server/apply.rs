@@ -320,7 +320,7 @@ impl Apply<'_> {
                         .map_err(|why| self.configuration.unfit(&why))?;
                     structural::convert(&mut new, &self.resource.schema);
                 }
-                decode::fit(&mut new, self.resource, Vec::new(), None).map_err(Status::untyped)?;
+                decode::fit_changed(&mut new, &bare, self.resource, Vec::new()).map_err(Status::untyped)?;
                 self.refuse_nulls(&new)?;
                 new
             }

@@ -486,6 +486,30 @@ pub(crate) fn fit(
     Ok(findings)
 }
 
+/// [`fit`] for what a write made of `old`, an object of this kind: what it left alone fits already, and is not looked at again.
+pub(crate) fn fit_changed(
+    object: &mut Value,
+    old: &Value,
+    resource: &Resource,
+    duplicates: Vec<String>,
+) -> Result<Findings, String> {
+    let same = |field: &str, value: &Value| value.is_object() && old.get(field) == Some(value);
+    // Of a custom resource only the metadata: its definition may be another one by now.
+    let looked_at = |field: &str| resource.custom.is_some() && field != "metadata";
+    let fields = object.as_object().into_iter().flatten();
+    let kept = fields.filter(|(field, value)| !looked_at(field) && same(field, value));
+    let kept: Vec<String> = kept.map(|(field, _)| field.clone()).collect();
+    let kept: Vec<(String, Value)> = match object.as_object_mut() {
+        Some(map) => kept.iter().filter_map(|field| map.remove_entry(field)).collect(),
+        None => Vec::new(),
+    };
+    let fitted = fit(object, resource, duplicates, None);
+    if let Some(map) = object.as_object_mut() {
+        map.extend(kept);
+    }
+    fitted
+}
+
 /// Whether a path is another or leads into it.
 fn lies_in(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer)

@@ -219,7 +219,7 @@ impl Patch {
             decode::say_what_it_is(&mut new, resource);
         }
         let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
-            .and_then(|unread| Ok(self.fit_fields(&mut new, resource, &unread, how, warnings)?));
+            .and_then(|unread| Ok(self.fit_fields(&mut new, old, resource, &unread, how, warnings)?));
         match unfit {
             Ok(()) => Ok(new),
             Err(Unfit::Refused(status)) => Err(status),
@@ -237,6 +237,7 @@ impl Patch {
     fn fit_fields(
         &self,
         new: &mut Value,
+        old: &Value,
         resource: &Resource,
         unread: &[String],
         how: FieldValidation,
@@ -245,7 +246,7 @@ impl Patch {
         if !new.is_object() {
             return Err(decode::not_an_object(new));
         }
-        let mut findings = decode::fit(new, resource, self.findings.clone(), None)?;
+        let mut findings = decode::fit_changed(new, old, resource, self.findings.clone())?;
         let unread = unread.iter().map(|field| format!("unknown field {field:?}"));
         findings.texts.extend(unread);
         findings.apply(how, warnings)
@@ -264,7 +265,7 @@ impl Patch {
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
         let document = new.clone();
-        self.fit_fields(new, resource, &[], how, warnings)
+        self.fit_fields(new, &Value::Null, resource, &[], how, warnings)
             .map_err(|why| undecodable(&document, &why))
     }
 }

@@ -454,10 +454,11 @@ impl<'a> Writer<'a> {
         self.default(&mut new);
         // Plugins that change objects see all that the client sent; only what it may write here counts as written. What these two leave
         // alone counts all the same.
-        let aside = match part {
+        let sent = match part {
             Part::EphemeralContainers | Part::Resize => Aside::default(),
             _ => restrict(&resource, &mut new, old, part),
         };
+        let aside = !sent.is_empty();
         let now = crate::env::rfc3339(self.server.env.now());
         let views = match &self.tracking {
             Tracking::Update(_) => self.server.views(&resource, old, &new, claimed.as_ref()).await?,
@@ -474,7 +475,7 @@ impl<'a> Writer<'a> {
             &now,
             &views,
         );
-        aside.put_back(&mut new);
+        sent.put_back(&mut new);
         let session = self.session();
         let attributes = self.update_attributes(old, name, part);
         let admitted = self.admit_update(&session, &attributes, &mut new, old, part).await;
@@ -494,9 +495,11 @@ impl<'a> Writer<'a> {
         Self::keep_namespace(&resource, &mut new, object::namespace(old))?;
         object::keep_system_fields(&mut new, old, resource.namespaced);
         // Plugins may not change more than the request itself may.
-        let owners = object::metadata_mut(&mut new).remove("managedFields");
-        restrict(&resource, &mut new, old, part);
-        managed::put(&mut new, owners);
+        if aside || resource.custom.is_none() || session.was_changed() {
+            let owners = object::metadata_mut(&mut new).remove("managedFields");
+            restrict(&resource, &mut new, old, part);
+            managed::put(&mut new, owners);
+        }
         if part == Part::Main {
             self.check_grant(object::namespace(old), name, &new, Some(old))?;
         }
@@ -537,8 +540,10 @@ impl<'a> Writer<'a> {
         admitted?;
         without_empty_lists(&resource, &mut new);
         self.prune_changed(&session, &mut new);
-        // As after a create: what preparing took away has defaults.
-        self.default(&mut new);
+        // As after a create: what preparing took away has defaults. From a custom resource it takes none that was filled in.
+        if resource.custom.is_none() || session.was_changed() {
+            self.default(&mut new);
+        }
         managed::keep_times(&mut new, old);
         Ok((new, claim))
     }
@@ -620,6 +625,10 @@ struct Aside {
 }
 
 impl Aside {
+    fn is_empty(&self) -> bool {
+        self.whole.is_none() && self.fields.is_empty() && self.metadata.is_empty()
+    }
+
     /// Makes the object what the client sent, but for who owns what.
     fn put_back(self, object: &mut Value) {
         if let Some(whole) = self.whole {

@@ -1,5 +1,6 @@
 //! What a write changed: the fields that came, went, or have another value.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -146,18 +147,40 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
     let none = Map::new();
     let (olds, news) = (old.unwrap_or(&none), new.unwrap_or(&none));
     let mut found = Found::default();
-    let new_only = news.keys().filter(|key| !olds.contains_key(*key));
-    for key in olds.keys().chain(new_only) {
+    for (key, old_part, new_part) in side_by_side(olds, news) {
+        if old_part == new_part {
+            continue;
+        }
         // What nobody wrote in a struct that is there has a value all the same.
         let absent = |there: bool| if there { shape.absent(key) } else { None };
-        let old_part = olds.get(key).or_else(|| absent(old.is_some()));
-        let new_part = news.get(key).or_else(|| absent(new.is_some()));
+        let old_part = old_part.or_else(|| absent(old.is_some()));
+        let new_part = new_part.or_else(|| absent(new.is_some()));
         let below = compare_parts(old_part, new_part, shape.part_or_nothing(key).shape);
         if !below.is_empty() {
             found.put(&field(key), below);
         }
     }
     found
+}
+
+/// The entries of two maps by their keys, in order.
+fn side_by_side<'m>(
+    old: &'m Map<String, Value>,
+    new: &'m Map<String, Value>,
+) -> impl Iterator<Item = (&'m str, Option<&'m Value>, Option<&'m Value>)> {
+    let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
+    std::iter::from_fn(move || {
+        let order = match (olds.peek(), news.peek()) {
+            (Some((old, _)), Some((new, _))) => old.cmp(new),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        let old = (order != Ordering::Greater).then(|| olds.next()).flatten();
+        let new = (order != Ordering::Less).then(|| news.next()).flatten();
+        let (key, _) = old.or(new)?;
+        Some((key.as_str(), old.map(|(_, value)| value), new.map(|(_, value)| value)))
+    })
 }
 
 fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> Found {

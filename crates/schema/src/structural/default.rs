@@ -24,94 +24,84 @@ use crate::schema::{Schema, SchemaRef};
 /// assert_eq!(value, json!({"mode": "a", "note": null}));
 /// ```
 pub fn default(value: &mut Value, schema: &SchemaRef) {
-    drop_nulls(value, schema);
-    fill(value, schema);
-    // Last, because a default may have such a form itself.
-    whole_numbers(value);
+    settle(value, Some(schema), true);
+}
+
+/// One walk for all: what is below a value is settled before what is beside it. Only what was `given` can hold nulls that count as
+/// absent, not what a default brought.
+fn settle(value: &mut Value, schema: Option<&Schema>, given: bool) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| settle_entry(key, value, schema, given));
+            let properties = schema.into_iter().flat_map(|schema| &schema.properties);
+            for (name, property) in properties {
+                if let Some(default) = &property.default
+                    && !map.contains_key(name)
+                {
+                    let mut value = default.clone();
+                    settle(&mut value, Some(property), false);
+                    map.insert(name.clone(), value);
+                }
+            }
+        }
+        Value::Array(list) => {
+            let items = schema.and_then(|schema| schema.items.as_deref());
+            for item in list {
+                // In a list a null without a default stays for validation to refuse: dropping it would move the others.
+                let default = items.filter(|schema| is_forbidden_null(item, schema));
+                match default.and_then(|schema| schema.default.as_ref()) {
+                    Some(default) => {
+                        item.clone_from(default);
+                        settle(item, items, false);
+                    }
+                    None => settle(item, items, given),
+                }
+            }
+        }
+        Value::Number(number) => whole_number(number),
+        _ => {}
+    }
+}
+
+/// Settles what is under a key; false when that counts as absent.
+fn settle_entry(key: &str, value: &mut Value, schema: Option<&Schema>, given: bool) -> bool {
+    let field: Option<&Schema> = schema.and_then(|schema| schema.field(key)).map(|field| &**field);
+    if let (Some(outer), Some(schema)) = (schema, field)
+        && given
+        && is_forbidden_null(value, schema)
+    {
+        // An absent property gets its default later; a key of a map would be gone.
+        let is_property = outer.properties.contains_key(key);
+        let Some(default) = schema.default.as_ref().filter(|_| !is_property) else {
+            return false;
+        };
+        value.clone_from(default);
+    }
+    settle(value, field, given);
+    true
 }
 
 fn is_forbidden_null(value: &Value, schema: &Schema) -> bool {
     value.is_null() && !schema.nullable
 }
 
-fn drop_nulls(value: &mut Value, schema: &Schema) {
-    match value {
-        Value::Object(map) => map.retain(|key, value| {
-            let is_property = schema.properties.contains_key(key);
-            let Some(schema) = schema.field(key) else { return true };
-            // In a list a null stays for validation to refuse: dropping it would move the others.
-            if is_forbidden_null(value, schema) {
-                // An absent property gets its default later; a key of a map would be gone.
-                let Some(default) = schema.default.as_ref().filter(|_| !is_property) else {
-                    return false;
-                };
-                value.clone_from(default);
-            }
-            drop_nulls(value, schema);
-            true
-        }),
-        Value::Array(list) => {
-            if let Some(schema) = &schema.items {
-                list.iter_mut().for_each(|item| drop_nulls(item, schema));
-            }
-        }
-        _ => {}
-    }
-}
-
-fn fill(value: &mut Value, schema: &Schema) {
-    match value {
-        Value::Object(map) => {
-            for (name, property) in &schema.properties {
-                if let Some(default) = &property.default
-                    && !map.contains_key(name)
-                {
-                    map.insert(name.clone(), default.clone());
-                }
-            }
-            for (key, value) in map {
-                if let Some(schema) = schema.field(key) {
-                    fill(value, schema);
-                }
-            }
-        }
-        Value::Array(list) => {
-            let Some(schema) = &schema.items else { return };
-            for item in list {
-                if is_forbidden_null(item, schema)
-                    && let Some(default) = &schema.default
-                {
-                    item.clone_from(default);
-                }
-                fill(item, schema);
-            }
-        }
-        _ => {}
-    }
-}
-
 /// Go prints a float without a fraction as an integer, up to 1e21; JSON keeps no difference between them.
-fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            if let Some(float) = number.as_f64().filter(|_| number.is_f64())
-                && float.fract() == 0.0
-                // Beyond 2^53 the digits of the integer would be more than the float knows.
-                && float.abs() <= 9_007_199_254_740_992.0
-            {
-                *number = Number::from(float as i64);
-            }
-        }
-        Value::Object(map) => map.values_mut().for_each(whole_numbers),
-        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
-        _ => {}
+fn whole_number(number: &mut Number) {
+    if let Some(float) = number.as_f64().filter(|_| number.is_f64())
+        && float.fract() == 0.0
+        // Beyond 2^53 the digits of the integer would be more than the float knows.
+        && float.abs() <= 9_007_199_254_740_992.0
+    {
+        *number = Number::from(float as i64);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
 
     fn check(schema: &Value, value: Value, expected: &Value) {
         let schema = SchemaRef::from_crd(schema).expect("a valid schema");
@@ -164,5 +154,118 @@ mod tests {
             json!({"num": 5.0, "unknown": 1.5}),
             &json!({"nested": deep, "num": 5, "unknown": 1.5}),
         );
+    }
+
+    /// What upstream does, walk by walk: nulls go, defaults come, numbers get their form.
+    fn in_three_walks(value: &mut Value, schema: &Schema) {
+        fn drop_nulls(value: &mut Value, schema: &Schema) {
+            match value {
+                Value::Object(map) => map.retain(|key, value| {
+                    let Some(field) = schema.field(key) else { return true };
+                    if is_forbidden_null(value, field) {
+                        let is_property = schema.properties.contains_key(key);
+                        let Some(default) = field.default.as_ref().filter(|_| !is_property) else {
+                            return false;
+                        };
+                        value.clone_from(default);
+                    }
+                    drop_nulls(value, field);
+                    true
+                }),
+                Value::Array(list) => {
+                    let items = schema.items.as_ref();
+                    items.map(|items| list.iter_mut().for_each(|item| drop_nulls(item, items)));
+                }
+                _ => {}
+            }
+        }
+        fn fill(value: &mut Value, schema: &Schema) {
+            match value {
+                Value::Object(map) => {
+                    for (name, property) in &schema.properties {
+                        if let (Some(default), false) = (&property.default, map.contains_key(name)) {
+                            map.insert(name.clone(), default.clone());
+                        }
+                    }
+                    for (key, value) in map {
+                        schema.field(key).map(|schema| fill(value, schema));
+                    }
+                }
+                Value::Array(list) => {
+                    let Some(schema) = &schema.items else { return };
+                    for item in list {
+                        if let (true, Some(default)) = (is_forbidden_null(item, schema), &schema.default) {
+                            item.clone_from(default);
+                        }
+                        fill(item, schema);
+                    }
+                }
+                _ => {}
+            }
+        }
+        fn whole_numbers(value: &mut Value) {
+            match value {
+                Value::Number(number) => whole_number(number),
+                Value::Object(map) => map.values_mut().for_each(whole_numbers),
+                Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+                _ => {}
+            }
+        }
+        drop_nulls(value, schema);
+        fill(value, schema);
+        whole_numbers(value);
+    }
+
+    /// Few keys, so that values and schemas meet.
+    fn some_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), Just(json!(1)), Just(json!(2.0)), Just(json!("x"))];
+        leaf.prop_recursive(4, 20, 3, |inner| {
+            prop_oneof![
+                prop::collection::btree_map("[abc]", inner.clone(), 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+                prop::collection::vec(inner, 0..3).prop_map(Value::Array),
+            ]
+        })
+    }
+
+    fn some_schema() -> impl Strategy<Value = Value> {
+        let said = || (prop::option::of(some_value()), any::<bool>());
+        let leaf = said().prop_map(|(default, nullable)| schema_of("string", &json!({}), default, nullable));
+        leaf.prop_recursive(4, 20, 3, move |inner| {
+            let properties = prop::collection::btree_map("[abc]", inner.clone(), 0..3);
+            prop_oneof![
+                (properties, said()).prop_map(|(map, (default, nullable))| {
+                    schema_of("object", &json!({ "properties": map }), default, nullable)
+                }),
+                (inner.clone(), said()).prop_map(|(values, (default, nullable))| {
+                    schema_of("object", &json!({ "additionalProperties": values }), default, nullable)
+                }),
+                (inner, said()).prop_map(|(items, (default, nullable))| schema_of(
+                    "array",
+                    &json!({ "items": items }),
+                    default,
+                    nullable
+                )),
+            ]
+        })
+    }
+
+    fn schema_of(type_: &str, below: &Value, default: Option<Value>, nullable: bool) -> Value {
+        let mut schema = json!({"type": type_, "nullable": nullable});
+        let said = schema.as_object_mut().expect("an object");
+        said.extend(below.as_object().expect("an object").clone());
+        said.extend(default.map(|default| ("default".to_owned(), default)));
+        schema
+    }
+
+    proptest! {
+        #[test]
+        fn one_walk_does_what_three_do(schema in some_schema(), value in some_value()) {
+            let schema = SchemaRef::from_crd(&schema).expect("a valid schema");
+            let (mut one, mut three) = (value.clone(), value);
+            default(&mut one, &schema);
+            in_three_walks(&mut three, &schema);
+            prop_assert_eq!(one, three);
+        }
     }
 }
