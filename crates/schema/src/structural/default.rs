@@ -173,8 +173,9 @@ mod tests {
                     true
                 }),
                 Value::Array(list) => {
-                    let items = schema.items.as_ref();
-                    items.map(|items| list.iter_mut().for_each(|item| drop_nulls(item, items)));
+                    if let Some(items) = &schema.items {
+                        list.iter_mut().for_each(|item| drop_nulls(item, items));
+                    }
                 }
                 _ => {}
             }
@@ -188,7 +189,9 @@ mod tests {
                         }
                     }
                     for (key, value) in map {
-                        schema.field(key).map(|schema| fill(value, schema));
+                        if let Some(schema) = schema.field(key) {
+                            fill(value, schema);
+                        }
                     }
                 }
                 Value::Array(list) => {
