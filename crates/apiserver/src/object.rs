@@ -108,11 +108,11 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
         *object = json!({});
     }
     let map = object.as_object_mut().expect("it was just made an object");
-    let metadata = map.entry("metadata").or_insert_with(|| json!({}));
-    if !metadata.is_object() {
-        *metadata = json!({});
+    if !map.get("metadata").is_some_and(Value::is_object) {
+        map.insert("metadata".to_owned(), json!({}));
     }
-    metadata.as_object_mut().expect("it was just made an object")
+    let metadata = map.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.expect("it is there, and an object")
 }
 
 /// Drops what only the server may set, before admission sees a new object.

@@ -10,7 +10,7 @@ pub(crate) fn join_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
     } else {
-        format!("{group}/{version}")
+        [group, "/", version].concat()
     }
 }
 

@@ -24,6 +24,8 @@ use crate::user::{
     split_service_account,
 };
 
+/// What all these headers begin with.
+const PREFIX: &str = "impersonate-";
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
@@ -44,6 +46,9 @@ const REMEMBERED: usize = 10_000;
 /// # Errors
 /// The 400 when there are parts of a user, but no name.
 pub(crate) fn requested(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
+    if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        return Ok(None);
+    }
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let mut wanted = UserInfo {

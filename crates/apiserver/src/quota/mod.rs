@@ -38,12 +38,26 @@ pub enum Evaluator {
     Services,
     /// PersistentVolumeClaims: their number and storage, also by storage class.
     Claims,
-    /// Any other kind: the number of its objects, under each of these names.
-    Objects(BTreeSet<String>),
+    /// Any other kind: the number of its objects.
+    Objects {
+        /// The group of the kind.
+        group: String,
+        /// Its plural name.
+        plural: String,
+    },
 }
 
 /// Kinds of the core group that had a name of their own before `count/` came.
 const PLAIN_NAMES: [&str; 4] = ["configmaps", "secrets", "resourcequotas", "replicationcontrollers"];
+
+/// What quotas call the number of objects of a kind.
+fn names(group: &str, plural: &str) -> BTreeSet<String> {
+    if group.is_empty() {
+        let old = PLAIN_NAMES.contains(&plural).then(|| plural.to_owned());
+        return old.into_iter().chain([format!("count/{plural}")]).collect();
+    }
+    BTreeSet::from([format!("count/{plural}.{group}")])
+}
 
 impl Evaluator {
     /// How a kind is counted; `None` for events, which never are.
@@ -60,11 +74,10 @@ impl Evaluator {
             ("", "pods") => Evaluator::Pods,
             ("", "services") => Evaluator::Services,
             ("", "persistentvolumeclaims") => Evaluator::Claims,
-            ("", _) => {
-                let old = PLAIN_NAMES.contains(&plural).then(|| plural.to_owned());
-                Evaluator::Objects(old.into_iter().chain([format!("count/{plural}")]).collect())
-            }
-            _ => Evaluator::Objects(BTreeSet::from([format!("count/{plural}.{group}")])),
+            _ => Evaluator::Objects {
+                group: group.to_owned(),
+                plural: plural.to_owned(),
+            },
         })
     }
 
@@ -85,7 +98,7 @@ impl Evaluator {
             Evaluator::Pods => pods::counts(name),
             Evaluator::Services => objects::service_counts(name),
             Evaluator::Claims => objects::claim_counts(name),
-            Evaluator::Objects(names) => names.contains(name),
+            Evaluator::Objects { group, plural } => names(group, plural).contains(name),
         }
     }
 
@@ -95,9 +108,9 @@ impl Evaluator {
             Evaluator::Pods => pods::usage(object, now),
             Evaluator::Services => objects::service(object),
             Evaluator::Claims => objects::claim(object),
-            Evaluator::Objects(names) => {
-                let one = |name: &String| (name.clone(), amounts::number(1));
-                names.iter().map(one).collect()
+            Evaluator::Objects { group, plural } => {
+                let one = |name: String| (name, amounts::number(1));
+                names(group, plural).into_iter().map(one).collect()
             }
         }
     }
@@ -107,7 +120,7 @@ impl Evaluator {
         scopes::requirements(quota).iter().all(|requirement| match self {
             Evaluator::Pods => requirement.fits_pod(object),
             Evaluator::Claims => requirement.fits_claim(object),
-            Evaluator::Services | Evaluator::Objects(_) => false,
+            Evaluator::Services | Evaluator::Objects { .. } => false,
         })
     }
 

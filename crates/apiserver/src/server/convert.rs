@@ -330,12 +330,15 @@ impl Inner {
         claimed: Option<&Value>,
     ) -> Result<Views, Status> {
         let mut views = Views::new();
+        let by_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
+        if resource.custom.is_some() && !by_webhook {
+            return Ok(views);
+        }
         let own = resource.api_version();
         let mut versions = managed::versions(managed::entries(old));
         versions.extend(managed::versions(claimed));
         versions.remove(own.as_str());
-        let by_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
-        if versions.is_empty() || (resource.custom.is_some() && !by_webhook) {
+        if versions.is_empty() {
             return Ok(views);
         }
         let kinds = self.registry.snapshot();

@@ -86,11 +86,9 @@ pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
 
 /// `{"kind":…,"apiVersion":…,` as the beginning of an object of this kind.
 pub(crate) fn prefix(resource: &Resource) -> String {
-    format!(
-        "{{\"kind\":{},\"apiVersion\":{},",
-        json!(resource.kind),
-        json!(resource.api_version())
-    )
+    // Neither has characters that JSON escapes: they are names.
+    let version = resource.api_version();
+    ["{\"kind\":\"", &resource.kind, "\",\"apiVersion\":\"", &version, "\","].concat()
 }
 
 /// Whether a stored text may say its version at the top: its keys are sorted, so that the first one tells.

@@ -40,15 +40,15 @@ pub(crate) struct ResourcePath {
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.
     let path = &decode(path, false);
-    let mut segments: Vec<String> = path.trim_start_matches('/').split('/').map(str::to_owned).collect();
-    if segments.last().is_some_and(String::is_empty) {
+    let mut segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    if segments.last().is_some_and(|last| last.is_empty()) {
         segments.pop();
     }
-    let (group, version, rest) = match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let (group, version, rest) = match segments.as_slice() {
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => return Path::Discovery,
         ["api", _, "watch" | "proxy"] | ["apis", _, _, "watch" | "proxy"] => return Path::Verb,
-        ["api", version, ..] => (String::new(), (*version).to_owned(), segments.split_off(2)),
-        ["apis", group, version, ..] => ((*group).to_owned(), (*version).to_owned(), segments.split_off(3)),
+        ["api", version, rest @ ..] => ("", version, rest),
+        ["apis", group, version, rest @ ..] => (*group, version, rest),
         _ => return Path::Other,
     };
     let mut found = resource(group, version, rest);
@@ -58,23 +58,28 @@ pub(crate) fn parse(path: &str) -> Path {
     Path::Resource(found)
 }
 
-fn resource(group: String, version: String, mut rest: Vec<String>) -> ResourcePath {
+fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
     let mut path = ResourcePath {
-        group,
-        version,
+        group: group.to_owned(),
+        version: version.to_owned(),
         ..ResourcePath::default()
     };
-    if rest.len() > 1 && rest[0] == "watch" {
+    if let ["watch", watched @ ..] = rest
+        && !watched.is_empty()
+    {
         path.legacy_watch = true;
-        rest.remove(0);
+        rest = watched;
     }
-    // Below a namespace, unless it is the namespace itself or one of its subresources.
-    let of_namespace = rest.len() == 2 || (rest.len() == 3 && matches!(rest[2].as_str(), "status" | "finalize"));
-    if rest[0] == "namespaces" && rest.len() > 1 && !of_namespace {
-        path.namespace = Some(rest[1].clone());
-        rest.drain(..2);
+    match rest {
+        // The namespace itself, or one of its subresources.
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => {}
+        ["namespaces", namespace, below @ ..] => {
+            path.namespace = Some((*namespace).to_owned());
+            rest = below;
+        }
+        _ => {}
     }
-    let mut parts = rest.into_iter();
+    let mut parts = rest.iter().map(|part| (*part).to_owned());
     path.plural = parts.next().unwrap_or_default();
     path.name = parts.next();
     path.subresource = parts.next();

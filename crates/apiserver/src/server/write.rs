@@ -72,7 +72,7 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()
     } else {
-        format!("{namespace}/{name}")
+        [namespace, "/", name].concat()
     }
 }
 
@@ -665,7 +665,7 @@ fn put_back<'f>(
 
 /// Makes a map what it was, but for some of its fields.
 fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) -> Fields {
-    let strange = |field: &&String| !old.contains_key(*field) && !written.contains(&field.as_str());
+    let strange = |field: &&String| !written.contains(&field.as_str()) && !old.contains_key(*field);
     let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
     let kept = old.keys().map(String::as_str).filter(|field| !written.contains(field));
     put_back(new, old, strange.iter().map(String::as_str).chain(kept))

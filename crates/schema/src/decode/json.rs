@@ -129,8 +129,15 @@ impl Reader<'_> {
             let Some(Step::Key(key)) = self.path.pop() else {
                 unreachable!("steps are popped in the order of their pushing")
             };
-            match (fields.get_mut(&key), value) {
-                (Some(Value::Object(before)), Value::Object(value)) if self.merging => overlay(before, value),
+            match (
+                if known && self.merging {
+                    fields.get_mut(&key)
+                } else {
+                    None
+                },
+                value,
+            ) {
+                (Some(Value::Object(before)), Value::Object(value)) => overlay(before, value),
                 (_, value) => drop(fields.insert(key, value)),
             }
             match self.peek().ok_or_else(end)? {
@@ -245,10 +252,7 @@ impl Reader<'_> {
         let mut text = Vec::new();
         loop {
             let rest = &self.bytes[self.at..];
-            let run = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))
-                .ok_or_else(end)?;
+            let run = plain_run(rest).ok_or_else(end)?;
             text.extend_from_slice(&rest[..run]);
             self.at += run;
             match rest[run] {
@@ -310,6 +314,16 @@ impl Reader<'_> {
         }
         Ok(code)
     }
+}
+
+/// How many bytes of a string come before one that ends it or means something.
+fn plain_run(bytes: &[u8]) -> Option<usize> {
+    const STEP: usize = 16;
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    // Without a way out of a step the processor looks at its bytes at once.
+    let plain = |step: &&[u8]| !step.iter().fold(false, |found, byte| found | is_special(byte));
+    let skipped = STEP * bytes.chunks_exact(STEP).take_while(plain).count();
+    Some(skipped + bytes[skipped..].iter().position(is_special)?)
 }
 
 /// The value of a written number.
