@@ -73,6 +73,16 @@ pub(crate) fn validate_update(new: &Value, old: &Value, resource: &Resource, of_
     errors
 }
 
+/// What an object keeps for as long as it is there, or from when it is there.
+const LASTING: [&str; 6] = [
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
 /// What may not change, and new finalizers of what is being deleted.
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -91,15 +101,15 @@ fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden(metadata("finalizers"), message));
         }
     }
-    let (news, olds) = (new.get("metadata"), old.get("metadata"));
-    for name in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
+    let [news, olds] = [new, old].map(|object| object.get("metadata").and_then(Value::as_object));
+    let [lasting, lasted] = [news, olds].map(|known| {
+        let fields = known.into_iter().flatten();
+        fields.filter(|(field, _)| LASTING.contains(&field.as_str()))
+    });
+    if lasting.eq(lasted) {
+        return errors;
+    }
+    for name in LASTING {
         let [now, before] = [news, olds].map(|known| known.and_then(|known| known.get(name)).unwrap_or(&Value::Null));
         if now != before {
             let shown = match name {

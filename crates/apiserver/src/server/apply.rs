@@ -102,7 +102,7 @@ impl Configuration {
     /// Reads a body: YAML, of which JSON is a part.
     fn read(body: &[u8]) -> Result<Configuration, Status> {
         // YAML has escapes of its own.
-        let escaped = body.windows(2).any(|pair| pair == b"\\u");
+        let escaped = body.contains(&b'\\') && body.windows(2).any(|pair| pair == b"\\u");
         let decoded = match schema_decode::json(body) {
             Ok(decoded) if decoded.duplicates.is_empty() && !escaped => decoded,
             _ => schema_decode::yaml(body).map_err(|error| {
