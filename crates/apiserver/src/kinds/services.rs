@@ -545,10 +545,8 @@ pub(crate) fn kubernetes_service(range: ServiceRange) -> Value {
         "spec": {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
             "clusterIP": address,
-            "clusterIPs": [address],
             "type": "ClusterIP",
             "sessionAffinity": "None",
-            "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "internalTrafficPolicy": "Cluster"
         },

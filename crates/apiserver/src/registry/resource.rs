@@ -416,7 +416,7 @@ pub struct Strategy {
 }
 
 /// Hands out what is unique in a store: called after `prepare_…` and before validation, with the object, the one it replaces, and every
-/// stored object of the same store (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
+/// stored object of the same store and every IPAddress (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
 /// stores the result under one lock, or repeats both when another write came between. An error refuses the write.
 pub type Allocate = fn(
     object: &mut Value,

@@ -15,6 +15,7 @@ use super::managed::Tracking;
 use super::respond::full;
 use super::write::{Part, Writer, key};
 use crate::authorization::bootstrap::{self as rbac, Step};
+use crate::env::rfc3339;
 use crate::kinds::{policy, services};
 use crate::object;
 use crate::user::UserInfo;
@@ -50,6 +51,7 @@ fn complete(server: &Inner) {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
     }
+    track_legacy_tokens(server);
     flow_control(server);
     let range = server.config.service_range.to_string();
     create(
@@ -59,12 +61,14 @@ fn complete(server: &Inner) {
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
             "spec": {"cidrs": [range]}}),
     );
+    server.settle_service_range();
     create(
         server,
         "",
         "services",
         services::kubernetes_service(server.config.service_range),
     );
+    server.complete_addresses();
     for (name, value, description) in policy::SYSTEM_CLASSES {
         create(
             server,
@@ -122,6 +126,15 @@ fn reconcile(server: &Inner, expected: Value) {
             }
         }
     }
+}
+
+/// Since when it is known which tokens in Secrets are used (`legacytokentracking` upstream).
+fn track_legacy_tokens(server: &Inner) {
+    let now = rfc3339(server.env.now());
+    let (day, _) = now.split_once('T').unwrap_or((&now, ""));
+    let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
+    let since = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": day}});
+    create(server, "", "configmaps", since);
 }
 
 fn flow_control(server: &Inner) {

@@ -1,7 +1,7 @@
 //! Values that must be unique in a store (a Service's cluster IP and node ports) while they are handed out.
 //!
 //! What is taken is read off the stored objects each time, together with the objects of writes that have allocated and not stored yet:
-//! their claims. There is no second record that could disagree with the objects.
+//! their claims. Who holds which cluster IP stands in IPAddresses as well, as upstream ([`addresses`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::Inner;
+use super::addresses::{self, Held};
 use crate::registry::{Resource, StrategyContext, Unallocated};
 use crate::storage::ListRequest;
 
@@ -19,6 +20,16 @@ pub(crate) type Claims = Arc<Mutex<BTreeMap<(String, u64), Value>>>;
 #[derive(Default)]
 pub(crate) struct Claim {
     held: Option<(Claims, (String, u64))>,
+    addresses: Option<Held>,
+}
+
+impl Claim {
+    /// The object is stored: what was written down for it stays.
+    pub(crate) fn keep(mut self) {
+        if let Some(addresses) = self.addresses.take() {
+            addresses.keep();
+        }
+    }
 }
 
 impl Drop for Claim {
@@ -48,16 +59,20 @@ impl Inner {
             .iter()
             .filter(|((store, _), _)| *store == *resource.store)
             .map(|(_, object)| object);
-        let mut taken = items.iter().map(|(_, item)| item.value()).chain(claimed);
-        allocate(object, old, &mut taken, context)?;
+        let addresses = self.storage.list(addresses::STORE, &ListRequest::default());
+        let addresses = addresses.map(|listed| listed.items).unwrap_or_default();
+        let stored = items.iter().chain(&addresses).map(|(_, item)| item.value());
+        allocate(object, old, &mut stored.chain(claimed), context)?;
         if context.dry_run {
             return Ok(Claim::default());
         }
+        let addresses = self.hold_addresses(object, old)?;
         let number = claims.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
         let key = (resource.store.to_string(), number);
         claims.insert(key.clone(), object.clone());
         Ok(Claim {
             held: Some((self.claims.clone(), key)),
+            addresses: Some(addresses),
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! * Definitions of custom resources are accepted, established and served (`definitions`).
 //! * APIServices of custom kinds are there as long as a definition serves their version (`api_services`).
-//! * Endpoints go with the Service of their name.
+//! * Endpoints go with the Service of their name, and so do the IPAddresses of its cluster IPs (`addresses`).
 //! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API server writes it a
 //!   moment later.
 //!
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Inner;
+use super::addresses;
 use super::api_services;
 use super::definitions::is_definition;
 use super::write::key;
@@ -25,6 +26,9 @@ use crate::storage::{ListRequest, StoredObject};
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
 const PRIORITY_LEVELS: &str = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io";
 const ENDPOINTS: &str = "endpoints";
+const SERVICE_RANGES: &str = "servicecidrs.networking.k8s.io";
+/// The name of the server's own range.
+const SERVICE_RANGE: &str = "kubernetes";
 
 /// Who writes the status of FlowSchemas upstream.
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
@@ -44,6 +48,13 @@ impl Inner {
         }
     }
 
+    /// Runs after a write that replaced an object, and after what follows every write.
+    pub(crate) fn after_update(&self, resource: &Resource, old: &Value, stored: &StoredObject) {
+        if resource.store == addresses::SERVICES {
+            self.release_addresses(old, stored.value());
+        }
+    }
+
     /// Runs after every removal.
     pub(crate) fn after_delete(&self, resource: &Arc<Resource>, gone: &Arc<StoredObject>) {
         if is_definition(resource) {
@@ -52,8 +63,9 @@ impl Inner {
             self.after_delete_of_custom(&custom.crd_name);
         } else if resource.store == api_services::STORE {
             self.settle_api_services(&self.stored_definitions());
-        } else if resource.store == "services" {
+        } else if resource.store == addresses::SERVICES {
             self.drop_endpoints(gone.value());
+            self.release_addresses(gone.value(), &Value::Null);
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas();
         }
@@ -72,6 +84,17 @@ impl Inner {
         let listed = self.storage.list(FLOW_SCHEMAS, &ListRequest::default());
         for (_, schema) in listed.iter().flat_map(|listed| &listed.items) {
             self.settle_flow_schema(schema);
+        }
+    }
+
+    /// The server's own range of cluster IPs is ready from the beginning.
+    pub(crate) fn settle_service_range(&self) {
+        if let Some(stored) = self.storage.get(SERVICE_RANGES, SERVICE_RANGE)
+            && let Some(next) = with_ready(stored.value(), &rfc3339(self.env.now()))
+        {
+            let _ = self
+                .storage
+                .update(SERVICE_RANGES, SERVICE_RANGE, stored.revision(), next);
         }
     }
 
@@ -119,24 +142,42 @@ fn with_dangling(schema: &Value, level: &str, is_there: bool, now: &str) -> Opti
     }
     let mut next = schema.clone();
     let map = next.as_object_mut()?;
+    let fields = ["lastTransitionTime", "message", "reason", "status", "type"];
+    let version = "flowcontrol.apiserver.k8s.io/v1";
     ensure(map, "status")?.insert("conditions".to_owned(), conditions.into());
-    enter(ensure(map, "metadata")?, now);
+    enter(ensure(map, "metadata")?, CONSUMER, version, "Dangling", &fields, now);
     Some(next)
 }
 
-/// The condition belongs to the server; applies stand before updates.
-fn enter(metadata: &mut Map<String, Value>, now: &str) {
+/// A condition of this type, with these fields, belongs to a manager that applied it; applies stand before updates.
+fn enter(metadata: &mut Map<String, Value>, manager: &str, version: &str, condition: &str, fields: &[&str], now: &str) {
+    let fields = fields.iter().map(|field| (format!("f:{field}"), json!({})));
+    let fields: Map<String, Value> = fields.chain([(".".to_owned(), json!({}))]).collect();
     let own = json!({
-        "manager": CONSUMER, "operation": "Apply", "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "time": now,
-        "fieldsType": "FieldsV1", "subresource": "status",
-        "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Dangling\"}": {
-            ".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:reason": {}, "f:status": {}, "f:type": {}}}}}
+        "manager": manager, "operation": "Apply", "apiVersion": version, "time": now, "fieldsType": "FieldsV1", "subresource": "status",
+        "fieldsV1": {"f:status": {"f:conditions": {format!("k:{{\"type\":{condition:?}}}"): fields}}}
     });
     let entries = metadata.entry("managedFields").or_insert_with(|| json!([]));
     if let Some(entries) = entries.as_array_mut() {
-        entries.retain(|entry| get(entry, &["manager"]) != CONSUMER || get(entry, &["operation"]) != "Apply");
+        entries.retain(|entry| get(entry, &["manager"]) != manager || get(entry, &["operation"]) != "Apply");
         entries.insert(0, own);
     }
+}
+
+/// The ServiceCIDR of the server's own range with the condition `Ready`; none when it has conditions.
+fn with_ready(range: &Value, now: &str) -> Option<Value> {
+    if get(range, &["status", "conditions"]).is_array() {
+        return None;
+    }
+    let message = "Kubernetes default Service CIDR is ready";
+    let ready = json!({"type": "Ready", "status": "True", "reason": "", "message": message, "lastTransitionTime": now});
+    let mut next = range.clone();
+    let map = next.as_object_mut()?;
+    ensure(map, "status")?.insert("conditions".to_owned(), json!([ready]));
+    let fields = ["lastTransitionTime", "message", "status", "type"];
+    let (manager, version) = ("kubernetes-service-cidr-controller", "networking.k8s.io/v1");
+    enter(ensure(map, "metadata")?, manager, version, "Ready", &fields, now);
+    Some(next)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic.
 
+mod addresses;
 mod admit;
 mod api_services;
 mod apply;

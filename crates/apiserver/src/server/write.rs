@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
             object::fill_system_fields(&mut object, self.server.env.as_ref());
             self.prepare_create(&mut object);
             let mut errors = object::validate(&object, &resource);
-            let _claim = self.allocate(&mut object, None)?;
+            let claim = self.allocate(&mut object, None)?;
             let seen = unwritten.seen_in(&object, &session);
             errors.extend((resource.strategy.validate_create)(&seen));
             drop(seen);
@@ -307,7 +307,11 @@ impl<'a> Writer<'a> {
                     object::metadata_mut(&mut shown).insert("resourceVersion".to_owned(), asked_version.into());
                     return Ok(Written::Shown(shown));
                 }
-                result => return result,
+                Ok(written) => {
+                    claim.keep();
+                    return Ok(written);
+                }
+                Err(status) => return Err(status),
             }
         }
         Err(Status::untyped("no name could be generated"))
@@ -412,12 +416,13 @@ impl<'a> Writer<'a> {
             let new = next(&old, &mut warnings);
             self.warnings.append(&mut warnings);
             let new = new?;
-            let (mut new, _claim) = self.prepare_update(new, &old, name, part).await?;
+            let (mut new, claim) = self.prepare_update(new, &old, name, part).await?;
             self.unlink(&mut new);
             let stored = self.server.stored_form(&resource, new).await?;
             match self.replace(&key, name, &present, &old, stored)? {
                 None => {}
                 Some(Written::Stored(stored)) => {
+                    claim.keep();
                     return Ok(Written::Stored(self.server.show_one(&resource, stored).await?));
                 }
                 Some(Written::Shown(stored)) => return Ok(Written::Shown(self.as_shown(stored).await?)),
@@ -579,6 +584,7 @@ impl<'a> Writer<'a> {
                 .map(|stored| {
                     if !unchanged {
                         self.server.after_write(resource, &stored);
+                        self.server.after_update(resource, old, &stored);
                     }
                     Written::Stored(stored)
                 })

@@ -107,7 +107,7 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
     Err(Unallocated::Invalid(errors.into_vec()))
 }
 
-/// What the stored Services hold.
+/// What the stored Services hold, and what the stored IPAddresses say to be held.
 #[derive(Debug, Default)]
 struct Taken {
     ips: BTreeSet<IpAddr>,
@@ -115,10 +115,13 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(services: &mut dyn Iterator<Item = &Value>) -> Self {
+    fn of(stored: &mut dyn Iterator<Item = &Value>) -> Self {
         let mut taken = Taken::default();
-        for service in services {
-            let ips = texts(service, "clusterIPs");
+        for service in stored {
+            // An IPAddress is named by its address.
+            let address = get(service, &["spec", "parentRef"]).is_object();
+            let name = get(service, &["metadata", "name"]).as_str().filter(|_| address);
+            let ips = texts(service, "clusterIPs").chain(name);
             taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
             taken.ports.extend(node_ports(service));
             taken.ports.extend(health_check_port(service));

@@ -2,7 +2,7 @@
 //! (`data/bootstrap.txt`), so that a start neither decodes nor validates nor tracks the fields of what is known to be right.
 //!
 //! A line is the store, the key and the JSON of an object, between tabs. What differs from cluster to cluster stands for itself:
-//! `@uid`, `@now`, `@range` and `@address` (of the Service of the API server).
+//! `@uid`, `@now`, `@today`, `@range` and `@address` (of the Service of the API server).
 //!
 //! Invariant: filling an empty storage with the texts and completing it are the same; a test makes the file again and compares.
 
@@ -24,6 +24,7 @@ pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange) {
         match word {
             "uid" => env::uuid(env).into(),
             "now" => now.as_str().into(),
+            "today" => now.split('T').next().unwrap_or_default().to_owned().into(),
             "range" => range.to_string().into(),
             "address" => range.first().to_string().into(),
             other => format!("@{other}").into(),
@@ -35,8 +36,9 @@ pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange) {
             tracing::error!(line, "a first object of a cluster has no text, so it is left out");
             continue;
         };
-        if let Err(error) = storage.create_text(store, key, with_words(template, words)) {
-            tracing::error!(store, key, %error, "an object that every cluster has could not be created");
+        let key = key.strip_prefix('@').map_or(Cow::Borrowed(key), words);
+        if let Err(error) = storage.create_text(store, &key, with_words(template, words)) {
+            tracing::error!(store, %key, %error, "an object that every cluster has could not be created");
         }
     }
 }
@@ -79,6 +81,7 @@ mod tests {
         let now = env::rfc3339(env.now());
         let config = Config::default();
         let range = config.service_range;
+        let first = range.first().to_string();
         let api = ApiServer::with(Parts {
             storage: storage.clone(),
             ..Parts::new(env, config)
@@ -97,7 +100,8 @@ mod tests {
                 let mut value = object.value().clone();
                 let uid = value["metadata"]["uid"].as_str().expect("a uid").to_owned();
                 value["metadata"]["resourceVersion"] = json!("");
-                let words = [(&*uid, "uid"), (&now, "now")];
+                let today = now.split('T').next().unwrap_or_default();
+                let words = [(&*uid, "uid"), (&now, "now"), (today, "today")];
                 let range = [(range.to_string(), "range"), (range.first().to_string(), "address")];
                 let range = range.iter().map(|(text, word)| (&**text, *word));
                 let text = words
@@ -106,6 +110,7 @@ mod tests {
                     .fold(value.to_string(), |text, (from, word)| {
                         text.replace(&format!("\"{from}\""), &format!("\"@{word}\""))
                     });
+                let key = if *key == *first { "@address" } else { &key };
                 found.push((object.revision(), format!("{store}\t{key}\t{text}\n")));
             }
         }

@@ -1,0 +1,256 @@
+//! IPAddresses: the objects that say which Service holds which cluster IP.
+//!
+//! A Service gets its addresses before it is stored, and each is written down as an IPAddress, as upstream writes it; a Service that is not
+//! stored after all gives them back, and so does one that goes or becomes one without. Who finds an IPAddress in the way cannot have the
+//! address, whoever wrote it.
+//!
+//! Invariant: a stored Service holds each of its cluster IPs in an IPAddress, unless somebody else removed that. Upstream puts it back
+//! after some minutes; here the next start does.
+//!
+//! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is asked about what the server writes here.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Inner;
+use crate::env::{rfc3339, uuid};
+use crate::kinds::check::get;
+use crate::object;
+use crate::registry::Unallocated;
+use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
+
+/// Where IPAddresses are stored, and what is given addresses.
+pub(super) const STORE: &str = "ipaddresses.networking.k8s.io";
+pub(super) const SERVICES: &str = "services";
+
+/// Addresses of a Service that is not stored yet: given back when it is dropped before that.
+pub(super) struct Held {
+    storage: Arc<dyn Storage>,
+    addresses: Vec<Arc<StoredObject>>,
+}
+
+impl Held {
+    /// The Service is stored, and its addresses are its own.
+    pub(super) fn keep(mut self) {
+        self.addresses.clear();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for address in &self.addresses {
+            // Who changed it meanwhile has made it his own.
+            let _ = self
+                .storage
+                .delete(STORE, object::name(address.value()), address.revision());
+        }
+    }
+}
+
+/// The cluster IPs of a Service; none of a headless one.
+fn cluster_ips(service: &Value) -> impl Iterator<Item = IpAddr> {
+    let ips = get(service, &["spec", "clusterIPs"]).as_array().into_iter().flatten();
+    ips.filter_map(|ip| ip.as_str()?.parse().ok())
+}
+
+fn parent(service: &Value) -> Value {
+    json!({"resource": SERVICES, "namespace": object::namespace(service), "name": object::name(service)})
+}
+
+impl Inner {
+    /// Writes down that a Service holds the addresses that it did not have before.
+    pub(super) fn hold_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Held, Unallocated> {
+        let mut held = Held {
+            storage: self.storage.clone(),
+            addresses: Vec::new(),
+        };
+        for ip in cluster_ips(service) {
+            if old.is_some_and(|old| cluster_ips(old).any(|had| had == ip)) {
+                continue;
+            }
+            match self.storage.create(STORE, &ip.to_string(), self.address(ip, service)) {
+                Ok(address) => held.addresses.push(address),
+                // Whoever writes IPAddresses himself was faster.
+                Err(StorageError::AlreadyExists(_)) => {
+                    let why = format!("failed to allocate IP {ip}: provided IP is already allocated");
+                    return Err(Unallocated::Failed(why));
+                }
+                Err(error) => return Err(Unallocated::Failed(format!("failed to allocate IP {ip}: {error}"))),
+            }
+        }
+        Ok(held)
+    }
+
+    /// Takes back the addresses that a Service had; not those that it keeps.
+    pub(super) fn release_addresses(&self, service: &Value, kept: &Value) {
+        for ip in cluster_ips(service).filter(|ip| cluster_ips(kept).all(|keeps| keeps != *ip)) {
+            if let Some(address) = self.storage.get(STORE, &ip.to_string())
+                && get(address.value(), &["spec", "parentRef"]) == &parent(service)
+            {
+                let _ = self.storage.delete(STORE, &ip.to_string(), address.revision());
+            }
+        }
+    }
+
+    /// Writes down what stored Services hold and nobody has written down.
+    pub(super) fn complete_addresses(&self) {
+        let listed = self.storage.list(SERVICES, &ListRequest::default());
+        for (_, service) in listed.iter().flat_map(|listed| &listed.items) {
+            let service = service.value();
+            for ip in cluster_ips(service) {
+                let address = || self.address(ip, service);
+                if self.storage.get(STORE, &ip.to_string()).is_none()
+                    && let Err(error) = self.storage.create(STORE, &ip.to_string(), address())
+                {
+                    tracing::error!(%ip, %error, "it cannot be written down which Service holds a cluster IP");
+                }
+            }
+        }
+    }
+
+    /// The IPAddress, as it is stored.
+    fn address(&self, ip: IpAddr, service: &Value) -> Value {
+        const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+        const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+        let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+        let now = rfc3339(self.env.now());
+        let fields = json!({
+            "f:metadata": {"f:labels": {".": {}, format!("f:{FAMILY}"): {}, format!("f:{MANAGED_BY}"): {}}},
+            "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
+        });
+        json!({
+            "metadata": {
+                "name": ip.to_string(), "uid": uuid(self.env.as_ref()), "creationTimestamp": now,
+                "labels": {FAMILY: family, MANAGED_BY: "ipallocator.k8s.io"},
+                "managedFields": [{"manager": "kube-apiserver", "operation": "Update", "apiVersion": "networking.k8s.io/v1",
+                    "time": now, "fieldsType": "FieldsV1", "fieldsV1": fields}],
+            },
+            "spec": {"parentRef": parent(service)},
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt as _;
+    use http::Request;
+
+    use super::*;
+    use crate::UserInfo;
+    use crate::env::fake::{FakeEnv, Shared};
+    use crate::server::{ApiServer, Config};
+
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+    /// The code of the answer, and the message of a refusal.
+    fn send(api: &ApiServer, line: &str, body: &Value) -> (u16, String) {
+        let (method, uri) = line.split_once(' ').expect("method and path");
+        let kind = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(uri).header("content-type", kind);
+        let request = request.body(Bytes::from(body.to_string())).expect("a request");
+        let response = api.handle(request, UserInfo::admin()).now_or_never();
+        let (parts, body) = response.expect("nothing waits here").into_parts();
+        let Ok(bytes) = body.whole() else {
+            panic!("no watch was asked for")
+        };
+        let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let message = answer["message"].as_str().unwrap_or("");
+        (parts.status.as_u16(), message.to_owned())
+    }
+
+    /// Who holds which address, as `ADDRESS NAME`.
+    fn held(api: &ApiServer) -> Vec<String> {
+        let listed = api.inner.storage.list(STORE, &ListRequest::default()).expect("now");
+        let holder = |address: &Value| {
+            get(address, &["spec", "parentRef", "name"])
+                .as_str()
+                .unwrap_or("")
+                .to_owned()
+        };
+        let items = listed.items.iter();
+        items
+            .map(|(ip, address)| format!("{ip} {}", holder(address.value())))
+            .collect()
+    }
+
+    fn service(name: &str, spec: Value) -> Value {
+        let mut service = json!({"metadata": {"name": name}, "spec": spec});
+        service["spec"]["ports"] = json!([{"port": 80}]);
+        service
+    }
+
+    /// As kube-apiserver 1.36 does it, one request after the other; at each the code, and who holds an address then.
+    #[test]
+    fn services_hold_their_addresses() {
+        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let check = |line: String, body: &Value, code: u16, expected: &[&str]| {
+            let (answered, message) = send(&api, &line, body);
+            assert_eq!(answered, code, "{line} {body}: {message}");
+            let first = ["10.0.0.1 kubernetes"];
+            let expected: Vec<&str> = first.iter().chain(expected).copied().collect();
+            assert_eq!(held(&api), expected, "{line} {body}");
+            message
+        };
+        let fixed = |name: &str, ip: &str| service(name, json!({"clusterIP": ip}));
+        let post = || format!("POST {SERVICES}");
+        check(format!("{}?dryRun=All", post()), &fixed("a", "10.0.0.70"), 201, &[]);
+        check(post(), &fixed("a", "10.0.0.70"), 201, &["10.0.0.70 a"]);
+        let refused = check(post(), &fixed("b", "10.0.0.70"), 422, &["10.0.0.70 a"]);
+        assert_eq!(
+            refused,
+            "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.70\"]: failed to allocate IP 10.0.0.70: provided IP is \
+             already allocated"
+        );
+        // The name is taken, or a rule broken: what was to be held is given back.
+        check(post(), &fixed("a", "10.0.0.71"), 409, &["10.0.0.70 a"]);
+        let mut broken = fixed("c", "10.0.0.71");
+        broken["spec"]["ports"][0]["port"] = json!(0);
+        check(post(), &broken, 422, &["10.0.0.70 a"]);
+        check(
+            post(),
+            &service("h", json!({"clusterIP": "None"})),
+            201,
+            &["10.0.0.70 a"],
+        );
+        let external =
+            json!({"spec": {"type": "ExternalName", "externalName": "a.b", "clusterIP": null, "clusterIPs": null}});
+        check(
+            format!("PATCH {SERVICES}/a?dryRun=All"),
+            &external,
+            200,
+            &["10.0.0.70 a"],
+        );
+        check(format!("PATCH {SERVICES}/a"), &external, 200, &[]);
+        let back = json!({"spec": {"type": "ClusterIP", "externalName": null, "clusterIP": "10.0.0.72"}});
+        check(format!("PATCH {SERVICES}/a"), &back, 200, &["10.0.0.72 a"]);
+        check(
+            format!("PATCH {SERVICES}/a"),
+            &json!({"metadata": {"labels": {"x": "y"}}}),
+            200,
+            &["10.0.0.72 a"],
+        );
+        check(format!("DELETE {SERVICES}/a"), &json!({}), 200, &[]);
+        // An address that somebody else wrote down is taken, and is his.
+        let mut address =
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.0.0.73"}});
+        address["spec"] = json!({"parentRef": {"resource": "services", "namespace": "default", "name": "z"}});
+        check(format!("POST {ADDRESSES}"), &address, 201, &["10.0.0.73 z"]);
+        check(post(), &fixed("d", "10.0.0.73"), 422, &["10.0.0.73 z"]);
+    }
+
+    #[test]
+    fn a_start_writes_down_what_is_missing() {
+        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        assert_eq!(send(&api, &format!("DELETE {ADDRESSES}/10.0.0.1"), &json!({})).0, 200);
+        assert!(held(&api).is_empty());
+        api.inner.complete_addresses();
+        assert_eq!(held(&api), ["10.0.0.1 kubernetes"]);
+    }
+}
