@@ -52,6 +52,7 @@ fn check(case: &Value) -> Result<(), String> {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        held_ips: &(),
         turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: case["dryRun"] == true,
@@ -164,6 +165,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        held_ips: &(),
         turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,

@@ -38,6 +38,7 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        held_ips: &(),
         turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,
@@ -297,6 +298,7 @@ fn what_is_taken_is_refused() {
     let context = StrategyContext {
         env: &env,
         service_range: crate::ServiceRange::default(),
+        held_ips: &(),
         turns: &AtomicU64::new(0),
         user: &UserInfo::admin(),
         dry_run: false,

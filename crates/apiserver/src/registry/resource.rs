@@ -7,6 +7,7 @@
 //! and so do both groups of Event.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -351,8 +352,23 @@ pub struct StrategyContext<'a> {
     pub unlabelled: bool,
     /// The addresses that Services get.
     pub service_range: crate::ServiceRange,
+    /// Which of them are written down as somebody's.
+    pub held_ips: &'a dyn HeldIps,
     /// Where the next search for a free address or port begins.
     pub turns: &'a AtomicU64,
+}
+
+/// Cluster IPs that are written down as somebody's, whatever Services say: each is the name of an IPAddress.
+pub trait HeldIps {
+    /// Whether this one is.
+    fn is_held(&self, ip: IpAddr) -> bool;
+}
+
+/// Nobody holds any.
+impl HeldIps for () {
+    fn is_held(&self, _: IpAddr) -> bool {
+        false
+    }
 }
 
 impl StrategyContext<'_> {
@@ -416,7 +432,7 @@ pub struct Strategy {
 }
 
 /// Hands out what is unique in a store: called after `prepare_…` and before validation, with the object, the one it replaces, and every
-/// stored object of the same store and every IPAddress (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
+/// stored object of the same store (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
 /// stores the result under one lock, or repeats both when another write came between. An error refuses the write.
 pub type Allocate = fn(
     object: &mut Value,

@@ -18,7 +18,7 @@ use super::Inner;
 use crate::env::{rfc3339, uuid};
 use crate::kinds::check::get;
 use crate::object;
-use crate::registry::Unallocated;
+use crate::registry::{HeldIps, Unallocated};
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 
 /// Where IPAddresses are stored, and what is given addresses.
@@ -53,6 +53,12 @@ impl Drop for Held {
 fn cluster_ips(service: &Value) -> impl Iterator<Item = IpAddr> {
     let ips = get(service, &["spec", "clusterIPs"]).as_array().into_iter().flatten();
     ips.filter_map(|ip| ip.as_str()?.parse().ok())
+}
+
+impl HeldIps for Inner {
+    fn is_held(&self, ip: IpAddr) -> bool {
+        self.storage.get(STORE, &ip.to_string()).is_some()
+    }
 }
 
 fn parent(service: &Value) -> Value {

@@ -1,7 +1,7 @@
 //! Values that must be unique in a store (a Service's cluster IP and node ports) while they are handed out.
 //!
 //! What is taken is read off the stored objects each time, together with the objects of writes that have allocated and not stored yet:
-//! their claims. Who holds which cluster IP stands in IPAddresses as well, as upstream ([`addresses`]).
+//! their claims. Who holds which cluster IP stands in IPAddresses as well, as upstream (`addresses`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::Inner;
-use super::addresses::{self, Held};
+use super::addresses::Held;
 use crate::registry::{Resource, StrategyContext, Unallocated};
 use crate::storage::ListRequest;
 
@@ -59,10 +59,8 @@ impl Inner {
             .iter()
             .filter(|((store, _), _)| *store == *resource.store)
             .map(|(_, object)| object);
-        let addresses = self.storage.list(addresses::STORE, &ListRequest::default());
-        let addresses = addresses.map(|listed| listed.items).unwrap_or_default();
-        let stored = items.iter().chain(&addresses).map(|(_, item)| item.value());
-        allocate(object, old, &mut stored.chain(claimed), context)?;
+        let mut taken = items.iter().map(|(_, item)| item.value()).chain(claimed);
+        allocate(object, old, &mut taken, context)?;
         if context.dry_run {
             return Ok(Claim::default());
         }

@@ -159,6 +159,7 @@ impl<'a> Writer<'a> {
             dry_run: self.dry_run,
             unlabelled: self.unlabelled,
             service_range: self.server.config.service_range,
+            held_ips: self.server,
             turns: &self.server.turns,
         }
     }

@@ -107,7 +107,7 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
     Err(Unallocated::Invalid(errors.into_vec()))
 }
 
-/// What the stored Services hold, and what the stored IPAddresses say to be held.
+/// What the stored Services hold.
 #[derive(Debug, Default)]
 struct Taken {
     ips: BTreeSet<IpAddr>,
@@ -115,18 +115,20 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(stored: &mut dyn Iterator<Item = &Value>) -> Self {
+    fn of(services: &mut dyn Iterator<Item = &Value>) -> Self {
         let mut taken = Taken::default();
-        for service in stored {
-            // An IPAddress is named by its address.
-            let address = get(service, &["spec", "parentRef"]).is_object();
-            let name = get(service, &["metadata", "name"]).as_str().filter(|_| address);
-            let ips = texts(service, "clusterIPs").chain(name);
+        for service in services {
+            let ips = texts(service, "clusterIPs");
             taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
             taken.ports.extend(node_ports(service));
             taken.ports.extend(health_check_port(service));
         }
         taken
+    }
+
+    /// Whether a cluster IP is somebody's: a Service's, or that of whom an IPAddress names.
+    fn has(&self, ip: IpAddr, context: &StrategyContext<'_>) -> bool {
+        self.ips.contains(&ip) || context.held_ips.is_held(ip)
     }
 }
 
@@ -332,7 +334,7 @@ fn cluster_ips(service: &mut Value, taken: &Taken, context: &StrategyContext<'_>
         } else {
             "the provided network does not match the current range".to_owned()
         }
-    } else if taken.ips.contains(&ip) {
+    } else if taken.has(ip, context) {
         "provided IP is already allocated".to_owned()
     } else {
         return Ok(());
@@ -349,7 +351,7 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
     }
     range
         .candidates(context.turn())
-        .find(|ip| !taken.ips.contains(&IpAddr::V4(*ip)))
+        .find(|ip| !taken.has(IpAddr::V4(*ip), context))
 }
 
 /// Takes away what the new type does not have, unless the client changed it in the same request: then validation speaks.
