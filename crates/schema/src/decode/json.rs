@@ -129,14 +129,9 @@ impl Reader<'_> {
             let Some(Step::Key(key)) = self.path.pop() else {
                 unreachable!("steps are popped in the order of their pushing")
             };
-            match (
-                if known && self.merging {
-                    fields.get_mut(&key)
-                } else {
-                    None
-                },
-                value,
-            ) {
+            let merges = known && self.merging;
+            let before = if merges { fields.get_mut(&key) } else { None };
+            match (before, value) {
                 (Some(Value::Object(before)), Value::Object(value)) => overlay(before, value),
                 (_, value) => drop(fields.insert(key, value)),
             }
@@ -490,6 +485,19 @@ mod tests {
             // Half a surrogate pair is an error to serde alone.
             if theirs.is_ok() || !text.contains("\\u") {
                 prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?}", ours, theirs);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_ends_where_it_means_something() {
+        for length in 0..40 {
+            let mut plain = vec![b'a'; length];
+            assert_eq!(plain_run(&plain), None, "{length}");
+            for (at, special) in (0..length).flat_map(|at| [b'"', b'\\', 0, 0x1f].map(|special| (at, special))) {
+                let before = std::mem::replace(&mut plain[at], special);
+                assert_eq!(plain_run(&plain), Some(at), "{special} in {length}");
+                plain[at] = before;
             }
         }
     }
