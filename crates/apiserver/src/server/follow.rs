@@ -2,6 +2,7 @@
 //!
 //! * Definitions of custom resources are accepted, established and served (`definitions`).
 //! * APIServices of custom kinds are there as long as a definition serves their version (`api_services`).
+//! * APIServices of other servers say whether the way there is open (`availability`).
 //! * Endpoints go with the Service of their name, and so do the IPAddresses of its cluster IPs (`addresses`).
 //! * FlowSchemas say whether the PriorityLevelConfiguration that they name is there; upstream a controller in the API server writes it a
 //!   moment later.
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::Inner;
 use super::addresses;
 use super::api_services;
+use super::availability;
 use super::definitions::is_definition;
 use super::write::key;
 use crate::env::rfc3339;
@@ -41,10 +43,23 @@ impl Inner {
             self.end_definitions();
         } else if resource.store == api_services::STORE {
             self.settle_api_services(&self.stored_definitions());
+            self.settle_availability(stored);
         } else if resource.store == FLOW_SCHEMAS {
             self.settle_flow_schema(stored);
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas();
+        }
+        self.settle_reachable(resource, stored);
+    }
+
+    /// A Service that came, changed or went, or an endpoint of one: who is to be reached through it says whether he is.
+    fn settle_reachable(&self, resource: &Resource, changed: &StoredObject) {
+        let metadata = changed.head();
+        let namespace = object::namespace(metadata);
+        if resource.store == addresses::SERVICES {
+            self.settle_available_through(namespace, object::name(metadata));
+        } else if resource.store == availability::SLICES {
+            self.settle_available_through(namespace, availability::service_of(metadata));
         }
     }
 
@@ -69,6 +84,7 @@ impl Inner {
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas();
         }
+        self.settle_reachable(resource, gone);
     }
 
     fn drop_endpoints(&self, service: &Value) {

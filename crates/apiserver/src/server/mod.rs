@@ -12,6 +12,7 @@ mod admit;
 mod api_services;
 mod apply;
 mod authorize;
+mod availability;
 mod bootstrap;
 mod claims;
 mod components;

@@ -1,0 +1,241 @@
+//! Whether what an APIService names can be had: its condition `Available`.
+//!
+//! Versions that this server serves always are. Of another server's it is said how far the way there goes: the Service, its port, its
+//! endpoints. There it ends: nothing is proxied, so the last step, a call, always fails and says why. Upstream a controller in the API server
+//! writes the condition a moment after what it is about; here it follows within the same request.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::managed::Tracking;
+use super::write::{Part, Writer, key};
+use super::{Inner, addresses, api_services};
+use crate::env::rfc3339;
+use crate::kinds::check::get;
+use crate::kinds::system::locally_available;
+use crate::object;
+use crate::storage::{ListRequest, StoredObject};
+use crate::user::UserInfo;
+
+pub(super) const SLICES: &str = "endpointslices.discovery.k8s.io";
+/// The label of an EndpointSlice that says whose it is.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The field manager of what the server itself writes.
+const MANAGER: &str = "kube-apiserver";
+
+fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    get(value, path).as_str().unwrap_or("")
+}
+
+/// Why another server's version is not available: reason and message.
+fn why_not(api_service: &Value, service: Option<&Value>, slices: &[Arc<StoredObject>]) -> (&'static str, String) {
+    let named = get(api_service, &["spec", "service"]);
+    let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
+    let port = get(named, &["port"]).as_i64().unwrap_or(443);
+    let shown = format!("service/{name} in {namespace:?}");
+    let Some(service) = service else {
+        return ("ServiceNotFound", format!("{shown} is not present"));
+    };
+    let mut host = text(service, &["spec", "externalName"]);
+    if text(service, &["spec", "type"]) == "ClusterIP" {
+        host = text(service, &["spec", "clusterIP"]);
+        let ports = get(service, &["spec", "ports"]).as_array().into_iter().flatten();
+        let Some(found) = ports.into_iter().find(|one| get(one, &["port"]) == port) else {
+            let why = format!("{shown} is not listening on port {port}");
+            return ("ServicePortError", why);
+        };
+        if slices.is_empty() {
+            let why = format!("cannot find endpointslices for {shown}");
+            return ("EndpointsNotFound", why);
+        }
+        let name = text(found, &["name"]);
+        if !slices.iter().any(|slice| has_endpoint(slice.value(), name)) {
+            let why = format!("endpointslices for {shown} have no addresses with port name {name:?}");
+            return ("MissingEndpoints", why);
+        }
+    }
+    let (group, version) = (
+        text(api_service, &["spec", "group"]),
+        text(api_service, &["spec", "version"]),
+    );
+    let url = format!("https://{host}:{port}/apis/{group}/{version}");
+    let why = format!("failing or missing response from {url}: this server calls no other API servers");
+    ("FailedDiscoveryCheck", why)
+}
+
+/// Whether a slice has somebody ready behind the port of this name.
+fn has_endpoint(slice: &Value, port: &str) -> bool {
+    let mut endpoints = get(slice, &["endpoints"]).as_array().into_iter().flatten();
+    let mut ports = get(slice, &["ports"]).as_array().into_iter().flatten();
+    endpoints.any(|one| get(one, &["conditions", "ready"]) != false)
+        && ports.any(|one| get(one, &["name"]) == port && get(one, &["port"]).is_number())
+}
+
+/// The conditions with this one in its place; none when they say the same already. It is as old as its status.
+fn with_condition(conditions: &Value, mut condition: Value) -> Option<Value> {
+    let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+    let Some(place) = conditions.iter().position(|one| get(one, &["type"]) == "Available") else {
+        conditions.push(condition);
+        return Some(conditions.into());
+    };
+    let before = &conditions[place];
+    if before.get("status") == condition.get("status") {
+        condition["lastTransitionTime"] = get(before, &["lastTransitionTime"]).clone();
+    }
+    if *before == condition {
+        return None;
+    }
+    conditions[place] = condition;
+    Some(conditions.into())
+}
+
+impl Inner {
+    /// Says of an APIService that was written whether it is available.
+    pub(super) fn settle_availability(&self, api_service: &StoredObject) {
+        let Some(row) = self.registry.lookup("apiregistration.k8s.io", "v1", "apiservices") else {
+            return;
+        };
+        if self.availability(api_service.value()).is_none() {
+            return;
+        }
+        let user = UserInfo::admin();
+        let mut writer = Writer {
+            tracking: Tracking::Update(MANAGER.to_owned()),
+            ..Writer::new(self, row, &user)
+        };
+        let name = object::name(api_service.value()).to_owned();
+        let next = |old: &Value, _: &mut Vec<String>| {
+            let mut new = old.clone();
+            if let Some(conditions) = self.availability(old) {
+                new["status"]["conditions"] = conditions;
+            }
+            Ok(new)
+        };
+        match writer.update("", &name, Part::Status, next).now_or_never() {
+            Some(Ok(_)) => {}
+            Some(Err(status)) => tracing::debug!(name, %status, "an APIService does not say whether it is available"),
+            None => tracing::debug!(
+                name,
+                "a webhook waits, so an APIService does not say whether it is available"
+            ),
+        }
+    }
+
+    /// The same of those that name a Service which was written, or of which an endpoint was.
+    pub(super) fn settle_available_through(&self, namespace: &str, service: &str) {
+        let listed = self.storage.list(api_services::STORE, &ListRequest::default());
+        for (_, api_service) in listed.iter().flat_map(|listed| &listed.items) {
+            // Nearly none names a Service, and this is asked after every write of one: so the text is asked first.
+            if !names_a_service(api_service.encoded()) {
+                continue;
+            }
+            let named = get(api_service.value(), &["spec", "service"]);
+            if (text(named, &["namespace"]), text(named, &["name"])) == (namespace, service) {
+                self.settle_availability(api_service);
+            }
+        }
+    }
+
+    /// What its conditions should be; none when they are.
+    fn availability(&self, api_service: &Value) -> Option<Value> {
+        let now = rfc3339(self.env.now());
+        let named = get(api_service, &["spec", "service"]);
+        let condition = if named.is_object() {
+            let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
+            let service = self.storage.get(addresses::SERVICES, &key(namespace, name));
+            let slices = self.slices_of(namespace, name);
+            let service = service.as_ref().map(|service| service.value());
+            let (reason, message) = why_not(api_service, service, &slices);
+            json!({"type": "Available", "status": "False", "lastTransitionTime": now, "reason": reason, "message": message})
+        } else {
+            locally_available(&now)
+        };
+        with_condition(get(api_service, &["status", "conditions"]), condition)
+    }
+
+    fn slices_of(&self, namespace: &str, service: &str) -> Vec<Arc<StoredObject>> {
+        let request = ListRequest {
+            prefix: format!("{namespace}/"),
+            ..ListRequest::default()
+        };
+        let listed = self.storage.list(SLICES, &request).map(|listed| listed.items);
+        let slices = listed.unwrap_or_default().into_iter().map(|(_, slice)| slice);
+        slices.filter(|slice| service_of(slice.head()) == service).collect()
+    }
+}
+
+/// The Service that an EndpointSlice belongs to; empty for none.
+pub(super) fn service_of(slice: &Value) -> &str {
+    text(slice, &["metadata", "labels", SERVICE_NAME])
+}
+
+fn names_a_service(encoded: &[u8]) -> bool {
+    const NAMED: &[u8] = b"\"service\":{";
+    encoded.windows(NAMED.len()).any(|window| window == NAMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_the_way_goes() {
+        let api_service = json!({"spec": {"group": "m.io", "version": "v1", "service": {"namespace": "d", "name": "s", "port": 8443}}});
+        let check = |service: Value, slices: &[Value], reason: &str, message: &str| {
+            let service = Some(service).filter(Value::is_object);
+            let slices: Vec<Arc<StoredObject>> = (slices.iter())
+                .map(|slice| Arc::new(StoredObject::unversioned(slice.clone())))
+                .collect();
+            assert_eq!(
+                why_not(&api_service, service.as_ref(), &slices),
+                (reason, message.to_owned())
+            );
+        };
+        check(Value::Null, &[], "ServiceNotFound", "service/s in \"d\" is not present");
+        let service = |port: i64| json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.9", "ports": [{"name": "https", "port": port}]}});
+        check(
+            service(443),
+            &[],
+            "ServicePortError",
+            "service/s in \"d\" is not listening on port 8443",
+        );
+        let none = "cannot find endpointslices for service/s in \"d\"";
+        check(service(8443), &[], "EndpointsNotFound", none);
+        let missing = "endpointslices for service/s in \"d\" have no addresses with port name \"https\"";
+        let slice = |ready: Value, port: &str| json!({"endpoints": [{"conditions": {"ready": ready}}], "ports": [{"name": port, "port": 1}]});
+        let unfit = [slice(json!(false), "https"), slice(json!(true), "http"), json!({})];
+        check(service(8443), &unfit, "MissingEndpoints", missing);
+        let called = |host: &str| {
+            format!(
+                "failing or missing response from https://{host}:8443/apis/m.io/v1: this server calls no other API servers"
+            )
+        };
+        for ready in [json!(true), Value::Null] {
+            let slices = [slice(ready, "https")];
+            check(service(8443), &slices, "FailedDiscoveryCheck", &called("10.0.0.9"));
+        }
+        let external = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
+        check(external, &[], "FailedDiscoveryCheck", &called("a.b"));
+    }
+
+    #[test]
+    fn a_condition_is_as_old_as_its_status() {
+        let condition = |status: &str, time: &str, message: &str| json!({"type": "Available", "status": status, "lastTransitionTime": time, "reason": "R", "message": message});
+        let check = |before: Value, new: Value, expected: Option<Value>| {
+            assert_eq!(with_condition(&before, new), expected);
+        };
+        let (old, other) = (condition("False", "then", "a"), json!({"type": "Other"}));
+        check(Value::Null, old.clone(), Some(json!([old])));
+        check(json!([other, old]), condition("False", "now", "a"), None);
+        let changed = condition("False", "now", "b");
+        check(
+            json!([other, old]),
+            changed,
+            Some(json!([other, condition("False", "then", "b")])),
+        );
+        let turned = condition("True", "now", "a");
+        check(json!([old]), turned.clone(), Some(json!([turned])));
+    }
+}
