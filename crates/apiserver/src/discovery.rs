@@ -5,7 +5,9 @@
 //!
 //! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the document does.
 //!
-//! Not here: negotiation for the legacy form, and the encoding of both.
+//! Not here: versions of other servers ([`elsewhere`]), negotiation for the legacy form, and the encoding of both.
+
+pub(crate) mod elsewhere;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +38,7 @@ pub struct Answer {
 /// How an aggregated document is sent.
 #[derive(Clone, Debug)]
 pub struct Aggregated {
-    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList` or v2beta1; the document is to be encoded as it says.
+    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`, or the same as protobuf; the document is to be encoded as it says.
     pub content_type: &'static str,
     /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
     pub etag: String,
@@ -47,7 +49,6 @@ enum Form {
     Legacy,
     V2,
     V2Protobuf,
-    V2Beta1,
 }
 
 impl Form {
@@ -58,7 +59,6 @@ impl Form {
             Form::V2Protobuf => {
                 "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             }
-            Form::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
         }
     }
 
@@ -66,7 +66,6 @@ impl Form {
         match self {
             Form::Legacy => "v1",
             Form::V2 | Form::V2Protobuf => "apidiscovery.k8s.io/v2",
-            Form::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
         }
     }
 }
@@ -117,7 +116,6 @@ fn form_for(accept: &str) -> Form {
         let get = |name: &str| parameters.get(name).copied().unwrap_or("");
         match (kind, get("g"), get("as"), get("v")) {
             ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2") => return Form::V2,
-            ("application/json", "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2beta1") => return Form::V2Beta1,
             (PROTOBUF, "apidiscovery.k8s.io", "APIGroupDiscoveryList", "v2") => return Form::V2Protobuf,
             (_, "", "", _) => return Form::Legacy,
             _ => {}
@@ -478,10 +476,11 @@ mod tests {
             ("", Form::Legacy),
             ("application/json", Form::Legacy),
             (v2, Form::V2),
-            (beta, Form::V2Beta1),
+            // Kubernetes 1.36 has no other version of it.
+            (beta, Form::Legacy),
             (
                 &format!("application/vnd.kubernetes.protobuf;as=X, {beta},{v2}"),
-                Form::V2Beta1,
+                Form::V2,
             ),
             ("application/json;g=other;v=v9;as=X,application/json", Form::Legacy),
             (&v2.replace("json", "vnd.kubernetes.protobuf"), Form::V2Protobuf),

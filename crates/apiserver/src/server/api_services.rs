@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Inner;
+use crate::discovery::elsewhere::Ranked;
 use crate::env::{rfc3339, uuid};
 use crate::kinds::check::get;
 use crate::kinds::system::locally_available;
@@ -88,6 +89,12 @@ fn wanted<'a>(definitions: impl Iterator<Item = &'a Value>) -> BTreeMap<String, 
     wanted
 }
 
+/// Whether the text of an APIService may name a Service. Nearly none does, and this is asked often: so the text is asked first.
+pub(super) fn names_a_service(encoded: &[u8]) -> bool {
+    const NAMED: &[u8] = b"\"service\":{";
+    encoded.windows(NAMED.len()).any(|window| window == NAMED)
+}
+
 fn is_kept(service: &Value) -> bool {
     get(service, &["metadata", "labels", LABEL]) == "true"
 }
@@ -97,6 +104,28 @@ impl Inner {
     pub(super) fn is_elsewhere(&self, group: &str, version: &str) -> bool {
         let service = self.storage.get(STORE, &name(group, version));
         service.is_some_and(|service| get(service.value(), &["spec", "service"]).is_object())
+    }
+
+    /// How versions are ranked, when another server would serve one of them; nothing otherwise.
+    pub(super) fn ranked(&self) -> Vec<Ranked> {
+        let listed = self.storage.list(STORE, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        if !items.iter().any(|(_, service)| names_a_service(service.encoded())) {
+            return Vec::new();
+        }
+        let ranked = items.iter().map(|(_, service)| {
+            let spec = get(service.value(), &["spec"]);
+            let text = |field: &str| get(spec, &[field]).as_str().unwrap_or("").to_owned();
+            let number = |field: &str| get(spec, &[field]).as_i64().unwrap_or(0);
+            Ranked {
+                group: text("group"),
+                version: text("version"),
+                of_group: number("groupPriorityMinimum"),
+                of_version: number("versionPriority"),
+                elsewhere: get(spec, &["service"]).is_object(),
+            }
+        });
+        ranked.collect()
     }
 
     /// Makes the APIServices of custom kinds those that the definitions want. Who writes one of them at the same moment comes here as well.

@@ -127,8 +127,7 @@ impl Inner {
     pub(super) fn settle_available_through(&self, namespace: &str, service: &str) {
         let listed = self.storage.list(api_services::STORE, &ListRequest::default());
         for (_, api_service) in listed.iter().flat_map(|listed| &listed.items) {
-            // Nearly none names a Service, and this is asked after every write of one: so the text is asked first.
-            if !names_a_service(api_service.encoded()) {
+            if !api_services::names_a_service(api_service.encoded()) {
                 continue;
             }
             let named = get(api_service.value(), &["spec", "service"]);
@@ -169,11 +168,6 @@ impl Inner {
 /// The Service that an EndpointSlice belongs to; empty for none.
 pub(super) fn service_of(slice: &Value) -> &str {
     text(slice, &["metadata", "labels", SERVICE_NAME])
-}
-
-fn names_a_service(encoded: &[u8]) -> bool {
-    const NAMED: &[u8] = b"\"service\":{";
-    encoded.windows(NAMED.len()).any(|window| window == NAMED)
 }
 
 #[cfg(test)]

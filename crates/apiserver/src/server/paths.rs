@@ -164,7 +164,8 @@ impl Inner {
     fn discovery(&self, path: &str, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
-        let Some(answer) = discovery::respond(path, &accept, &snapshot) else {
+        let answer = discovery::respond(path, &accept, &snapshot);
+        let Some(answer) = discovery::elsewhere::with_elsewhere(path, answer, &self.ranked()) else {
             let segments: Vec<&str> = path.trim_end_matches('/').split('/').collect();
             if let ["", "apis", group, version] = segments.as_slice()
                 && self.is_elsewhere(group, version)
