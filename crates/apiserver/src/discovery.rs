@@ -5,7 +5,7 @@
 //!
 //! Invariants: a kind that is not served is not listed; the ETag of an aggregated document changes exactly when the document does.
 //!
-//! Not here: versions of other servers ([`elsewhere`]), negotiation for the legacy form, and the encoding of both.
+//! Not here: versions of other servers (`discovery/elsewhere.rs`), negotiation for the legacy form, and the encoding of both.
 
 pub(crate) mod elsewhere;
 
