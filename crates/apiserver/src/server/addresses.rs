@@ -140,40 +140,20 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use futures::FutureExt as _;
-    use http::Request;
-
     use super::*;
-    use crate::UserInfo;
-    use crate::env::fake::{FakeEnv, Shared};
-    use crate::server::{ApiServer, Config};
+    use crate::server::tests::World;
 
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
-    /// The code of the answer, and the message of a refusal.
-    fn send(api: &ApiServer, line: &str, body: &Value) -> (u16, String) {
-        let (method, uri) = line.split_once(' ').expect("method and path");
-        let kind = match method {
-            "PATCH" => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let request = Request::builder().method(method).uri(uri).header("content-type", kind);
-        let request = request.body(Bytes::from(body.to_string())).expect("a request");
-        let response = api.handle(request, UserInfo::admin()).now_or_never();
-        let (parts, body) = response.expect("nothing waits here").into_parts();
-        let Ok(bytes) = body.whole() else {
-            panic!("no watch was asked for")
-        };
-        let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
-        let message = answer["message"].as_str().unwrap_or("");
-        (parts.status.as_u16(), message.to_owned())
-    }
-
     /// Who holds which address, as `ADDRESS NAME`.
-    fn held(api: &ApiServer) -> Vec<String> {
-        let listed = api.inner.storage.list(STORE, &ListRequest::default()).expect("now");
+    fn held(world: &World) -> Vec<String> {
+        let listed = world
+            .api
+            .inner
+            .storage
+            .list(STORE, &ListRequest::default())
+            .expect("now");
         let holder = |address: &Value| {
             get(address, &["spec", "parentRef", "name"])
                 .as_str()
@@ -195,14 +175,14 @@ mod tests {
     /// As kube-apiserver 1.36 does it, one request after the other; at each the code, and who holds an address then.
     #[test]
     fn services_hold_their_addresses() {
-        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let world = World::new();
         let check = |line: String, body: &Value, code: u16, expected: &[&str]| {
-            let (answered, message) = send(&api, &line, body);
-            assert_eq!(answered, code, "{line} {body}: {message}");
+            let answer = world.call(&line, body);
+            assert_eq!(answer.code, code, "{line} {body}: {}", answer.body);
             let first = ["10.0.0.1 kubernetes"];
             let expected: Vec<&str> = first.iter().chain(expected).copied().collect();
-            assert_eq!(held(&api), expected, "{line} {body}");
-            message
+            assert_eq!(held(&world), expected, "{line} {body}");
+            answer.body["message"].clone()
         };
         let fixed = |name: &str, ip: &str| service(name, json!({"clusterIP": ip}));
         let post = || format!("POST {SERVICES}");
@@ -253,10 +233,13 @@ mod tests {
 
     #[test]
     fn a_start_writes_down_what_is_missing() {
-        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
-        assert_eq!(send(&api, &format!("DELETE {ADDRESSES}/10.0.0.1"), &json!({})).0, 200);
-        assert!(held(&api).is_empty());
-        api.inner.complete_addresses();
-        assert_eq!(held(&api), ["10.0.0.1 kubernetes"]);
+        let world = World::new();
+        assert_eq!(
+            world.call(&format!("DELETE {ADDRESSES}/10.0.0.1"), &json!({})).code,
+            200
+        );
+        assert!(held(&world).is_empty());
+        world.api.inner.complete_addresses();
+        assert_eq!(held(&world), ["10.0.0.1 kubernetes"]);
     }
 }

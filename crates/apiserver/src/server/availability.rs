@@ -173,6 +173,7 @@ pub(super) fn service_of(slice: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::tests::World;
 
     #[test]
     fn how_far_the_way_goes() {
@@ -231,5 +232,58 @@ mod tests {
         );
         let turned = condition("True", "now", "a");
         check(json!([old]), turned.clone(), Some(json!([turned])));
+    }
+
+    /// As kube-apiserver 1.36 says it, write by write, but for the last step.
+    #[test]
+    fn it_follows_what_is_written() {
+        const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+        const SERVICES: &str = "/api/v1/namespaces/default/services";
+        const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        let world = World::new();
+        let check = |line: String, body: &Value, status: &str, reason: &str| {
+            let answer = world.call(&line, body);
+            assert!(answer.code < 300, "{line}: {}", answer.body);
+            let found = world.call(&format!("GET {API_SERVICES}/v1.m.io"), &Value::Null).body;
+            let said = |field: &str| found["status"]["conditions"][0][field].clone();
+            assert_eq!(
+                (said("status"), said("reason")),
+                (json!(status), json!(reason)),
+                "{line}"
+            );
+            let owners = found["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let own = owners.filter(|entry| entry["manager"] == MANAGER && entry["subresource"] == "status");
+            assert_eq!(own.count(), 1, "{line}");
+        };
+        let named = json!({"namespace": "default", "name": "s", "port": 443});
+        let spec = json!({"group": "m.io", "version": "v1", "groupPriorityMinimum": 9, "versionPriority": 9,
+            "insecureSkipTLSVerify": true, "service": named});
+        let api_service = json!({"metadata": {"name": "v1.m.io"}, "spec": spec});
+        check(format!("POST {API_SERVICES}"), &api_service, "False", "ServiceNotFound");
+        let other = json!({"metadata": {"name": "other"}, "spec": {"ports": [{"port": 443}]}});
+        check(format!("POST {SERVICES}"), &other, "False", "ServiceNotFound");
+        let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80, "name": "https"}]}});
+        check(format!("POST {SERVICES}"), &service, "False", "ServicePortError");
+        let port = json!({"spec": {"ports": [{"port": 443, "name": "https"}]}});
+        check(format!("PATCH {SERVICES}/s"), &port, "False", "EndpointsNotFound");
+        let slice = json!({"metadata": {"name": "s-1", "labels": {SERVICE_NAME: "s"}}, "addressType": "IPv4",
+            "endpoints": [], "ports": [{"name": "https", "port": 4443}]});
+        check(format!("POST {SLICES}"), &slice, "False", "MissingEndpoints");
+        let endpoint = json!({"endpoints": [{"addresses": ["10.1.2.3"]}]});
+        check(
+            format!("PATCH {SLICES}/s-1"),
+            &endpoint,
+            "False",
+            "FailedDiscoveryCheck",
+        );
+        check(
+            format!("DELETE {SLICES}/s-1"),
+            &Value::Null,
+            "False",
+            "EndpointsNotFound",
+        );
+        check(format!("DELETE {SERVICES}/s"), &Value::Null, "False", "ServiceNotFound");
+        let local = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
+        check(format!("PATCH {API_SERVICES}/v1.m.io"), &local, "True", "Local");
     }
 }

@@ -16,20 +16,20 @@ use crate::env::fake::{FakeEnv, Shared};
 use crate::{UserInfo, WatchBody};
 
 /// A server with a clock that stands still and counted entropy.
-struct World {
+pub(super) struct World {
     env: Arc<FakeEnv>,
-    api: ApiServer,
+    pub(super) api: ApiServer,
 }
 
-struct Answer {
-    code: u16,
+pub(super) struct Answer {
+    pub(super) code: u16,
     headers: http::HeaderMap,
-    body: Value,
+    pub(super) body: Value,
     watch: Option<WatchBody>,
 }
 
 impl World {
-    fn new() -> World {
+    pub(super) fn new() -> World {
         World::with(Config::default())
     }
 
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    fn call(&self, line: &str, body: &Value) -> Answer {
+    pub(super) fn call(&self, line: &str, body: &Value) -> Answer {
         let kind = if line.starts_with("PATCH") {
             "application/merge-patch+json"
         } else {
