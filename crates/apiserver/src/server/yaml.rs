@@ -265,10 +265,12 @@ fn reads_as_another_type(string: &str) -> bool {
         return false;
     };
     let digits = rest.replace('_', "");
+    // Go takes both cases of the letter.
     let prefixed = |prefix: &str, radix: u32| {
-        digits
-            .strip_prefix(prefix)
-            .is_some_and(|tail| !tail.is_empty() && tail.chars().all(|c| c.is_digit(radix)))
+        let parts = digits.split_at_checked(prefix.len());
+        parts.is_some_and(|(head, tail)| {
+            head.eq_ignore_ascii_case(prefix) && !tail.is_empty() && tail.chars().all(|c| c.is_digit(radix))
+        })
     };
     let date = sign == 0
         && rest.len() >= 8
@@ -352,6 +354,10 @@ mod tests {
             ("true", "\"true\""),
             ("1.5", "\"1.5\""),
             ("0x1f", "\"0x1f\""),
+            ("0XA", "\"0XA\""),
+            ("-0B1", "\"-0B1\""),
+            ("0O17", "\"0O17\""),
+            ("0Xz", "0Xz"),
             ("1e3", "\"1e3\""),
             ("2026-01-02T03:04:05Z", "\"2026-01-02T03:04:05Z\""),
             ("*", "'*'"),
