@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::env::{self, Env};
 use crate::registry::{NameRule, Resource};
 
+pub(crate) mod conditions;
 mod update;
 
 pub(crate) use update::{keep_system_fields, validate_update};

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::env::rfc3339;
 use crate::kinds::check::{At, ensure, get};
+use crate::object::conditions;
 use crate::outbound::client::Client;
 use crate::table::{AGE_DESCRIPTION, NAME_DESCRIPTION};
 
@@ -434,25 +435,10 @@ fn set_condition(
     (value, reason, message): (&str, &str, &str),
     now: Timestamp,
 ) {
-    let fresh = json!({
+    let condition = json!({
         "type": kind, "status": value, "lastTransitionTime": rfc3339(now), "reason": reason, "message": message
     });
-    let slot = status.entry("conditions").or_insert(Value::Null);
-    if slot.is_null() {
-        *slot = json!([]);
-    }
-    let Some(conditions) = slot.as_array_mut() else { return };
-    match conditions.iter_mut().find(|condition| condition["type"] == kind) {
-        Some(condition) => {
-            let since = condition["lastTransitionTime"].clone();
-            let same = condition["status"] == value;
-            *condition = fresh;
-            if same {
-                condition["lastTransitionTime"] = since;
-            }
-        }
-        None => conditions.push(fresh),
-    }
+    conditions::set(status, condition);
 }
 
 /// Marks a definition that is being deleted: adds [`CLEANUP_FINALIZER`] and the condition `Terminating`. The pipeline calls it on the first

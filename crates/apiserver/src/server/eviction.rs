@@ -12,7 +12,7 @@ use super::respond::Reply;
 use super::write::{Part, Writer};
 use super::{Call, admit, decode, negotiate};
 use crate::kinds::check::ensure;
-use crate::object;
+use crate::object::{self, conditions};
 use crate::registry::Resource;
 use crate::status::{Cause, Details, Status};
 use crate::storage::{ListRequest, StoredObject};
@@ -164,17 +164,7 @@ fn with_condition(object: &Value, mut condition: Value, now: &str) -> Value {
         return next;
     };
     condition["lastTransitionTime"] = json!(now);
-    let list = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(list) = list.as_array_mut() else { return next };
-    match list.iter_mut().find(|known| known.get("type") == condition.get("type")) {
-        Some(known) => {
-            if known.get("status") == condition.get("status") {
-                condition["lastTransitionTime"] = known.get("lastTransitionTime").cloned().unwrap_or_default();
-            }
-            *known = condition;
-        }
-        None => list.push(condition),
-    }
+    conditions::set(status, condition);
     next
 }
 

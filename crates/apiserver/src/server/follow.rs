@@ -21,7 +21,7 @@ use super::definitions::is_definition;
 use super::write::key;
 use crate::env::rfc3339;
 use crate::kinds::check::{ensure, get};
-use crate::object;
+use crate::object::{self, conditions};
 use crate::registry::Resource;
 use crate::storage::{ListRequest, StoredObject};
 
@@ -133,34 +133,21 @@ fn with_dangling(schema: &Value, level: &str, is_there: bool, now: &str) -> Opti
         false => ("True", "NotFound", "but there is no such object"),
     };
     let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {what}");
-    let said = json!({"type": "Dangling", "status": status, "reason": reason, "message": message});
-    let conditions = get(schema, &["status", "conditions"]).as_array();
-    let mut conditions = conditions.cloned().unwrap_or_default();
-    let place = conditions.iter().position(|one| get(one, &["type"]) == "Dangling");
+    let said = json!({"type": "Dangling", "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
     let says = |one: &Value| {
-        ["status", "reason", "message"]
+        ["type", "status", "reason", "message"]
             .iter()
             .all(|field| one.get(field) == said.get(field))
     };
-    if place.is_some_and(|place| says(&conditions[place])) {
+    let mut known = get(schema, &["status", "conditions"]).as_array().into_iter().flatten();
+    if known.any(says) {
         return None;
-    }
-    let mut condition = said;
-    let before = place.map_or(&Value::Null, |place| &conditions[place]);
-    let since = match get(before, &["status"]) == status {
-        true => get(before, &["lastTransitionTime"]).clone(),
-        false => now.into(),
-    };
-    condition["lastTransitionTime"] = since;
-    match place {
-        Some(place) => conditions[place] = condition,
-        None => conditions.push(condition),
     }
     let mut next = schema.clone();
     let map = next.as_object_mut()?;
+    conditions::set(ensure(map, "status")?, said);
     let fields = ["lastTransitionTime", "message", "reason", "status", "type"];
     let version = "flowcontrol.apiserver.k8s.io/v1";
-    ensure(map, "status")?.insert("conditions".to_owned(), conditions.into());
     enter(ensure(map, "metadata")?, CONSUMER, version, "Dangling", &fields, now);
     Some(next)
 }
