@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use kubewright_schema::budget::Exhausted;
 use kubewright_schema::error::{FieldError, aggregate_texts};
 use kubewright_schema::internal;
 use serde_json::{Map, Value, json};
@@ -266,6 +267,12 @@ impl Status {
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {limit}"),
         )
+    }
+
+    /// 413 for a request that was cancelled because it costs more than any may.
+    pub fn too_costly(why: Exhausted) -> Status {
+        let message = format!("Request entity too large: {why}; send less at once");
+        Status::failure(413, "RequestEntityTooLarge", message)
     }
 
     /// 504 for a version that this server has not reached.

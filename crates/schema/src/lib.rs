@@ -2,6 +2,8 @@
 //!
 //! Pure: no clock, no IO, ordered collections only.
 
+// what it may cost
+pub mod budget;
 // values and patches
 pub mod apply;
 pub mod decode;

@@ -25,9 +25,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_as_old_as_its_status() {
-        let condition = |status: &str, time: &str, message: &str| {
-            json!({"type": "Available", "status": status, "lastTransitionTime": time, "reason": "R", "message": message})
-        };
+        let condition = |status: &str, time: &str, message: &str| json!({"type": "Available", "status": status, "lastTransitionTime": time, "reason": "R", "message": message});
         let check = |before: Value, new: Value, expected: Value| {
             let mut status = Map::new();
             status.insert("conditions".to_owned(), before);

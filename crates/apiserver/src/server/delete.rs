@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{catalog, decode as schema_decode, structural};
+use kubewright_schema::{budget, catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::convert::as_stored;
@@ -193,18 +193,21 @@ impl Writer<'_> {
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
             self.admit_delete(namespace, name, &old, options, admit).await?;
-            match self.delete_once(&key, &present, as_stored(&resource, present.value()), options) {
+            let done = budget::unlimited(|| {
+                let old = as_stored(&resource, present.value());
+                let (deleted, after) = self.delete_once(&key, &present, old, options)?;
+                match after {
+                    After::Nothing => {}
+                    After::Write(stored) => self.server.after_write(&resource, &stored),
+                    After::Delete(gone) => self.server.after_delete(&resource, &gone),
+                }
+                Ok(deleted)
+            });
+            match done {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(error @ StorageError::Unavailable(_)) => return Err(unavailable(&error)),
                 Err(_) => return Err(Status::not_found(&resource, name)),
-                Ok((deleted, after)) => {
-                    match after {
-                        After::Nothing => {}
-                        After::Write(stored) => self.server.after_write(&resource, &stored),
-                        After::Delete(gone) => self.server.after_delete(&resource, &gone),
-                    }
-                    return self.shown(deleted).await;
-                }
+                Ok(deleted) => return self.shown(deleted).await,
             }
         }
     }

@@ -133,7 +133,8 @@ fn with_dangling(schema: &Value, level: &str, is_there: bool, now: &str) -> Opti
         false => ("True", "NotFound", "but there is no such object"),
     };
     let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {what}");
-    let said = json!({"type": "Dangling", "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
+    let said =
+        json!({"type": "Dangling", "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
     let says = |one: &Value| {
         ["type", "status", "reason", "message"]
             .iter()

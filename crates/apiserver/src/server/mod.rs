@@ -5,7 +5,8 @@
 //! comes out of its row (see [`crate::registry::Resource`]).
 //!
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
-//! else was faster; nothing that a request holds makes a verb panic.
+//! else was faster; nothing that a request holds makes a verb panic; one that costs too much is cancelled before it commits (see
+//! [`kubewright_schema::budget`]).
 
 mod addresses;
 mod admit;
@@ -71,6 +72,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
+use kubewright_schema::budget::{Limits, Metered};
 
 pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use decode::{Unfit, not_an_object};
@@ -323,10 +325,15 @@ impl ApiServer {
     pub async fn handle(&self, request: Request<Bytes>, user: UserInfo) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let head = parts.method == Method::HEAD;
-        let mut response = self
+        let answering = self
             .inner
-            .answer(&parts.method, &parts.uri, &parts.headers, &body, &user)
-            .await;
+            .answer(&parts.method, &parts.uri, &parts.headers, &body, &user);
+        let mut response = match Metered::new(Limits::REQUEST, answering).await {
+            Ok(response) => response,
+            Err(why) => self
+                .inner
+                .fail_as_asked(&parts.headers, &Query::default(), &Status::too_costly(why)),
+        };
         if compress::is_asked(parts.uri.path(), &parts.headers) {
             compress::response(parts.uri.path(), &mut response);
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use kubewright_schema::apply::Views;
+use kubewright_schema::budget;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value, json};
@@ -384,11 +385,13 @@ impl<'a> Writer<'a> {
                 None => Ok(Written::Shown(self.as_shown(form).await?)),
             };
         }
-        match self.server.storage.create(&resource.store, &key, form) {
-            Ok(stored) => {
-                self.server.after_write(resource, &stored);
-                Ok(Written::Stored(self.server.show_one(resource, stored).await?))
-            }
+        let created = budget::unlimited(|| {
+            let stored = self.server.storage.create(&resource.store, &key, form)?;
+            self.server.after_write(resource, &stored);
+            Ok(stored)
+        });
+        match created {
+            Ok(stored) => Ok(Written::Stored(self.server.show_one(resource, stored).await?)),
             Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
             Err(_) => Err(taken()),
         }
@@ -573,23 +576,20 @@ impl<'a> Writer<'a> {
         if self.dry_run {
             return Ok(Some(shown(stored)));
         }
-        let result = if is_finished(resource, &stored, old) {
-            storage.delete(&resource.store, key, present.revision()).map(|gone| {
+        let result = budget::unlimited(|| {
+            if is_finished(resource, &stored, old) {
+                let gone = storage.delete(&resource.store, key, present.revision())?;
                 self.server.after_delete(resource, &gone);
-                shown(stored)
-            })
-        } else {
+                return Ok(shown(stored));
+            }
             let unchanged = same_content(present.value(), &stored);
-            storage
-                .update(&resource.store, key, present.revision(), stored)
-                .map(|stored| {
-                    if !unchanged {
-                        self.server.after_write(resource, &stored);
-                        self.server.after_update(resource, old, &stored);
-                    }
-                    Written::Stored(stored)
-                })
-        };
+            let stored = storage.update(&resource.store, key, present.revision(), stored)?;
+            if !unchanged {
+                self.server.after_write(resource, &stored);
+                self.server.after_update(resource, old, &stored);
+            }
+            Ok(Written::Stored(stored))
+        });
         match result {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),

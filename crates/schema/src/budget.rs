@@ -1,0 +1,293 @@
+//! What one request may cost, in steps of work and in bytes that it makes.
+//!
+//! Many small rules walk over what a client sent, and some of them look at pairs of items, or make something larger out of something
+//! small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code that walks over what a client
+//! sent says so ([`spend`]), code that makes a lot out of little says how much ([`produce`]), and whoever answers the request sets the
+//! limits ([`within`], [`Metered`]). Beyond them the request is cancelled: its stack is unwound, and the caller gets [`Exhausted`].
+//!
+//! Invariants:
+//! - the same request costs the same steps on every machine: there is no clock here;
+//! - without limits nothing is counted and nothing is cancelled;
+//! - a commit is never cancelled, nor what must follow it ([`unlimited`]).
+//!
+//! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their queries: a check in
+//! every loop would otherwise turn each function that can only succeed into one that can fail.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// How much something may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Steps of work: about one for each value that is looked at, or for every 32 bytes of a text.
+    pub steps: u64,
+    /// Bytes made beyond what was sent, all together, whether they are still held or not.
+    pub bytes: u64,
+}
+
+impl Limits {
+    /// What a request may cost: some 250 ms of one processor, and 32 MiB of what it makes.
+    pub const REQUEST: Limits = Limits {
+        steps: 20_000_000,
+        bytes: 32 * 1024 * 1024,
+    };
+}
+
+/// Which of the [`Limits`] was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// [`Limits::steps`].
+    Steps,
+    /// [`Limits::bytes`].
+    Bytes,
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exhausted::Steps => "it takes more work than one request may cause",
+            Exhausted::Bytes => "it makes more out of what was sent than one request may",
+        })
+    }
+}
+
+impl std::error::Error for Exhausted {}
+
+thread_local! {
+    /// What is left of the limits that are in force on this thread.
+    static LEFT: Cell<Option<Limits>> = const { Cell::new(None) };
+}
+
+/// Says that something was done: one step for each value that is looked at.
+///
+/// Cheap enough for every turn of a loop. A loop whose turns are long says it with their length.
+#[inline]
+pub fn spend(steps: usize) {
+    LEFT.with(|left| {
+        let Some(mut limits) = left.get() else { return };
+        let steps = steps as u64;
+        if limits.steps < steps {
+            cancel(left, Exhausted::Steps);
+        }
+        limits.steps -= steps;
+        left.set(Some(limits));
+    });
+}
+
+/// Says that a text of so many bytes was read through.
+#[inline]
+pub fn spend_on_text(bytes: usize) {
+    spend(1 + bytes / 32);
+}
+
+/// Says that so many bytes were made, or will be, which were not sent.
+#[inline]
+pub fn produce(bytes: usize) {
+    LEFT.with(|left| {
+        let Some(mut limits) = left.get() else { return };
+        let bytes = bytes as u64;
+        if limits.bytes < bytes {
+            cancel(left, Exhausted::Bytes);
+        }
+        limits.bytes -= bytes;
+        left.set(Some(limits));
+    });
+}
+
+/// Raises the limit: what is walked over was stored before, and is the server's to read however much of it there is.
+#[inline]
+pub fn allow(steps: usize) {
+    LEFT.with(|left| {
+        let Some(mut limits) = left.get() else { return };
+        limits.steps = limits.steps.saturating_add(steps as u64);
+        left.set(Some(limits));
+    });
+}
+
+/// Unwinds up to whoever set the limits. From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
+#[cold]
+fn cancel(left: &Cell<Option<Limits>>, why: Exhausted) -> ! {
+    left.set(None);
+    resume_unwind(Box::new(Cancelled(why)));
+}
+
+/// The payload of a cancellation.
+struct Cancelled(Exhausted);
+
+/// Puts the limits that were in force before back when it goes, however it goes.
+struct Before(Option<Limits>);
+
+impl Before {
+    fn replaced_by(limits: Option<Limits>) -> Before {
+        Before(LEFT.replace(limits))
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        LEFT.set(self.0);
+    }
+}
+
+/// Runs `work` with limits of its own.
+///
+/// ```
+/// use kubewright_schema::budget::{self, Exhausted, Limits};
+/// let limits = Limits { steps: 10, bytes: 100 };
+/// assert_eq!(budget::within(limits, || budget::spend(10)), Ok(()));
+/// assert_eq!(budget::within(limits, || budget::spend(11)), Err(Exhausted::Steps));
+/// assert_eq!(budget::within(limits, || budget::produce(101)), Err(Exhausted::Bytes));
+/// ```
+///
+/// # Errors
+/// When it costs more. A panic of another kind goes on.
+pub fn within<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Exhausted> {
+    let _before = Before::replaced_by(Some(limits));
+    catch_unwind(AssertUnwindSafe(work)).map_err(of_payload)
+}
+
+/// Runs what may not be cancelled: a commit and what must follow it.
+pub fn unlimited<T>(work: impl FnOnce() -> T) -> T {
+    let _before = Before::replaced_by(None);
+    work()
+}
+
+fn of_payload(payload: Box<dyn Any + Send>) -> Exhausted {
+    match payload.downcast::<Cancelled>() {
+        Ok(cancelled) => cancelled.0,
+        Err(other) => resume_unwind(other),
+    }
+}
+
+/// A future with limits, wherever and however often it is polled.
+pub struct Metered<F> {
+    /// Dropped when it is cancelled, as a panicking future may not be polled again.
+    future: Option<Pin<Box<F>>>,
+    left: Limits,
+}
+
+impl<F: Future> Metered<F> {
+    /// `future`, which may cost so much.
+    pub fn new(limits: Limits, future: F) -> Metered<F> {
+        Metered {
+            future: Some(Box::pin(future)),
+            left: limits,
+        }
+    }
+}
+
+impl<F: Future> Future for Metered<F> {
+    type Output = Result<F::Output, Exhausted>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(future) = &mut this.future else {
+            return Poll::Pending;
+        };
+        let before = Before::replaced_by(Some(this.left));
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        this.left = LEFT.get().unwrap_or(this.left);
+        drop(before);
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => {
+                this.future = None;
+                Poll::Ready(Ok(output))
+            }
+            Err(payload) => {
+                this.future = None;
+                Poll::Ready(Err(of_payload(payload)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { steps: 10, bytes: 10 };
+
+    #[test]
+    fn what_is_left_is_counted_and_put_back() {
+        let check = |work: fn(), expected: Result<(), Exhausted>| {
+            assert_eq!(within(LIMITS, work), expected);
+            assert_eq!(LEFT.get(), None, "limits stayed behind");
+        };
+        check(|| spend(10), Ok(()));
+        check(|| (0..11).for_each(|_| spend(1)), Err(Exhausted::Steps));
+        check(|| spend_on_text(32 * 9), Ok(()));
+        check(|| spend_on_text(32 * 10), Err(Exhausted::Steps));
+        check(|| spend(usize::MAX), Err(Exhausted::Steps));
+        check(|| produce(11), Err(Exhausted::Bytes));
+        check(|| unlimited(|| spend(11)), Ok(()));
+        check(
+            || {
+                allow(1);
+                spend(11);
+            },
+            Ok(()),
+        );
+        check(
+            || {
+                unlimited(|| spend(11));
+                spend(10);
+                produce(10);
+            },
+            Ok(()),
+        );
+        check(
+            || {
+                assert_eq!(
+                    within(Limits { steps: 1, bytes: 0 }, || spend(2)),
+                    Err(Exhausted::Steps)
+                )
+            },
+            Ok(()),
+        );
+        spend(usize::MAX);
+        produce(usize::MAX);
+    }
+
+    #[test]
+    fn a_panic_is_no_cancellation() {
+        let caught = catch_unwind(|| within(LIMITS, || resume_unwind(Box::new("a defect"))));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "a defect");
+        assert_eq!(LEFT.get(), None);
+    }
+
+    #[test]
+    fn a_future_takes_its_limits_along() {
+        let check = |steps: [usize; 3], expected: Result<u8, Exhausted>| {
+            let mut turn = 0;
+            let work = std::future::poll_fn(|cx| {
+                spend(steps[turn]);
+                turn += 1;
+                if turn == steps.len() {
+                    return Poll::Ready(7);
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            });
+            let mut metered = Metered::new(LIMITS, work);
+            let mut cx = Context::from_waker(Waker::noop());
+            let output = loop {
+                if let Poll::Ready(output) = Pin::new(&mut metered).poll(&mut cx) {
+                    break output;
+                }
+                // What others do on this thread meanwhile is not counted.
+                spend(1000);
+            };
+            assert_eq!(output, expected);
+        };
+        check([5, 5, 0], Ok(7));
+        check([5, 5, 1], Err(Exhausted::Steps));
+        check([11, 0, 0], Err(Exhausted::Steps));
+    }
+}
