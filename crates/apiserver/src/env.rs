@@ -63,6 +63,18 @@ pub fn rfc3339(time: jiff::Timestamp) -> String {
     whole.to_string()
 }
 
+/// The time so many seconds after another, or before it; the first or the last that there is where that would be beyond it. What clients
+/// send is added to times only by this: their numbers may be any.
+pub fn later(time: jiff::Timestamp, seconds: i64) -> jiff::Timestamp {
+    let end = if seconds < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    };
+    time.checked_add(jiff::SignedDuration::from_secs(seconds))
+        .unwrap_or(end)
+}
+
 #[cfg(test)]
 pub(crate) mod fake {
     //! A clock that stands still and counted entropy.

@@ -11,6 +11,8 @@
 //!
 //! Not here: TLS and HTTP framing (the cluster's listener), controllers, files (a shell gives storage a [`storage::journal::Journal`]).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
 pub mod admission;
 pub mod authentication;
 pub mod authorization;

@@ -2,6 +2,8 @@
 //!
 //! Pure: no clock, no IO, ordered collections only.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
 // what it may cost
 pub mod budget;
 // values and patches

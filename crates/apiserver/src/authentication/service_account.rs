@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::jwt::{self, Unproven};
@@ -123,11 +123,11 @@ impl ServiceAccountTokens {
             }
         }
         if let Some(seconds) = subject.warn_after {
-            private.insert("warnafter".to_owned(), json!(now + seconds));
+            private.insert("warnafter".to_owned(), json!(now.saturating_add(seconds)));
         }
         let claims = json!({
             "aud": subject.audiences,
-            "exp": now + subject.seconds,
+            "exp": now.saturating_add(subject.seconds),
             "iat": now,
             "iss": self.issuer,
             "jti": env::uuid(self.env.as_ref()),
@@ -360,5 +360,5 @@ fn holds(secret: &Value, token: &str) -> bool {
 fn gone_for_long(object: &StoredObject, now: Timestamp) -> bool {
     let time = object::text(object.value(), "deletionTimestamp");
     time.parse::<Timestamp>()
-        .is_ok_and(|time| time < now - SignedDuration::from_secs(LEEWAY))
+        .is_ok_and(|time| time < env::later(now, -LEEWAY))
 }

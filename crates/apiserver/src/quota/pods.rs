@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::amounts::{self, ResourceList};
+use crate::env;
 use crate::kinds::check::get;
 use crate::object;
 
@@ -68,9 +69,7 @@ fn is_live(pod: &Value, now: Timestamp) -> bool {
     let (Some(deleted), Some(grace)) = (deleted, object::grace_period(pod)) else {
         return true;
     };
-    deleted
-        .saturating_add(SignedDuration::from_secs(grace))
-        .is_ok_and(|gone| now <= gone)
+    now <= env::later(deleted, grace)
 }
 
 /// Requests and limits under the names that quotas have for them.

@@ -14,11 +14,11 @@ use super::lists::{Item, List};
 use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, Reply, full};
-use super::settle::unavailable;
+use super::settle::refused;
 use super::write::{Writer, to_stored};
 use super::{Call, definitions};
 use crate::admission::{Attributes, Operation, Session};
-use crate::env::rfc3339;
+use crate::env::{self, rfc3339};
 use crate::kinds::check::ensure;
 use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
 use crate::registry::{GracePeriod, Resource};
@@ -205,8 +205,7 @@ impl Writer<'_> {
             });
             match done {
                 Err(StorageError::Conflict { .. }) => {}
-                Err(error @ StorageError::Unavailable(_)) => return Err(unavailable(&error)),
-                Err(_) => return Err(Status::not_found(&resource, name)),
+                Err(error) => return Err(refused(&error).unwrap_or_else(|| Status::not_found(&resource, name))),
                 Ok(deleted) => return self.shown(deleted).await,
             }
         }
@@ -432,8 +431,8 @@ impl Writer<'_> {
             let end = object::text(old, "deletionTimestamp")
                 .parse::<jiff::Timestamp>()
                 .unwrap_or_else(|_| self.server.env.now());
-            let moved = end + jiff::SignedDuration::from_secs(shorter - present);
-            set_grace(marked, moved, shorter);
+            let begun = env::later(end, -counted(present));
+            set_grace(marked, env::later(begun, counted(shorter)), shorter);
             return Grace::Seconds(shorter);
         }
         let seconds = match default {
@@ -441,11 +440,7 @@ impl Writer<'_> {
             GracePeriod::Seconds(default) => asked.unwrap_or(default),
         };
         let generation = object::generation(marked);
-        set_grace(
-            marked,
-            self.server.env.now() + jiff::SignedDuration::from_secs(seconds.min(MAX_GRACE)),
-            seconds,
-        );
+        set_grace(marked, env::later(self.server.env.now(), counted(seconds)), seconds);
         if generation > 0 {
             object::metadata_mut(marked).insert("generation".to_owned(), json!(generation + 1));
         }
@@ -491,6 +486,11 @@ impl Writer<'_> {
 
 /// Longest grace period that is added to a time, in seconds: a century, so that the time stays one.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
+
+/// How much of a grace period counts in a deletionTimestamp.
+fn counted(seconds: i64) -> i64 {
+    seconds.clamp(0, MAX_GRACE)
+}
 
 /// How much time an object gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -110,7 +110,7 @@ impl Inner {
                 return Err(Status::too_large_version(revision, self.storage.revision()));
             }
             self.env.sleep(FUTURE_STEP).await;
-            waited += FUTURE_STEP;
+            waited = waited.saturating_add(FUTURE_STEP);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! POST to `/token` of a ServiceAccount: a signed token for it, bound to a pod, a secret, a node or nothing.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use super::respond::{Content, Reply};
 use super::{Call, decode, key, managed, negotiate};
 use crate::admission::Operation;
 use crate::authentication::{Bound, TokenSubject};
+use crate::env;
 use crate::object;
 use crate::registry;
 use crate::status::{Details, Status};
@@ -219,8 +220,5 @@ fn validate(request: &Value) -> Vec<FieldError> {
 }
 
 fn end(now: Timestamp, seconds: i64) -> String {
-    let end = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(Timestamp::MAX);
-    crate::env::rfc3339(end)
+    env::rfc3339(env::later(now, seconds))
 }
