@@ -11,6 +11,8 @@ pub(crate) mod client;
 use std::time::Duration;
 
 use bytes::Bytes;
+use kubewright_schema::decode;
+use serde_json::Value;
 
 use crate::env::BoxFuture;
 
@@ -73,6 +75,16 @@ pub struct OutboundCall {
     pub query: String,
     /// When to give up. The shell ends the call then; [`OutboundError::Timeout`] is the answer.
     pub timeout: Duration,
+}
+
+impl OutboundCall {
+    /// The body as a document, for a webhook that is a function. It holds an object, and is as deep as one may be.
+    ///
+    /// # Errors
+    /// When the body is not JSON, which is a defect of this server.
+    pub fn document(&self) -> serde_json::Result<Value> {
+        decode::stored(&self.body)
+    }
 }
 
 /// What came back.

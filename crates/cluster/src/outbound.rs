@@ -164,7 +164,7 @@ impl Shared {
     async fn call(&self, call: OutboundCall) -> Result<OutboundAnswer, OutboundError> {
         let url = call.to.url();
         if let Some(function) = self.function(&url) {
-            let document = serde_json::from_slice(&call.body).map_err(|error| failed(error.to_string()))?;
+            let document = call.document().map_err(|error| failed(error.to_string()))?;
             let answer = function(document).await.map_err(failed)?;
             return Ok(OutboundAnswer {
                 code: 200,

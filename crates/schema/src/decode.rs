@@ -1,19 +1,27 @@
 //! Bytes from outside become values, with the checks and the words of Kubernetes' decoders.
 //!
-//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins.
+//! [`json`] and [`yaml`] keep what strict field validation wants to know: keys that stand twice. The last one wins. [`stored`] reads what
+//! this server has written before.
 //!
 //! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where it is written
-//! as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects.
+//! as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects. A tree of values is many times as large as
+//! its text where the text is all brackets, so what a document adds to its text counts (see [`budget::produce`]).
 //!
 //! Not here: whether the fields are known and have the right types ([`structural`](crate::structural)).
 
 mod json;
 mod yaml;
 
+use serde::Deserialize as _;
 use serde_json::Value;
+
+use crate::budget;
 
 /// How deep lists and objects may nest. Go allows 10,000; no object comes near either, and every later step recurses.
 pub const MAX_DEPTH: usize = 500;
+
+/// How deep a text may nest that was stored: earlier versions let in what is a little deeper than [`MAX_DEPTH`] with its managed fields.
+pub const MAX_STORED_DEPTH: usize = 2 * MAX_DEPTH;
 
 /// Kubernetes reports no more doubled keys than this of one document.
 const MAX_DUPLICATES: usize = 100;
@@ -89,6 +97,91 @@ pub fn json_struct(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 /// When it is not YAML, cannot be written as JSON, nests deeper than [`MAX_DEPTH`], or grows out of proportion by aliases.
 pub fn yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     yaml::decode(bytes)
+}
+
+/// Reads a text that was written by `serde_json`, and nests no deeper than [`MAX_STORED_DEPTH`]: one that was stored.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+/// assert_eq!(decode::stored(deep.as_bytes())?.to_string(), deep);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// When it is not JSON.
+pub fn stored(text: &[u8]) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = Value::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// How deep lists and objects nest in a JSON text, without reading it.
+///
+/// ```
+/// use kubewright_schema::decode;
+/// assert_eq!(decode::nesting(br#"{"a": [{}, "[[["], "\"[": 1}"#), 3);
+/// ```
+pub fn nesting(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                // Up to the closing quote; what a backslash escapes is no quote.
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => drop(bytes.next()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// A node of a map with room for eleven fields, of which six are there when a map grows in order.
+const NODE: usize = 640;
+const FIELDS_IN_A_NODE: usize = 6;
+/// A field in its node counts with the node; this is the block that its key is in.
+const FIELD: usize = 32;
+/// An item, and its share of the room that a growing list has.
+const ITEM: usize = 48;
+
+/// Counts a field that is added to a map which has so many.
+fn produce_field(there: usize) {
+    let node = if there.is_multiple_of(FIELDS_IN_A_NODE) {
+        NODE
+    } else {
+        0
+    };
+    budget::produce(FIELD + node);
+}
+
+/// Counts a value that is copied.
+fn produce_copy(value: &Value) {
+    match value {
+        Value::Array(items) => {
+            budget::produce(ITEM * items.len());
+            items.iter().for_each(produce_copy);
+        }
+        Value::Object(fields) => {
+            (0..fields.len()).for_each(produce_field);
+            fields.values().for_each(produce_copy);
+        }
+        Value::String(text) => budget::produce(text.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// What storing does to numbers: Go writes `1.0` as `1`, and reads it back as a whole number.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use kubewright_schema::apply::{Manager, ObjectType, unchanged};
-use kubewright_schema::go;
+use kubewright_schema::{decode, go};
 use serde_json::Value;
 
 use crate::object;
@@ -28,7 +28,7 @@ pub(super) fn fields(manager: &Manager, kind: &ObjectType, live: &Value) -> Opti
     if manager.name != KUBECTL {
         return None;
     }
-    let config: Value = serde_json::from_str(annotation(live)?).ok()?;
+    let config = decode::json(annotation(live)?.as_bytes()).ok()?.value;
     let mut bare = live.clone();
     object::metadata_mut(&mut bare).remove("managedFields");
     Some(unchanged(kind, &config, &bare))

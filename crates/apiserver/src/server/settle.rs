@@ -36,6 +36,15 @@ impl Inner {
     }
 }
 
+/// The answer to a write that storage refuses whoever else writes; none where trying again, or looking again, may help.
+pub(crate) fn refused(error: &StorageError) -> Option<Status> {
+    match error {
+        StorageError::TooDeep { .. } => Some(Status::bad_request(error.to_string())),
+        StorageError::Unavailable(_) => Some(unavailable(error)),
+        _ => None,
+    }
+}
+
 /// The 500 of a write that storage cannot keep.
 pub(crate) fn unavailable(error: &StorageError) -> Status {
     Status::untyped(error.to_string())

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream as _};
 use http::Request;
+use kubewright_schema::decode;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, MAX_BODY};
@@ -57,7 +58,7 @@ impl World {
         let (body, watch) = match body.whole() {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                (serde_json::from_slice(&bytes).unwrap_or(Value::String(text)), None)
+                (decode::stored(&bytes).unwrap_or(Value::String(text)), None)
             }
             Err(watch) => (Value::Null, Some(watch)),
         };
@@ -804,6 +805,100 @@ fn pods_get_time_to_stop() {
     assert_eq!(shorter["metadata"]["deletionTimestamp"], "2026-09-21T14:13:25Z");
     world.must(200, &format!("DELETE {pods}/bound?gracePeriodSeconds=0"), &Value::Null);
     assert_eq!(world.get(&format!("{pods}/bound")).code, 404);
+}
+
+#[test]
+fn any_grace_period_can_be_shortened() {
+    let pods = "/api/v1/namespaces/default/pods";
+    // A century from the fake clock's time.
+    const LATEST: &str = "2126-08-28T14:13:20Z";
+    let check = |first: i64, second: i64, ends: [&str; 2]| {
+        let world = World::new();
+        let pod =
+            json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+        world.must(201, &format!("POST {pods}"), &pod);
+        for (grace, end) in [(first, ends[0]), (second, ends[1])] {
+            let marked = world.must(200, &format!("DELETE {pods}/p"), &json!({"gracePeriodSeconds": grace}));
+            assert_eq!(
+                marked["metadata"]["deletionTimestamp"], end,
+                "after {grace} of {first}, {second}"
+            );
+        }
+        world.must(200, &format!("DELETE {pods}/p"), &json!({"gracePeriodSeconds": 0}));
+        assert_eq!(world.get(&format!("{pods}/p")).code, 404);
+    };
+    check(60, 5, ["2026-09-21T14:14:20Z", "2026-09-21T14:13:25Z"]);
+    check(1_000_000_000_000, 5, [LATEST, "2026-09-21T14:13:25Z"]);
+    check(1_000_000_000_000, 999_999_999_999, [LATEST, LATEST]);
+    check(i64::MAX, 1, [LATEST, "2026-09-21T14:13:21Z"]);
+    check(i64::MAX, i64::MIN, [LATEST, "2026-09-21T14:13:21Z"]);
+}
+
+#[test]
+fn what_is_deep_can_be_stored_read_and_deleted_or_is_refused() {
+    // As texts: what makes trees of values would be the first to recurse.
+    let nest = |levels: usize, open: &str, inner: &str, close: &str| {
+        format!("{}{inner}{}", open.repeat(levels), close.repeat(levels))
+    };
+    let managed = |depth: usize| {
+        let fields = nest(depth - 5, r#"{"f:a":"#, "{}", "}");
+        format!(
+            r#"{{"metadata": {{"name": "deep", "managedFields": [{{"manager": "m", "operation": "Update",
+            "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {fields}}}]}}, "rules": null}}"#
+        )
+    };
+    // A level of a schema is two of its document.
+    let definition = |depth: usize| {
+        let schema = nest(
+            (depth - 6) / 2,
+            r#"{"type":"object","properties":{"a":"#,
+            r#"{"type":"object"}"#,
+            "}}",
+        );
+        format!(
+            r#"{{"metadata": {{"name": "deep.ex.io"}}, "spec": {{
+            "group": "ex.io", "scope": "Namespaced", "names": {{"plural": "deep", "kind": "Deep"}},
+            "versions": [{{"name": "v1", "served": true, "storage": true, "schema": {{"openAPIV3Schema": {schema}}}}}]}}}}"#
+        )
+    };
+    let check = |collection: &str, name: &str, object: String, code: u16| {
+        let world = World::new();
+        let depth = decode::nesting(object.as_bytes());
+        let json = [("content-type", "application/json")];
+        let answer = world.send(&format!("POST {collection}"), &json, object, UserInfo::admin());
+        assert_eq!(answer.code, code, "{depth} deep: {}", answer.body["message"]);
+        let stored = code == 201;
+        let path = format!("{collection}/{name}");
+        assert_eq!(world.get(collection).code, 200, "{depth} deep");
+        assert_eq!(world.get(&path).code, if stored { 200 } else { 404 }, "{depth} deep");
+        let patched = world.call(&format!("PATCH {path}"), &json!({"metadata": {"labels": {"a": "b"}}}));
+        assert_eq!(
+            patched.code,
+            if stored { 200 } else { 404 },
+            "{depth} deep: {}",
+            patched.body["message"]
+        );
+        if stored {
+            world.must(200, &format!("DELETE {path}"), &Value::Null);
+            assert_eq!(world.get(&path).code, 404);
+        }
+    };
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    for (depth, code) in [
+        (127, 201),
+        (129, 201),
+        (200, 201),
+        (499, 201),
+        (500, 201),
+        (501, 400),
+        (5000, 400),
+    ] {
+        check(roles, "deep", managed(depth), code);
+    }
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (depth, code) in [(100, 201), (130, 201), (300, 201), (600, 400)] {
+        check(definitions, "deep.ex.io", definition(depth), code);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::empties::{Unwritten, with_empty_lists, without_empty_lists};
 use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
 use super::respond::full;
-use super::settle::unavailable;
+use super::settle::refused;
 use super::update::check_version;
 use super::{Call, Inner};
 use crate::admission::{Operation, Session};
@@ -392,8 +392,7 @@ impl<'a> Writer<'a> {
         });
         match created {
             Ok(stored) => Ok(Written::Stored(self.server.show_one(resource, stored).await?)),
-            Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
-            Err(_) => Err(taken()),
+            Err(error) => Err(refused(&error).unwrap_or_else(taken)),
         }
     }
 
@@ -593,8 +592,7 @@ impl<'a> Writer<'a> {
         match result {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
-            Err(error @ StorageError::Unavailable(_)) => Err(unavailable(&error)),
-            Err(_) => Ok(None),
+            Err(error) => refused(&error).map_or(Ok(None), Err),
         }
     }
 }

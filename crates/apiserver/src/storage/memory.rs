@@ -453,6 +453,17 @@ fn check_revision(key: &str, current: u64, expected: u64) -> Result<(), StorageE
     })
 }
 
+/// What may be stored in the place of an object.
+fn fitting(prepared: Prepared, present: Option<&StoredObject>) -> Result<Prepared, StorageError> {
+    if prepared.fits(present.map(|present| &**present.encoded())) {
+        Ok(prepared)
+    } else {
+        Err(StorageError::TooDeep {
+            depth: prepared.depth(),
+        })
+    }
+}
+
 impl MemoryStorage {
     /// The object that a write expects to find.
     fn expect(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
@@ -504,11 +515,11 @@ impl Storage for MemoryStorage {
     }
 
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.add(store, key, Prepared::new(value))
+        self.add(store, key, fitting(Prepared::new(value), None)?)
     }
 
     fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
-        self.add(store, key, Prepared::of_text(text))
+        self.add(store, key, fitting(Prepared::of_text(text), None)?)
     }
 
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
@@ -516,7 +527,8 @@ impl Storage for MemoryStorage {
         if same_content(present.value(), &value) {
             return Ok(present);
         }
-        self.swap(store, key, expected, Prepared::new(value), false)
+        let next = fitting(Prepared::new(value), Some(&present))?;
+        self.swap(store, key, expected, next, false)
     }
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {

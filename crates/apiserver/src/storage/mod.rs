@@ -34,6 +34,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use kubewright_schema::decode::{self, MAX_DEPTH};
 use serde_json::Value;
 
 pub use memory::{Bounds, MemoryStorage, Usage};
@@ -150,6 +151,12 @@ pub enum StorageError {
         /// The present one.
         current: u64,
     },
+    /// The value nests deeper than what a client may send, so that it could not be sent back. The change was not done.
+    #[error("exceeded max depth: lists and objects nest {depth} deep, and at most {MAX_DEPTH} may")]
+    TooDeep {
+        /// How deep it nests.
+        depth: usize,
+    },
     /// The change cannot be kept: what keeps it fails. It was not done.
     #[error("the storage cannot keep changes: {0}")]
     Unavailable(String),
@@ -197,7 +204,7 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// [`StorageError::AlreadyExists`]; [`StorageError::Unavailable`] for a text that is read and is no JSON.
     fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
-        let value = serde_json::from_str(&text)
+        let value = decode::stored(text.as_bytes())
             .map_err(|error| StorageError::Unavailable(format!("the text of {key} is no JSON: {error}")))?;
         self.create(store, key, value)
     }

@@ -6,11 +6,14 @@
 //!
 //! Invariant: a text is either written here or checked when it is restored, so reading it cannot fail.
 
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use kubewright_schema::decode::{self, MAX_DEPTH, MAX_STORED_DEPTH};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
 /// A stored version of an object. Immutable: a write makes another one.
@@ -51,9 +54,14 @@ impl StoredObject {
     /// An object whose text was kept somewhere: as [`StoredObject::encoded`] gave it, at its revision.
     ///
     /// # Errors
-    /// When the text is not JSON.
+    /// When the text is not JSON, or nests so deep that nothing could read it.
     pub fn restore(revision: u64, encoded: Bytes) -> Result<StoredObject, serde_json::Error> {
         serde_json::from_slice::<IgnoredAny>(&encoded)?;
+        let depth = decode::nesting(&encoded);
+        if depth > MAX_STORED_DEPTH {
+            let why = format!("lists and objects nest {depth} deep, more than {MAX_STORED_DEPTH}");
+            return Err(serde_json::Error::custom(why));
+        }
         Ok(StoredObject::of(revision, OnceLock::from(encoded), OnceLock::new()))
     }
 
@@ -77,7 +85,7 @@ impl StoredObject {
     /// The object, without `apiVersion` and `kind`. Read out of the text when first asked for, and then kept.
     pub fn value(&self) -> &Value {
         self.forms.value.get_or_init(|| {
-            serde_json::from_slice(self.encoded()).expect("the text was written here, or checked when it was restored")
+            decode::stored(self.encoded()).expect("the text was written here, or checked when it was restored")
         })
     }
 
@@ -88,8 +96,10 @@ impl StoredObject {
             return value;
         }
         self.forms.head.get_or_init(|| {
-            let head: Head = serde_json::from_slice(self.encoded())
-                .expect("the text was written here, or checked when it was restored");
+            let mut text = serde_json::Deserializer::from_slice(self.encoded());
+            text.disable_recursion_limit();
+            let head =
+                Head::deserialize(&mut text).expect("the text was written here, or checked when it was restored");
             Value::Object(Map::from_iter([("metadata".to_owned(), head.metadata)]))
         })
     }
@@ -126,6 +136,8 @@ pub(super) struct Prepared {
     encoded: Vec<u8>,
     /// Where the digits of the revision belong; `None` for what is no object.
     at: Option<usize>,
+    /// How deep its lists and objects nest.
+    depth: usize,
 }
 
 impl Prepared {
@@ -133,6 +145,11 @@ impl Prepared {
         set_resource_version(&mut value, String::new());
         let mut encoded = Vec::with_capacity(1024);
         let mut at = None;
+        let mut depth = Depth {
+            // Of an object itself, and of its metadata.
+            deepest: if value.is_object() { 2 } else { 0 },
+            ..Depth::default()
+        };
         match &value {
             Value::Object(object) => write_map(&mut encoded, object, |out, key, value| match value {
                 Value::Object(metadata) if key == "metadata" => {
@@ -140,18 +157,30 @@ impl Prepared {
                         if key == "resourceVersion" {
                             at = Some(out.len() + 1);
                         }
-                        write_json(out, value);
+                        depth.write(out, value, 2);
                     });
                 }
-                other => write_json(out, other),
+                other => depth.write(out, other, 1),
             }),
-            other => write_json(&mut encoded, other),
+            other => depth.write(&mut encoded, other, 0),
         }
         Prepared {
             value: Some(value),
             encoded,
             at,
+            depth: depth.deepest,
         }
+    }
+
+    /// Whether it may be stored in the place of a text. Deeper than what is read from clients would be what they cannot send back; what
+    /// is that deep already may stay so, for it must be possible to delete it.
+    pub(super) fn fits(&self, before: Option<&[u8]>) -> bool {
+        self.depth <= MAX_DEPTH || before.is_some_and(|before| self.depth <= decode::nesting(before))
+    }
+
+    /// How deep its lists and objects nest.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// A text that was written like this before, with an empty resourceVersion.
@@ -160,6 +189,7 @@ impl Prepared {
         let at = text.find(EMPTY).map(|start| start + EMPTY.len() - 1);
         Prepared {
             value: None,
+            depth: decode::nesting(text.as_bytes()),
             encoded: text.into_bytes(),
             at,
         }
@@ -186,8 +216,54 @@ impl Prepared {
     }
 }
 
-fn write_json(out: &mut Vec<u8>, value: &impl serde::Serialize) {
-    serde_json::to_writer(out, value).expect("a JSON value can be written to memory");
+/// Writes values, and notes how deep they nest.
+#[derive(Default)]
+struct Depth {
+    present: usize,
+    deepest: usize,
+}
+
+impl Depth {
+    /// Writes a value that is in so many lists and objects.
+    fn write(&mut self, out: &mut Vec<u8>, value: &Value, within: usize) {
+        self.present = within;
+        let mut serializer = serde_json::Serializer::with_formatter(out, self);
+        value
+            .serialize(&mut serializer)
+            .expect("a JSON value can be written to memory");
+    }
+
+    fn enter(&mut self) {
+        self.present += 1;
+        self.deepest = self.deepest.max(self.present);
+    }
+}
+
+/// As the formatter of compact JSON, but for the counting.
+impl Formatter for &mut Depth {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.present -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.present -= 1;
+        writer.write_all(b"}")
+    }
+}
+
+fn write_key(out: &mut Vec<u8>, key: &str) {
+    serde_json::to_writer(out, key).expect("a text can be written to memory");
 }
 
 fn write_map(out: &mut Vec<u8>, map: &Map<String, Value>, mut write: impl FnMut(&mut Vec<u8>, &str, &Value)) {
@@ -196,7 +272,7 @@ fn write_map(out: &mut Vec<u8>, map: &Map<String, Value>, mut write: impl FnMut(
         if index > 0 {
             out.push(b',');
         }
-        write_json(out, key);
+        write_key(out, key);
         out.push(b':');
         write(out, key, value);
     }
@@ -316,5 +392,52 @@ mod tests {
     #[test]
     fn a_text_that_is_no_json_is_refused() {
         assert!(StoredObject::restore(1, Bytes::from_static(b"{\"metadata\":")).is_err());
+    }
+
+    /// An object whose managed fields, or whose other fields, nest so deep in all.
+    fn nested(depth: usize, in_metadata: bool) -> Value {
+        let within = if in_metadata { 2 } else { 1 };
+        let value = (within..depth).fold(json!(1), |value, _| json!([value]));
+        if in_metadata {
+            json!({"metadata": {"managedFields": value}})
+        } else {
+            json!({"spec": value})
+        }
+    }
+
+    #[test]
+    fn whatever_is_stored_can_be_read() {
+        for in_metadata in [false, true] {
+            for depth in [2, 127, 128, 129, MAX_DEPTH, MAX_STORED_DEPTH] {
+                let value = nested(depth, in_metadata);
+                let prepared = Prepared::new(value.clone());
+                assert_eq!(prepared.depth(), depth);
+                let text = prepared.finish(7).encoded().clone();
+                let read = || StoredObject::restore(7, text.clone()).expect("it is as deep as may be");
+                assert_eq!(read().value()["spec"], value["spec"]);
+                assert_eq!(read().head()["metadata"], read().value()["metadata"]);
+            }
+            let text = nested(MAX_STORED_DEPTH + 1, in_metadata).to_string();
+            let error = StoredObject::restore(7, text.into()).unwrap_err();
+            assert_eq!(error.to_string(), "lists and objects nest 1001 deep, more than 1000");
+        }
+    }
+
+    #[test]
+    fn nothing_gets_deeper_than_clients_may_send() {
+        let check = |depth: usize, before: Option<usize>, fits: bool| {
+            let before = before.map(|depth| nested(depth, false).to_string());
+            let prepared = Prepared::new(nested(depth, false));
+            assert_eq!(
+                prepared.fits(before.as_deref().map(str::as_bytes)),
+                fits,
+                "{depth} for {before:?}"
+            );
+        };
+        check(MAX_DEPTH, None, true);
+        check(MAX_DEPTH + 1, None, false);
+        check(MAX_DEPTH + 1, Some(MAX_DEPTH), false);
+        check(MAX_DEPTH + 1, Some(MAX_DEPTH + 1), true);
+        check(MAX_DEPTH + 1, Some(MAX_DEPTH + 2), true);
     }
 }

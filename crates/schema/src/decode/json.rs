@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Number, Value};
 
-use super::{DecodeError, Decoded, MAX_DEPTH, MAX_DUPLICATES};
+use super::{DecodeError, Decoded, ITEM, MAX_DEPTH, MAX_DUPLICATES, produce_field};
+use crate::budget;
 
 /// `merging`: an object that stands twice is read into the same one.
 pub(super) fn decode(bytes: &[u8], merging: bool) -> Result<Decoded, DecodeError> {
@@ -81,6 +82,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self) -> Result<Value, DecodeError> {
+        budget::spend(1);
         match self.peek().ok_or_else(end)? {
             b'{' => self.nested(Self::object),
             b'[' => self.nested(Self::list),
@@ -124,6 +126,8 @@ impl Reader<'_> {
             self.path.push(Step::Key(key));
             if known {
                 self.duplicate();
+            } else {
+                produce_field(fields.len());
             }
             let value = self.value()?;
             let Some(Step::Key(key)) = self.path.pop() else {
@@ -153,6 +157,7 @@ impl Reader<'_> {
         }
         loop {
             self.path.push(Step::Index(items.len()));
+            budget::produce(ITEM);
             items.push(self.value()?);
             self.path.pop();
             match self.peek().ok_or_else(end)? {
@@ -180,6 +185,7 @@ impl Reader<'_> {
                 Step::Index(index) => path.push_str(&format!("[{index}]")),
             }
         }
+        budget::spend_on_text(path.len());
         let text = format!("duplicate field \"{path}\"");
         if self.seen.insert(path) {
             self.duplicates.push(text);

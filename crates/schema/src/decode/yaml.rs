@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
-use super::{DecodeError, Decoded, MAX_DEPTH, MAX_DUPLICATES};
+use super::{DecodeError, Decoded, ITEM, MAX_DEPTH, MAX_DUPLICATES, produce_copy, produce_field};
+use crate::budget;
 use resolve::Scalar;
 
 /// How many nodes, and how many bytes of text, aliases may add to a document.
@@ -119,6 +120,7 @@ struct Builder {
 impl Builder {
     /// Takes an event; true after the first document.
     fn take(&mut self, event: Event<'_>, line: usize, text: &str) -> Result<bool, DecodeError> {
+        budget::spend(1);
         match event {
             Event::Scalar(written, style, anchor, tag) => {
                 let scalar = scalar(&written, style, tag.as_deref())?;
@@ -224,9 +226,13 @@ impl Builder {
     fn value(&mut self, value: Value) -> Result<(), DecodeError> {
         match self.open.last_mut().map(|open| &mut open.kind) {
             None => self.document = value,
-            Some(Kind::List(items)) => items.push(value),
+            Some(Kind::List(items)) => {
+                budget::produce(ITEM);
+                items.push(value);
+            }
             Some(Kind::Mapping { fields, key, .. }) => match std::mem::replace(key, Key::Expected) {
                 Key::Field(name) => {
+                    produce_field(fields.len());
                     fields.insert(name, value);
                 }
                 Key::Null => {
@@ -256,6 +262,7 @@ impl Builder {
         if anchor != 0 {
             let (depth, nodes, bytes) = measure(value);
             self.charge(nodes, bytes)?;
+            produce_copy(value);
             self.anchors.insert(
                 anchor,
                 Anchored {
@@ -295,6 +302,7 @@ impl Builder {
             .get(&id)
             .map(|anchored| anchored.value.clone())
             .unwrap_or_default();
+        produce_copy(&value);
         if !self.expects_key() {
             return self.value(value);
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::object::Decoder;
 use super::wire::{Reader, Wire};
 use super::{ProtobufError, table};
+use crate::decode;
 use crate::quantity::Quantity;
 
 const API_EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
@@ -265,10 +266,11 @@ fn json_text(field: &'static str, data: &[u8]) -> Result<Value, ProtobufError> {
                 .unwrap_or(b"null");
         }
     }
-    serde_json::from_slice(raw).map_err(|error| ProtobufError::Json {
+    let decoded = decode::json(raw).map_err(|error| ProtobufError::Json {
         field: field.to_owned(),
         why: error.to_string(),
-    })
+    })?;
+    Ok(decoded.value)
 }
 
 #[cfg(test)]
@@ -334,7 +336,7 @@ mod tests {
         check(Special::IntOrString, b"\x08\x02", Err(ProtobufError::IntOrString));
         check(Special::Json, b"", Ok(Value::Null));
         check(Special::Json, b"\x0a\x07{\"a\":1}", Ok(json!({"a": 1})));
-        let why = "expected ident at line 1 column 2".to_owned();
+        let why = "invalid character 'n' in literal null (expecting 'u')".to_owned();
         check(
             Special::Json,
             b"\x0a\x02nn",

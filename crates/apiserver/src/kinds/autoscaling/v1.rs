@@ -6,8 +6,8 @@
 //! Invariants: what a client of v1 does not touch comes back as it was; an annotation that cannot be read, or says nothing, is dropped
 //! when the object is read, so that nobody owns it.
 
-use kubewright_schema::go;
 use kubewright_schema::quantity::Quantity;
+use kubewright_schema::{decode, go};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
@@ -528,7 +528,7 @@ pub(super) fn to_v2(object: Value) -> Value {
 pub(super) fn to_bare_v2(mut object: Value) -> Value {
     let mut note = |name: &str| -> Option<Value> {
         let text = take_annotation(crate::object::metadata_mut(&mut object), name)?;
-        serde_json::from_str(text.as_str()?).ok()
+        Some(decode::json(text.as_str()?.as_bytes()).ok()?.value)
     };
     let metrics = |note: Option<Value>, of_status: bool| -> Option<Vec<Value>> {
         let all = note?
