@@ -247,7 +247,7 @@ mod tests {
                 assert_eq!(
                     within(Limits { steps: 1, bytes: 0 }, || spend(2)),
                     Err(Exhausted::Steps)
-                )
+                );
             },
             Ok(()),
         );

@@ -3,11 +3,12 @@
 //! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with recordings of the real
 //! server. Not here: `Status` answers, which the API server builds from these.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::go;
+use crate::{budget, go, measure};
 
 /// What is wrong with a field (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,14 @@ impl FieldError {
             bad_value,
             detail: detail.into(),
         }
+        .counted()
+    }
+
+    /// Says what the error takes: there may be one for each value that a client sent, each with a path and a value of its own.
+    pub(crate) fn counted(self) -> FieldError {
+        let shown = self.bad_value.as_ref().map_or(0, measure::held);
+        budget::produce(size_of::<FieldError>() + self.field.len() + self.detail.len() + shown);
+        self
     }
 
     /// `Required value: detail`.
@@ -171,10 +180,12 @@ impl FieldError {
                 (None, Value::String(text)) => quote(text),
                 (None, value) => go_json(value),
             });
+            budget::produce(body.len());
         }
         if !self.detail.is_empty() {
             body.push_str(": ");
             body.push_str(&self.detail);
+            budget::produce(self.detail.len());
         }
         body
     }
@@ -232,9 +243,10 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 
 /// The same of texts.
 pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
-    let mut texts: Vec<String> = Vec::new();
+    let (mut seen, mut texts) = (BTreeSet::new(), Vec::new());
     for text in errors {
-        if !texts.contains(&text) {
+        budget::produce(2 * measure::text_held(text.len()));
+        if seen.insert(text.clone()) {
             texts.push(text);
         }
     }
@@ -246,6 +258,7 @@ pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
 
 /// A text in double quotes as Go's `%q` writes it.
 pub fn quote(text: &str) -> String {
+    budget::spend_on_text(text.len());
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
@@ -273,12 +286,12 @@ pub fn quote(text: &str) -> String {
 
 /// Whether Go prints the character as it is. Combining marks are printable there; Rust escapes them only at the start of a text.
 fn is_printable(character: char) -> bool {
-    character.is_ascii()
-        || !["a", character.encode_utf8(&mut [0; 4])]
-            .concat()
-            .escape_debug()
-            .to_string()
-            .contains("\\u{")
+    if character.is_ascii() || character.escape_debug().len() == 1 {
+        return true;
+    }
+    let mut bytes = [b'a', 0, 0, 0, 0];
+    let length = 1 + character.encode_utf8(&mut bytes[1..]).len();
+    str::from_utf8(&bytes[..length]).is_ok_and(|text| text.escape_debug().nth(1) == Some(character))
 }
 
 #[cfg(test)]

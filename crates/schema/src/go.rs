@@ -2,7 +2,11 @@
 //!
 //! Not here: kube-apiserver's own structs (see [`crate::internal`]), and what the decoder says about types (see [`crate::structural`]).
 
+use std::fmt;
+
 use serde_json::Value;
+
+use crate::measure;
 
 pub use crate::cel::library::url::Url;
 
@@ -13,21 +17,34 @@ pub use crate::cel::library::url::Url;
 /// assert_eq!(go::text(&serde_json::json!({"b": [1, "x", null], "a": true})), "map[a:true b:[1 x <nil>]]");
 /// ```
 pub fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(text).collect();
-            format!("[{}]", items.join(" "))
+    measure::shown(&Printed(value))
+}
+
+struct Printed<'a>(&'a Value);
+
+impl fmt::Display for Printed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("<nil>"),
+            Value::String(text) => f.write_str(text),
+            Value::Array(list) => {
+                f.write_str("[")?;
+                for (index, item) in list.iter().enumerate() {
+                    let space = if index == 0 { "" } else { " " };
+                    write!(f, "{space}{}", Printed(item))?;
+                }
+                f.write_str("]")
+            }
+            Value::Object(map) => {
+                f.write_str("map[")?;
+                for (index, (key, value)) in map.iter().enumerate() {
+                    let space = if index == 0 { "" } else { " " };
+                    write!(f, "{space}{key}:{}", Printed(value))?;
+                }
+                f.write_str("]")
+            }
+            other => other.fmt(f),
         }
-        Value::Object(map) => {
-            let entries: Vec<String> = map
-                .iter()
-                .map(|(key, value)| format!("{key}:{}", text(value)))
-                .collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 // what it may cost
 pub mod budget;
+pub mod measure;
 // values and patches
 pub mod apply;
 pub mod decode;

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one.
+use crate::budget;
+
+/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one. A client can make
+/// paths long by the names in them, so that making one is counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -21,6 +24,7 @@ impl FieldPath {
     /// The field `name` of a struct.
     #[must_use]
     pub fn key(&self, name: &str) -> FieldPath {
+        budget::spend_on_text(self.0.len() + name.len());
         if self.0.is_empty() {
             FieldPath(name.to_owned())
         } else {
@@ -31,12 +35,14 @@ impl FieldPath {
     /// An item of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> FieldPath {
+        budget::spend_on_text(self.0.len());
         FieldPath(format!("{}[{index}]", self.0))
     }
 
     /// The entry of a map, in brackets.
     #[must_use]
     pub fn map_key(&self, key: &str) -> FieldPath {
+        budget::spend_on_text(self.0.len() + key.len());
         FieldPath([&self.0, "[", key, "]"].concat())
     }
 

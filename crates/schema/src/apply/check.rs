@@ -1,12 +1,15 @@
 //! What is wrong with the form of an applied configuration, in the words of the server.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::set::shown;
 use super::shape::{Form, Shape, element};
+use crate::error::quote;
 use crate::go;
+use crate::measure;
 use crate::schema::{Schema, Type};
 use crate::structural;
 
@@ -145,19 +148,34 @@ fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
 
 /// A value as Go's `%#v` prints it.
 pub(crate) fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => crate::error::quote(text),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
+    measure::shown(&Syntax(value))
+}
+
+struct Syntax<'a>(&'a Value);
+
+impl fmt::Display for Syntax<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("interface {}(nil)"),
+            Value::String(text) => f.write_str(&quote(text)),
+            Value::Array(items) => {
+                f.write_str("[]interface {}{")?;
+                for (index, item) in items.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}{}", Syntax(item))?;
+                }
+                f.write_str("}")
+            }
+            Value::Object(map) => {
+                f.write_str("map[string]interface {}{")?;
+                for (index, (key, value)) in map.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}{}:{}", quote(key), Syntax(value))?;
+                }
+                f.write_str("}")
+            }
+            other => other.fmt(f),
         }
-        Value::Object(map) => {
-            let field = |(key, value): (&String, &Value)| format!("{}:{}", crate::error::quote(key), go_syntax(value));
-            let fields: Vec<String> = map.iter().map(field).collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-        other => go::text(other),
     }
 }
 

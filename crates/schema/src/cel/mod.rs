@@ -51,7 +51,7 @@ pub mod schema;
 pub mod types;
 pub mod value;
 
-pub(crate) use library::regex::compile as go_regex;
+pub(crate) use library::regex::{GoRegex, compile as go_regex};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,16 +2,21 @@
 //! missing field of an object sets it, an index such as `01` is read as 1.
 //!
 //! Invariants: at most [`MAX_OPERATIONS`]; what `copy` adds is bounded, for a copy of a copy doubles; the result nests no deeper than
-//! what the decoder would take.
+//! what the decoder would take; an operation costs what its path and its value are long, wherever in a list it works ([`tree`]).
+
+mod tree;
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use self::tree::{Holder, Tree, depth};
+use crate::budget;
 use crate::decode::MAX_DEPTH;
 use crate::error::quote;
 use crate::go;
+use crate::measure;
 
 /// More operations are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -73,14 +78,14 @@ pub fn apply(doc: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
     let operations = operations(patch)?;
     let mut patching = Patching {
         depth: depth(doc),
-        doc: doc.clone(),
+        doc: doc.clone().into(),
         copied: 0,
         visited: 0,
     };
     for operation in operations {
         patching.operation(operation)?;
     }
-    Ok(patching.doc)
+    Ok(patching.doc.close())
 }
 
 /// The fields of operations that mean nothing, as strict field validation names them: `json patch unknown field "[0].odd"`.
@@ -89,7 +94,9 @@ pub fn unknown_fields(patch: &Value) -> Vec<String> {
     for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
         for field in operation.as_object().into_iter().flat_map(Map::keys) {
             if !matches!(field.as_str(), "op" | "path" | "from" | "value") {
-                unknown.push(format!("json patch unknown field \"[{index}].{field}\""));
+                let text = format!("json patch unknown field \"[{index}].{field}\"");
+                budget::produce(measure::text_held(text.len()));
+                unknown.push(text);
             }
         }
     }
@@ -159,6 +166,7 @@ struct Pointer {
 
 impl Pointer {
     fn parse(written: &str) -> Self {
+        budget::spend_on_text(written.len());
         let mut parents: Vec<String> = written.split('/').skip(1).map(unescape).collect();
         let last = parents.pop();
         Self {
@@ -202,7 +210,7 @@ fn missing(text: String) -> JsonPatchError {
 }
 
 struct Patching {
-    doc: Value,
+    doc: Tree,
     /// The document nests no deeper than this.
     depth: usize,
     copied: usize,
@@ -238,20 +246,13 @@ impl Patching {
     }
 
     /// What holds the value that the path names, and its key in there.
-    fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(&mut Value, &'p str)> {
+    fn parent<'p>(&mut self, pointer: &'p Pointer) -> Option<(Holder<'_>, &'p str)> {
         let last = pointer.last.as_deref()?;
         let mut at = &mut self.doc;
         for part in &pointer.parents {
-            at = match at {
-                Value::Object(fields) => fields.get_mut(part)?,
-                Value::Array(items) => {
-                    let index = index(part, items.len()).ok()?;
-                    items.get_mut(index)?
-                }
-                _ => return None,
-            };
+            at = at.open()?.get(part)?;
         }
-        (at.is_object() || at.is_array()).then_some((at, last))
+        Some((at.open()?, last))
     }
 
     fn add(&mut self, pointer: &Pointer, value: Value) -> Result<(), JsonPatchError> {
@@ -262,7 +263,7 @@ impl Patching {
             ))
         };
         let deep = depth(&value);
-        self.insert(pointer, value, deep, gone, |why| {
+        self.insert(pointer, value.into(), deep, gone, |why| {
             missing(format!("error in add for path: '{path}': {why}"))
         })
     }
@@ -271,19 +272,20 @@ impl Patching {
     fn insert(
         &mut self,
         pointer: &Pointer,
-        value: Value,
+        value: Tree,
         deep: usize,
         gone: impl Fn() -> JsonPatchError,
         refused: impl Fn(String) -> JsonPatchError,
     ) -> Result<(), JsonPatchError> {
         self.grow(pointer, &value, deep)?;
         match self.parent(pointer).ok_or_else(gone)? {
-            (Value::Object(fields), last) => {
+            (Holder::Fields(fields), last) => {
                 fields.insert(last.to_owned(), value);
             }
-            (Value::Array(items), "-") => items.push(value),
-            (Value::Array(items), last) => {
-                let index = index(last, items.len() + 1).map_err(|why| {
+            (Holder::Items(items), last) => {
+                let end = items.len();
+                let index = if last == "-" { Ok(end) } else { index(last, end + 1) };
+                let index = index.map_err(|why| {
                     if why.starts_with("strconv") {
                         refused(format!("value was not a proper array index: '{last}': {why}"))
                     } else {
@@ -292,23 +294,22 @@ impl Patching {
                 })?;
                 items.insert(index, value);
             }
-            _ => {}
         }
         Ok(())
     }
 
     /// Keeps the bound on the depth. Only where the bound is not enough is the value measured, so that moving costs next to nothing.
-    fn grow(&mut self, pointer: &Pointer, value: &Value, deep: usize) -> Result<(), JsonPatchError> {
+    fn grow(&mut self, pointer: &Pointer, value: &Tree, deep: usize) -> Result<(), JsonPatchError> {
         let above = pointer.parents.len() + 1;
         let mut deep = deep;
         if above + deep > MAX_DEPTH {
-            self.visited += count(value);
+            self.visited += value.count();
             if self.visited > MAX_VISITED {
                 return Err(JsonPatchError::TooLarge(
                     "the patch moves too much at too great a depth".to_owned(),
                 ));
             }
-            deep = depth(value);
+            deep = value.depth();
         }
         if above + deep > MAX_DEPTH {
             return Err(JsonPatchError::TooLarge(format!(
@@ -365,24 +366,25 @@ impl Patching {
                 ));
             }
             self.depth = depth(&value);
-            self.doc = value;
+            self.doc = value.into();
             return Ok(());
         }
-        self.grow(pointer, &value, depth(&value))?;
+        let deep = depth(&value);
+        let value = Tree::from(value);
+        self.grow(pointer, &value, deep)?;
         let gone = |what: &str| {
             missing(format!(
                 "replace operation does not apply: doc is missing {what}: {path}: missing value"
             ))
         };
         match self.parent(pointer).ok_or_else(|| gone("path"))? {
-            (Value::Object(fields), last) => {
+            (Holder::Fields(fields), last) => {
                 fields.insert(last.to_owned(), value);
             }
-            (Value::Array(items), last) => {
+            (Holder::Items(items), last) => {
                 let index = index(last, items.len()).map_err(|_| gone("key"))?;
-                items[index] = value;
+                *items.get(index).ok_or_else(|| gone("key"))? = value;
             }
-            _ => {}
         }
         Ok(())
     }
@@ -395,20 +397,19 @@ impl Patching {
                 let text = format!("copy operation does not apply: doc is missing from path: {path}: missing value");
                 return Err(missing(text));
             }
-            Some((Value::Array(items), last)) => {
-                let index = index(last, items.len())
-                    .map_err(|why| missing(format!("error in copy for from: '{path}': {why}")))?;
-                items.get(index)
-            }
-            Some((holder, last)) => holder.get(last),
+            Some((holder, last)) => holder
+                .find(last)
+                .map_err(|why| missing(format!("error in copy for from: '{path}': {why}")))?,
         };
-        let size = copied + value.map_or(0, size);
+        let size = copied + value.as_deref().map_or(0, Tree::size);
         if size > MAX_COPIED {
             return Err(JsonPatchError::TooLarge(format!(
                 "Unable to complete the copy, the accumulated size increase of copy is {size}, exceeding the limit {MAX_COPIED}"
             )));
         }
-        let value = value.cloned().unwrap_or_default();
+        let value = value.map(|value| value.to_value()).unwrap_or_default();
+        // Small on the wire is not small in memory.
+        budget::produce(measure::held(&value));
         self.copied = size;
         let to = to()?;
         let path = &to.written;
@@ -418,7 +419,7 @@ impl Patching {
             ))
         };
         let deep = depth(&value);
-        self.insert(&to, value, deep, gone, |why| {
+        self.insert(&to, value.into(), deep, gone, |why| {
             missing(format!("error while adding value during copy: {why}"))
         })
     }
@@ -426,24 +427,21 @@ impl Patching {
     fn test(&mut self, pointer: &Pointer, expected: &Value) -> Result<(), JsonPatchError> {
         let path = &pointer.written;
         let found = if path.is_empty() {
-            Some(&self.doc)
+            Some(&mut self.doc)
         } else {
             match self.parent(pointer) {
                 None => {
                     let text = format!("test operation does not apply: is missing path: {path}: missing value");
                     return Err(missing(text));
                 }
-                Some((Value::Array(items), last)) => {
-                    let index = index(last, items.len())
-                        .map_err(|why| missing(format!("error in test for path: '{path}': {why}")))?;
-                    items.get(index)
-                }
-                Some((holder, last)) => holder.get(last),
+                Some((holder, last)) => holder
+                    .find(last)
+                    .map_err(|why| missing(format!("error in test for path: '{path}': {why}")))?,
             }
         };
         // A missing field equals null.
         // Numbers are the same when they are written the same: 1 is not 1.0.
-        if found.unwrap_or(&Value::Null) == expected {
+        if found.map_or(expected.is_null(), |found| found.is(expected)) {
             Ok(())
         } else {
             Err(JsonPatchError::TestFailed(path.clone()))
@@ -452,44 +450,17 @@ impl Patching {
 }
 
 /// Takes a value out of what holds it.
-fn take((holder, key): (&mut Value, &str)) -> Result<Value, String> {
+fn take((holder, key): (Holder<'_>, &str)) -> Result<Tree, String> {
     match holder {
-        Value::Object(fields) => fields
+        Holder::Fields(fields) => fields
             .remove(key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
-        Value::Array(items) => index(key, items.len()).map(|index| items.remove(index)),
-        _ => Ok(Value::Null),
-    }
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
-fn count(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
-        _ => 1,
-    }
-}
-
-/// About how many bytes the value has as JSON.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 2 + items.iter().map(|item| size(item) + 1).sum::<usize>(),
-        Value::Object(fields) => {
-            2 + fields
-                .iter()
-                .map(|(key, value)| key.len() + size(value) + 4)
-                .sum::<usize>()
+        Holder::Items(items) => {
+            let index = index(key, items.len())?;
+            items
+                .remove(index)
+                .ok_or_else(|| format!("Unable to access invalid index: {index}"))
         }
-        Value::String(text) => text.len() + 2,
-        Value::Number(_) | Value::Bool(_) | Value::Null => 4,
     }
 }
 

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use regex::Regex;
-
-use crate::cel::go_regex;
+use crate::cel::{GoRegex, go_regex};
 
 /// A `pattern` keyword: the text of an RE2 expression, compiled on the first match and shared by clones.
 #[derive(Clone)]
@@ -13,11 +11,11 @@ pub struct Pattern(Arc<Inner>);
 
 struct Inner {
     source: String,
-    compiled: OnceLock<Result<Regex, String>>,
+    compiled: OnceLock<Result<GoRegex, String>>,
 }
 
 impl Pattern {
-    /// The pattern of this text. Whether it compiles is seen by [`regex`](Self::regex).
+    /// The pattern of this text. Whether it compiles is seen by [`check`](Self::check).
     pub fn new(source: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             source: source.into(),
@@ -30,11 +28,23 @@ impl Pattern {
         &self.0.source
     }
 
-    /// The compiled expression.
+    /// Compiles the expression.
     ///
     /// # Errors
     /// What Go says of a text that is no regular expression, or one that compiles to more than `regex` allows in memory.
-    pub fn regex(&self) -> Result<&Regex, &String> {
+    pub fn check(&self) -> Result<(), &String> {
+        self.compiled().map(drop)
+    }
+
+    /// Whether it matches somewhere in the text.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn matches(&self, text: &str) -> Result<bool, &String> {
+        self.compiled().map(|regex| regex.matches(text))
+    }
+
+    fn compiled(&self) -> Result<&GoRegex, &String> {
         self.0.compiled.get_or_init(|| go_regex(&self.0.source)).as_ref()
     }
 }

@@ -39,6 +39,7 @@ pub use validate::{validate, validate_update};
 use std::fmt::Write as _;
 
 use crate::schema::SchemaRef;
+use crate::{budget, measure};
 
 /// The definition behind the schemas in a CRD.
 const JSON_SCHEMA_PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -90,6 +91,12 @@ fn json_schema_props() -> SchemaRef {
 struct Path(String);
 
 impl Path {
+    /// A copy for a message: there may be one for each field, and each as long as the names in it.
+    fn told(&self) -> String {
+        budget::produce(measure::text_held(self.0.len()));
+        self.0.clone()
+    }
+
     /// Goes one field deeper; the answer is the way back.
     fn enter(&mut self, name: &str) -> usize {
         let before = self.0.len();
@@ -127,5 +134,66 @@ impl Path {
         let result = body(self);
         self.leave(before);
         result
+    }
+}
+
+/// The same for walks that need a text only where something is wrong: a step with the way to it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    step: Step<'a>,
+    above: Option<&'a Place<'a>>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> Place<'a> {
+    const ROOT: Place<'static> = Place {
+        step: Step::Root,
+        above: None,
+    };
+
+    fn field(&'a self, name: &'a str) -> Place<'a> {
+        let step = Step::Field(name);
+        Place {
+            step,
+            above: Some(self),
+        }
+    }
+
+    fn item(&'a self, index: usize) -> Place<'a> {
+        let step = Step::Item(index);
+        Place {
+            step,
+            above: Some(self),
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        self.above.is_none()
+    }
+
+    /// The path as [`Path`] spells it.
+    fn text(&self) -> String {
+        let mut steps = Vec::new();
+        let mut at = Some(self);
+        while let Some(place) = at {
+            steps.push(place.step);
+            at = place.above;
+        }
+        let mut path = Path::default();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Root => {}
+                Step::Field(name) => _ = path.enter(name),
+                Step::Item(index) => _ = path.enter_item(index),
+            }
+        }
+        budget::spend_on_text(path.0.len());
+        path.0
     }
 }

@@ -5,6 +5,7 @@
 //! known without being named. Built-in kinds follow Go's decoder: fields that a struct lacks are ignored, free-form types
 //! keep everything.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -85,7 +86,7 @@ impl Pruner {
         for (key, value) in map.iter_mut() {
             let before = self.path.enter(key);
             if !keep(self, key, value) {
-                self.unknown.push(self.path.0.clone());
+                self.unknown.push(self.path.told());
                 gone.push(key.clone());
             }
             self.path.leave(before);
@@ -203,13 +204,14 @@ fn schema_or(value: &mut Value) {
 /// assert_eq!(unknown_fields_as_written(body, &schema), ["zoo", "metadata.nam", "Data"]);
 /// ```
 pub fn unknown_fields_as_written(body: &[u8], schema: &SchemaRef) -> Vec<String> {
-    let (mut path, mut found) = (Path::default(), Vec::new());
+    let (mut path, mut found, mut seen) = (Path::default(), Vec::new(), BTreeSet::new());
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     // An error is the decoder's to report; whoever asks here has decoded the body before.
     let _broken = Written {
         schema,
         path: &mut path,
         found: &mut found,
+        seen: &mut seen,
     }
     .deserialize(&mut deserializer);
     found
@@ -220,6 +222,8 @@ struct Written<'a> {
     schema: &'a SchemaRef,
     path: &'a mut Path,
     found: &'a mut Vec<String>,
+    /// The same, to be looked up: a field may stand twice.
+    seen: &'a mut BTreeSet<String>,
 }
 
 impl<'de> DeserializeSeed<'de> for Written<'_> {
@@ -242,12 +246,18 @@ impl<'de> Visitor<'de> for Written<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            let found = &mut *self.found;
+            let (found, seen) = (&mut *self.found, &mut *self.seen);
             self.path.field(&key, |path| match self.schema.field(&key) {
-                Some(schema) => map.next_value_seed(Written { schema, path, found }),
+                Some(schema) => map.next_value_seed(Written {
+                    schema,
+                    path,
+                    found,
+                    seen,
+                }),
                 None => {
-                    if !found.contains(&path.0) {
-                        found.push(path.0.clone());
+                    if !seen.contains(&path.0) {
+                        seen.insert(path.told());
+                        found.push(path.told());
                     }
                     map.next_value::<IgnoredAny>().map(drop)
                 }
@@ -262,10 +272,15 @@ impl<'de> Visitor<'de> for Written<'_> {
             return Ok(());
         };
         for i in 0.. {
-            let found = &mut *self.found;
-            let more = self
-                .path
-                .index(i, |path| list.next_element_seed(Written { schema, path, found }))?;
+            let (found, seen) = (&mut *self.found, &mut *self.seen);
+            let more = self.path.index(i, |path| {
+                list.next_element_seed(Written {
+                    schema,
+                    path,
+                    found,
+                    seen,
+                })
+            })?;
             if more.is_none() {
                 break;
             }

@@ -9,10 +9,11 @@
 use serde_json::{Value, json};
 
 use super::correlate::Correlation;
-use super::formats;
+use super::{Place, formats};
 use crate::error::{FieldError, Reason, quote};
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
+use crate::{budget, measure};
 
 /// What is wrong with `value`; empty when nothing is.
 ///
@@ -29,8 +30,8 @@ use crate::schema::{ListType, Schema, SchemaRef, Type};
 /// ```
 pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
     let validator = Validator { at: at.to_string() };
-    let mut outcome = validator.value(value, schema, "", None);
-    validator.lists(value, schema, "", &mut outcome.errors);
+    let mut outcome = validator.value(value, schema, &Place::ROOT, None);
+    validator.lists(value, schema, &Place::ROOT, &mut outcome.errors);
     outcome.errors
 }
 
@@ -51,11 +52,11 @@ pub fn validate(value: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldE
 pub fn validate_update(value: &Value, old: &Value, schema: &SchemaRef, at: &FieldPath) -> Vec<FieldError> {
     let validator = Validator { at: at.to_string() };
     let was = Correlation::new(value, old, schema);
-    let mut outcome = validator.value(value, schema, "", Some(was));
+    let mut outcome = validator.value(value, schema, &Place::ROOT, Some(was));
     let mut before = Vec::new();
-    validator.lists(old, schema, "", &mut before);
+    validator.lists(old, schema, &Place::ROOT, &mut before);
     if before.is_empty() {
-        validator.lists(value, schema, "", &mut outcome.errors);
+        validator.lists(value, schema, &Place::ROOT, &mut outcome.errors);
     }
     outcome.errors
 }
@@ -119,14 +120,29 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
 
 /// Equal as JSON: 1 and 1.0 are the same number.
 fn same(a: &Value, b: &Value) -> bool {
+    budget::spend(1);
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
+        (Value::String(a), Value::String(b)) if a.len() == b.len() => {
+            budget::spend_on_text(a.len());
+            a == b
+        }
         _ => a == b,
     }
+}
+
+/// Says what an error costs. Most errors of alternatives are dropped when another one fits, so that those of a common size count as work,
+/// which is as good a bound, and only what is long counts as made.
+fn counted(error: FieldError) -> FieldError {
+    const COMMON: usize = 512;
+    let shown = error.bad_value.as_ref().map_or(0, measure::held);
+    budget::spend(128);
+    budget::produce((error.field.len() + error.detail.len() + shown).saturating_sub(COMMON));
+    error
 }
 
 impl Validator {
@@ -141,26 +157,25 @@ impl Validator {
     }
 
     fn error(&self, reason: Reason, path: &str, value: Option<Value>, detail: String) -> FieldError {
-        FieldError {
+        let field = self.field(path);
+        counted(FieldError {
             reason,
-            field: self.field(path),
+            field,
             bad_value: value,
             detail,
-        }
+        })
     }
 
-    fn invalid(&self, path: &str, value: &Value, what: &str) -> FieldError {
-        self.error(
-            Reason::Invalid,
-            path,
-            Some(value.clone()),
-            format!("{path} in body {what}"),
-        )
+    fn invalid(&self, path: &Place<'_>, value: &Value, what: &str) -> FieldError {
+        let path = path.text();
+        let detail = format!("{path} in body {what}");
+        self.error(Reason::Invalid, &path, Some(value.clone()), detail)
     }
 
-    fn wrong_type(&self, path: &str, expected: &str, value: &str) -> FieldError {
+    fn wrong_type(&self, path: &Place<'_>, expected: &str, value: &str) -> FieldError {
+        let path = path.text();
         let detail = format!("{path} in body must be of type {expected}: {}", quote(value));
-        self.error(Reason::TypeInvalid, path, Some(json!(value)), detail)
+        self.error(Reason::TypeInvalid, &path, Some(json!(value)), detail)
     }
 
     /// Errors that upstream reports without a place.
@@ -170,18 +185,20 @@ impl Validator {
         } else {
             self.at.clone()
         };
-        FieldError {
+        counted(FieldError {
             reason: Reason::Invalid,
             field,
             bad_value: Some(json!("")),
             detail,
-        }
+        })
     }
 
-    fn value(&self, value: &Value, schema: &Schema, path: &str, was: Option<Correlation<'_>>) -> Outcome {
+    fn value(&self, value: &Value, schema: &Schema, path: &Place<'_>, was: Option<Correlation<'_>>) -> Outcome {
         if was.is_some_and(Correlation::is_unchanged) {
             return Outcome::default();
         }
+        // A schema may have as many alternatives as a resource has values.
+        budget::spend(4);
         let mut outcome = Outcome {
             checks: 1,
             ..Outcome::default()
@@ -210,7 +227,7 @@ impl Validator {
         outcome
     }
 
-    fn type_(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn type_(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         let allowed: &[Type] = match schema.type_.as_ref() {
             _ if schema.int_or_string => &[Type::Integer, Type::String],
             Some(type_) => std::slice::from_ref(type_),
@@ -259,15 +276,15 @@ impl Validator {
         }
     }
 
-    fn not_in_enum(&self, value: &Value, schema: &Schema, path: &str) -> FieldError {
+    fn not_in_enum(&self, value: &Value, schema: &Schema, path: &Place<'_>) -> FieldError {
         // In the order of the schema, where other errors of this kind sort; JSON that is no string is quoted as text.
-        let word = |allowed: &Value| quote(allowed.as_str().unwrap_or(&allowed.to_string()));
+        let word = |allowed: &Value| allowed.as_str().map_or_else(|| quote(&measure::shown(allowed)), quote);
         let supported: Vec<_> = schema.enum_.iter().map(word).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.error(Reason::NotSupported, path, Some(value.clone()), detail)
+        self.error(Reason::NotSupported, &path.text(), Some(value.clone()), detail)
     }
 
-    fn combinators(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn combinators(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         self.any_of(value, schema, path, outcome);
         self.one_of(value, schema, path, outcome);
         if !schema.all_of.is_empty() {
@@ -279,7 +296,7 @@ impl Validator {
             let valid = results.iter().filter(|result| result.errors.is_empty()).count();
             if valid < results.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                let path = quote(path);
+                let path = quote(&path.text());
                 outcome
                     .errors
                     .push(self.placeless(format!("{path} must validate all the schemas (allOf){none}")));
@@ -291,11 +308,11 @@ impl Validator {
         {
             outcome
                 .errors
-                .push(self.placeless(format!("{} must not validate the schema (not)", quote(path))));
+                .push(self.placeless(format!("{} must not validate the schema (not)", quote(&path.text()))));
         }
     }
 
-    fn any_of(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn any_of(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         let mut best: Option<Outcome> = None;
         for any in &schema.any_of {
             let result = self.value(value, any, path, None);
@@ -307,14 +324,15 @@ impl Validator {
             }
         }
         if let Some(best) = best {
-            outcome
-                .errors
-                .push(self.placeless(format!("{} must validate at least one schema (anyOf)", quote(path))));
+            outcome.errors.push(self.placeless(format!(
+                "{} must validate at least one schema (anyOf)",
+                quote(&path.text())
+            )));
             outcome.add(best);
         }
     }
 
-    fn one_of(&self, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn one_of(&self, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         let mut best: Option<Outcome> = None;
         let mut valid = 0;
         for one in &schema.one_of {
@@ -334,7 +352,7 @@ impl Validator {
         } else {
             format!("Found {valid} valid alternatives")
         };
-        let path = quote(path);
+        let path = quote(&path.text());
         outcome
             .errors
             .push(self.placeless(format!("{path} must validate one and only one schema (oneOf). {found}")));
@@ -344,26 +362,31 @@ impl Validator {
     }
 
     /// The first of length and pattern that fails is the only one reported; the format is apart.
-    fn text(&self, text: &str, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn text(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
         outcome.errors.extend(self.text_error(text, value, schema, path));
         if let Some(format) = schema.format.as_deref()
             && schema.type_.is_none_or(|type_| type_ == Type::String)
         {
             outcome.checks += 1;
+            budget::spend_on_text(4 * text.len());
             if !formats::is_valid(format, text) {
                 outcome.errors.push(self.wrong_type(path, format, text));
             }
         }
     }
 
-    fn text_error(&self, text: &str, value: &Value, schema: &Schema, path: &str) -> Option<FieldError> {
+    fn text_error(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<FieldError> {
         // The count is only made when a bound asks for it.
-        let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        let length = || {
+            budget::spend_on_text(text.len());
+            i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+        };
         if let Some(max) = schema.max_length
             && length() > max
         {
-            return Some(self.error(Reason::TooLong, path, None, format!("may not be more than {max} bytes")));
+            let detail = format!("may not be more than {max} bytes");
+            return Some(self.error(Reason::TooLong, &path.text(), None, detail));
         }
         if let Some(min) = schema.min_length
             && length() < min
@@ -371,9 +394,9 @@ impl Validator {
             return Some(self.invalid(path, value, &format!("should be at least {min} chars long")));
         }
         let pattern = schema.pattern.as_ref()?;
-        match pattern.regex() {
-            Ok(regex) if regex.is_match(text) => None,
-            Ok(_) => Some(self.invalid(path, value, &format!("should match '{}'", pattern.as_str()))),
+        match pattern.matches(text) {
+            Ok(true) => None,
+            Ok(false) => Some(self.invalid(path, value, &format!("should match '{}'", pattern.as_str()))),
             Err(error) => {
                 let what = format!("should match '{}', but pattern is invalid: '{error}'", pattern.as_str());
                 Some(self.invalid(path, value, &what))
@@ -381,7 +404,7 @@ impl Validator {
         }
     }
 
-    fn number(&self, number: f64, value: &Value, schema: &Schema, path: &str, outcome: &mut Outcome) {
+    fn number(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
         outcome.errors.extend(self.range(number, value, schema, path));
         // Of a whole number it is asked with bounds that are cut to whole ones.
@@ -390,12 +413,13 @@ impl Validator {
         if let Some(factor) = schema.multiple_of.map(bound) {
             if factor <= 0.0 {
                 let shown = go_number(factor);
+                let path = path.text();
                 let detail = format!("factor MultipleOf declared for {path} must be positive: {shown}");
                 let factor = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
                 let factor = if whole { json!(0) } else { factor };
                 outcome
                     .errors
-                    .push(self.error(Reason::Invalid, path, Some(factor), detail));
+                    .push(self.error(Reason::Invalid, &path, Some(factor), detail));
             } else if !is_multiple(number, factor) {
                 let what = format!("should be a multiple of {}", go_number(factor));
                 outcome.errors.push(self.invalid(path, value, &what));
@@ -421,7 +445,7 @@ impl Validator {
     }
 
     /// Whether the number fits the width that type and format give it.
-    fn range(&self, number: f64, value: &Value, schema: &Schema, path: &str) -> Option<FieldError> {
+    fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<FieldError> {
         let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
         let format = schema.format.as_deref().unwrap_or_default();
         let whole = value
@@ -440,15 +464,25 @@ impl Validator {
         } else {
             format!("with format {format}")
         };
-        (!fits).then(|| self.placeless(format!("Checked value must be of type {type_} {format} in {path}")))
+        (!fits).then(|| {
+            let path = path.text();
+            self.placeless(format!("Checked value must be of type {type_} {format} in {path}"))
+        })
     }
 
-    fn list(&self, list: &[Value], schema: &Schema, path: &str, was: Option<Correlation<'_>>, outcome: &mut Outcome) {
+    fn list(
+        &self,
+        list: &[Value],
+        schema: &Schema,
+        path: &Place<'_>,
+        was: Option<Correlation<'_>>,
+        outcome: &mut Outcome,
+    ) {
         outcome.checks += 1;
         if let Some(items) = &schema.items {
             for (i, item) in list.iter().enumerate() {
                 let was = was.and_then(|was| was.index(i));
-                outcome.add(self.value(item, items, &format!("{path}[{i}]"), was));
+                outcome.add(self.value(item, items, &path.item(i), was));
             }
         }
         let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
@@ -475,27 +509,20 @@ impl Validator {
         }
     }
 
-    fn too_many(&self, path: &str, count: i64, max: i64) -> FieldError {
+    fn too_many(&self, path: &Place<'_>, count: i64, max: i64) -> FieldError {
         let size = |number: i64| usize::try_from(number).unwrap_or_default();
-        FieldError::too_many(self.field(path), size(count), size(max))
+        FieldError::too_many(self.field(&path.text()), size(count), size(max))
     }
 
     fn object(
         &self,
         map: &serde_json::Map<String, Value>,
         schema: &Schema,
-        path: &str,
+        path: &Place<'_>,
         was: Option<Correlation<'_>>,
         outcome: &mut Outcome,
     ) {
         outcome.checks += 1;
-        let below = |key: &str| {
-            if path.is_empty() {
-                key.to_owned()
-            } else {
-                format!("{path}.{key}")
-            }
-        };
         let count = i64::try_from(map.len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.min_properties
             && count < min
@@ -511,14 +538,15 @@ impl Validator {
         for (key, value) in map {
             if let Some(schema) = schema.field(key) {
                 // The old object was converted to the version of the new one, which is no sign that nothing changed.
-                let of_type = path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
+                let of_type = path.is_root() && matches!(key.as_str(), "apiVersion" | "kind");
                 let was = was.filter(|_| !of_type).and_then(|was| was.key(key));
-                outcome.add(self.value(value, schema, &below(key), was));
+                outcome.add(self.value(value, schema, &path.field(key), was));
             } else if schema.additional_properties_allowed == Some(false) {
-                let detail = format!("{} in body is a forbidden property", below(key));
+                let path = path.field(key).text();
+                let detail = format!("{path} in body is a forbidden property");
                 outcome
                     .errors
-                    .push(self.error(Reason::Invalid, &below(key), Some(json!("")), detail));
+                    .push(self.error(Reason::Invalid, &path, Some(json!("")), detail));
             }
         }
         let embedded: &[&str] = if schema.embedded_resource {
@@ -535,23 +563,18 @@ impl Validator {
             if !map.contains_key(key) {
                 outcome
                     .errors
-                    .push(self.error(Reason::Required, &below(key), None, String::new()));
+                    .push(self.error(Reason::Required, &path.field(key).text(), None, String::new()));
             }
         }
     }
 
     /// Duplicates in lists that are sets or maps.
-    fn lists(&self, value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    fn lists(&self, value: &Value, schema: &Schema, path: &Place<'_>, errors: &mut Vec<FieldError>) {
         match value {
             Value::Object(map) => {
                 for (key, value) in map {
                     if let Some(schema) = schema.field(key) {
-                        let below = if path.is_empty() {
-                            key.clone()
-                        } else {
-                            format!("{path}.{key}")
-                        };
-                        self.lists(value, schema, &below, errors);
+                        self.lists(value, schema, &path.field(key), errors);
                     }
                 }
             }
@@ -565,7 +588,7 @@ impl Validator {
                 }
                 if let Some(items) = &schema.items {
                     for (i, item) in list.iter().enumerate() {
-                        self.lists(item, items, &format!("{path}[{i}]"), errors);
+                        self.lists(item, items, &path.item(i), errors);
                     }
                 }
             }
@@ -574,7 +597,7 @@ impl Validator {
     }
 
     /// Each value that occurs again is reported once, at its second place. Null stands for an item that has no identity.
-    fn duplicates(&self, values: impl Iterator<Item = Value>, path: &str, errors: &mut Vec<FieldError>) {
+    fn duplicates(&self, values: impl Iterator<Item = Value>, path: &Place<'_>, errors: &mut Vec<FieldError>) {
         let mut seen = std::collections::BTreeMap::<String, usize>::new();
         for (i, value) in values.enumerate() {
             if value.is_null() {
@@ -583,7 +606,7 @@ impl Validator {
             let times = seen.entry(value.to_string()).or_default();
             *times += 1;
             if *times == 2 {
-                errors.push(FieldError::duplicate(self.field(&format!("{path}[{i}]")), value));
+                errors.push(FieldError::duplicate(self.field(&path.item(i).text()), value));
             }
         }
     }

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::Called;
+use crate::budget;
 use crate::cel::eval::Error;
 use crate::cel::value::Value;
 
@@ -21,7 +22,7 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         ("matches" | "matches_string", []) => {
             return Some(
                 compile(pattern)
-                    .map(|regex| Value::Bool(regex.is_match(text)))
+                    .map(|regex| Value::Bool(regex.matches(text)))
                     .map_err(Error::new),
             );
         }
@@ -34,25 +35,61 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         Ok(regex) => regex,
         Err(error) => return Some(Err(Error::new(format!("Illegal regex: {error}")))),
     };
+    regex.spend(text);
+    let regex = &regex.regex;
     Some(Ok(if overload == "string_find_string" {
         Value::string(regex.find(text).map_or("", |found| found.as_str()))
     } else {
-        Value::strings(regex.find_iter(text).take(count).map(|found| found.as_str().to_owned()))
+        Value::strings(regex.find_iter(text).take(count).map(|found| {
+            budget::produce(VALUE + found.len());
+            found.as_str().to_owned()
+        }))
     }))
 }
 
-/// How many compiled expressions are kept.
-const KEPT: usize = 256;
+/// What a value in a list takes beside its text.
+const VALUE: usize = 64;
 
-static COMPILED: LazyLock<Mutex<BTreeMap<String, Regex>>> = LazyLock::new(Mutex::default);
+/// How many compiled expressions are kept, and how large each of them may be ([`weight`]).
+const KEPT: usize = 256;
+const KEPT_WEIGHT: usize = 2_000;
+
+/// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
+const NOTES: usize = 256 * 1024;
+
+static COMPILED: LazyLock<Mutex<BTreeMap<String, GoRegex>>> = LazyLock::new(Mutex::default);
+
+/// A compiled expression, and how large it is.
+#[derive(Clone, Debug)]
+pub(crate) struct GoRegex {
+    regex: Regex,
+    weight: usize,
+}
+
+impl GoRegex {
+    /// Whether it matches somewhere in the text.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        self.spend(text);
+        self.regex.is_match(text)
+    }
+
+    /// At worst each character is held against each part of the expression.
+    fn spend(&self, text: &str) {
+        budget::spend(1 + text.len().saturating_mul(self.weight) / 16);
+    }
+}
 
 /// The compiled expression, or Go's message.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    let mut kept = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(regex) = kept.get(pattern) {
+pub(crate) fn compile(pattern: &str) -> Result<GoRegex, String> {
+    let known = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = known().get(pattern) {
         return Ok(regex.clone());
     }
-    let regex = Regex::new(&translate(pattern)).map_err(|_| refused(&complaint(pattern)))?;
+    let weight = weight(pattern);
+    budget::spend(weight.saturating_mul(16));
+    budget::produce(weight.saturating_mul(64));
+    let compiled = RegexBuilder::new(&translate(pattern)).dfa_size_limit(NOTES).build();
+    let regex = compiled.map_err(|_| refused(&complaint(pattern)))?;
     // What Go refuses although the crate takes it.
     let complaint = complaint(pattern);
     let refusals = [
@@ -63,11 +100,54 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
         return Err(refused(&complaint));
     }
-    if kept.len() >= KEPT {
-        kept.clear();
+    let regex = GoRegex { regex, weight };
+    if weight <= KEPT_WEIGHT {
+        let mut kept = known();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(pattern.to_owned(), regex.clone());
     }
-    kept.insert(pattern.to_owned(), regex.clone());
     Ok(regex)
+}
+
+/// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst each character of a
+/// text.
+fn weight(pattern: &str) -> usize {
+    /// A class of Unicode's characters.
+    const CLASS: usize = 500;
+    // What is before the group under way and in it, for each open group, and the last element.
+    let (mut sums, mut last) = (vec![0_usize], 0_usize);
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        if c == '{' && is_repetition(rest) {
+            taken = rest.find('}').map_or(1, |end| end + 1);
+            let counts = rest[1..taken].split([',', '}']);
+            let most = counts.filter_map(|count| count.parse().ok()).max().unwrap_or(1);
+            last = last.saturating_mul(most.max(1));
+        } else {
+            let sum = sums.last_mut();
+            sum.map(|sum| *sum = sum.saturating_add(last)).unwrap_or_default();
+            last = 1;
+            match c {
+                '(' => {
+                    sums.push(0);
+                    last = 0;
+                }
+                ')' if sums.len() > 1 => last = sums.pop().unwrap_or_default().saturating_add(1),
+                '\\' => {
+                    let class = rest[1..].starts_with(['p', 'P']);
+                    last = if class { CLASS } else { 2 };
+                    taken += rest[1..].chars().next().map_or(0, char::len_utf8);
+                }
+                '.' => last = 8,
+                _ => {}
+            }
+        }
+        rest = &rest[taken..];
+    }
+    sums.into_iter().fold(last, usize::saturating_add)
 }
 
 fn refused(complaint: &str) -> String {
@@ -80,6 +160,8 @@ fn translate(pattern: &str) -> String {
     let mut rest = pattern;
     // Whether a set is open, and whether its first element is still to come.
     let (mut in_set, mut first) = (false, false);
+    // Where the last name of characters ends: what is not there is not looked for again and again.
+    let last_name = pattern.rfind(":]");
     while let Some(c) = rest.chars().next() {
         let mut taken = c.len_utf8();
         let was_first = std::mem::take(&mut first);
@@ -94,7 +176,7 @@ fn translate(pattern: &str) -> String {
                     taken += 1;
                 }
             }
-            '[' if rest.starts_with("[:") && rest.contains(":]") => {
+            '[' if rest.starts_with("[:") && last_name.is_some_and(|last| last > pattern.len() - rest.len()) => {
                 let end = rest.find(":]").map_or(1, |end| end + 2);
                 translated.push_str(&rest[..end]);
                 taken = end;
@@ -156,14 +238,11 @@ fn escape(translated: &mut String, after: &str, in_set: bool) -> usize {
 
 /// `{2}`, `{2,}` or `{2,3}`.
 fn is_repetition(text: &str) -> bool {
-    let Some(inside) = text[1..].split_once('}').map(|(inside, _)| inside) else {
-        return false;
-    };
-    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match inside.split_once(',') {
-        Some((least, most)) => number(least) && (most.is_empty() || number(most)),
-        None => number(inside),
-    }
+    let after_digits = |text: &'_ str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let least = after_digits(&text[1..]);
+    let rest = &text[1 + least..];
+    let most = |rest: &str| rest[after_digits(rest)..].starts_with('}');
+    least > 0 && (rest.starts_with('}') || rest.strip_prefix(',').is_some_and(most))
 }
 
 /// What Go says about an expression that is none: the mistakes that are made most.
@@ -177,7 +256,7 @@ fn complaint(pattern: &str) -> String {
                 Some(next) if next.is_ascii_alphanumeric() && !"0abfnrtvdDwWsSbBAzQEpPCx".contains(next) => {
                     return format!("invalid escape sequence: `\\{next}`");
                 }
-                Some('p' | 'P') if Regex::new(&rest[..class_end(rest)]).is_err() => {
+                Some('p' | 'P') if !is_known_class(&rest[..class_end(rest)]) => {
                     return format!("invalid character class range: `{}`", &rest[..class_end(rest)]);
                 }
                 Some(next) => taken += next.len_utf8(),
@@ -262,38 +341,53 @@ fn is_class(name: &str) -> bool {
 
 /// Where `\pL` or `\p{Greek}` ends.
 fn class_end(text: &str) -> usize {
-    match text.find('}') {
-        Some(end) if text[2..].starts_with('{') => end + 1,
-        _ => 2 + text[2..].chars().next().map_or(0, char::len_utf8),
+    let name = text[2..].strip_prefix('{').and_then(|name| name.find('}'));
+    match name {
+        Some(end) => end + 4,
+        None => 2 + text[2..].chars().next().map_or(0, char::len_utf8),
     }
+}
+
+/// Whether `\pL` or `\p{Greek}` names characters.
+fn is_known_class(class: &str) -> bool {
+    budget::spend(2_000);
+    budget::spend_on_text(class.len());
+    Regex::new(class).is_ok()
 }
 
 /// Where a set ends, or which of its ranges runs backwards.
 fn set_end(text: &str) -> Result<usize, Option<&str>> {
-    let chars: Vec<(usize, char)> = text.char_indices().collect();
-    let mut at = 0;
-    while let Some(&(place, c)) = chars.get(at) {
+    let width = |at: usize| text[at..].chars().next().map_or(0, char::len_utf8);
+    let (mut at, mut names) = (0, true);
+    while let Some(c) = text[at..].chars().next() {
+        let next = at + c.len_utf8();
         match c {
-            ']' => return Ok(place),
-            '\\' => at += 2,
-            '[' if text[place..].starts_with("[:") => match text[place..].find(":]") {
-                Some(end) if !is_class(&text[place + 2..place + end]) => {
-                    return Err(Some(&text[place..place + end + 2]));
+            ']' => return Ok(at),
+            '\\' => at = next + width(next),
+            '[' if names && text[at..].starts_with("[:") => match text[at..].find(":]") {
+                Some(end) if !is_class(text.get(at + 2..at + end).unwrap_or_default()) => {
+                    return Err(Some(&text[at..at + end + 2]));
                 }
-                Some(end) => at += text[place..place + end + 2].chars().count(),
-                None => at += 1,
+                Some(end) => at += end + 2,
+                None => {
+                    names = false;
+                    at = next;
+                }
             },
             _ => {
-                if let (Some((_, '-')), Some(&(last, upper))) = (chars.get(at + 1), chars.get(at + 2))
+                let mut after = text[next..].chars();
+                if let (Some('-'), Some(upper)) = (after.next(), after.next())
                     && upper != ']'
                     && upper != '\\'
                 {
+                    let end = next + 1 + upper.len_utf8();
                     if upper < c {
-                        return Err(Some(&text[place..last + upper.len_utf8()]));
+                        return Err(Some(&text[at..end]));
                     }
-                    at += 2;
+                    at = end;
+                } else {
+                    at = next;
                 }
-                at += 1;
             }
         }
     }
@@ -307,10 +401,10 @@ mod tests {
     fn check(pattern: &str, matching: &[&str], other: &[&str]) {
         let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
         for text in matching {
-            assert!(regex.is_match(text), "{pattern} matches {text:?}");
+            assert!(regex.matches(text), "{pattern} matches {text:?}");
         }
         for text in other {
-            assert!(!regex.is_match(text), "{pattern} does not match {text:?}");
+            assert!(!regex.matches(text), "{pattern} does not match {text:?}");
         }
     }
 

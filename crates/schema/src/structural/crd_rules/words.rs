@@ -158,7 +158,7 @@ impl Words {
     fn pattern(&mut self, schema: &Schema, at: &FieldPath) {
         let pattern = text(schema, "pattern");
         if !pattern.is_empty()
-            && let Err(error) = Pattern::new(pattern).regex()
+            && let Err(error) = Pattern::new(pattern).check()
         {
             let detail = format!("must be a valid regular expression, but isn't: {error}");
             self.invalid(at.key("pattern"), pattern.into(), &detail);
