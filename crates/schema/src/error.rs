@@ -2,12 +2,16 @@
 //!
 //! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with recordings of the real
 //! server. Not here: `Status` answers, which the API server builds from these.
+//!
+//! An error holds a copy of the value that it is about, which may be all that was sent, and there may be as many errors as values: each
+//! says how much it holds when it is made and when it is copied (see [`budget::produce`]).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::go;
+use crate::{budget, go};
 
 /// What is wrong with a field (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,7 @@ impl Reason {
 }
 
 /// One error about one field.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct FieldError {
     /// What is wrong.
     pub reason: Reason,
@@ -77,12 +81,21 @@ impl FieldError {
         bad_value: Option<Value>,
         detail: impl Into<String>,
     ) -> FieldError {
-        FieldError {
+        let error = FieldError {
             reason,
             field: field.into(),
             bad_value,
             detail: detail.into(),
-        }
+        };
+        error.count();
+        error
+    }
+
+    /// Says how much it holds.
+    fn count(&self) {
+        const ALONE: usize = std::mem::size_of::<FieldError>();
+        let value = self.bad_value.as_ref().map_or(0, weight);
+        budget::produce(ALONE + self.field.len() + self.detail.len() + value);
     }
 
     /// `Required value: detail`.
@@ -196,6 +209,33 @@ impl FieldError {
     }
 }
 
+impl Clone for FieldError {
+    fn clone(&self) -> FieldError {
+        FieldError::new(
+            self.reason,
+            self.field.clone(),
+            self.bad_value.clone(),
+            self.detail.clone(),
+        )
+    }
+}
+
+/// About how many bytes a copy of a value takes.
+fn weight(value: &Value) -> usize {
+    const ALONE: usize = std::mem::size_of::<Value>();
+    budget::spend(1);
+    ALONE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| ALONE + key.len() + weight(value))
+                .sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -232,16 +272,24 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 
 /// The same of texts.
 pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for text in errors {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    match texts.as_slice() {
+    match distinct(errors).as_slice() {
         [one] => one.clone(),
         more => format!("[{}]", more.join(", ")),
     }
+}
+
+/// The texts in their order, each once.
+pub fn distinct(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut once = Vec::new();
+    for text in texts {
+        // Texts that are the same but for their ends are compared from the beginning.
+        budget::spend_on_text(text.len());
+        if seen.insert(text.clone()) {
+            once.push(text);
+        }
+    }
+    once
 }
 
 /// A text in double quotes as Go's `%q` writes it.
