@@ -3,9 +3,11 @@
 //! Invariants: `uid`, `creationTimestamp`, `deletionTimestamp` and `deletionGracePeriodSeconds` come from the server alone; on an update
 //! they are what they were. `resourceVersion` is never set here (see [`crate::storage`]).
 
-use kubewright_schema::error::FieldError;
-use kubewright_schema::names;
+use std::collections::BTreeSet;
+
+use kubewright_schema::error::{FieldError, distinct};
 use kubewright_schema::path::FieldPath;
+use kubewright_schema::{budget, names};
 use serde_json::{Map, Value, json};
 
 use crate::env::{self, Env};
@@ -164,19 +166,21 @@ fn generated_name(object: &Value, env: &dyn Env) -> Option<String> {
 pub(crate) fn dedup_owners(object: &mut Value, admitted: bool) -> Option<String> {
     let metadata = object.get_mut("metadata")?;
     let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
-    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut duplicates: Vec<String> = Vec::new();
-    for owner in owners.drain(..) {
-        if seen.contains(&owner) {
-            let uid = owner.get("uid").and_then(Value::as_str).unwrap_or("").to_owned();
-            if !duplicates.contains(&uid) {
-                duplicates.push(uid);
-            }
-        } else {
-            seen.push(owner);
-        }
+    if owners.len() < 2 {
+        return None;
     }
-    *owners = seen;
+    let mut seen = BTreeSet::new();
+    let mut duplicates = Vec::new();
+    owners.retain(|owner| {
+        let text = owner.to_string();
+        budget::spend_on_text(text.len());
+        let first = seen.insert(text);
+        if !first {
+            duplicates.push(owner.get("uid").and_then(Value::as_str).unwrap_or("").to_owned());
+        }
+        first
+    });
+    let duplicates = distinct(duplicates);
     (!duplicates.is_empty()).then(|| {
         let when = if admitted {
             " after mutating admission happens"
@@ -196,11 +200,11 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: 
     if resource.custom.is_none() {
         return Vec::new();
     }
-    let known = old.map(finalizers).unwrap_or_default();
+    let known: BTreeSet<&str> = old.map(finalizers).into_iter().flatten().collect();
     finalizers(object)
         .into_iter()
         .filter(|finalizer| !finalizer.contains('/') && ![ORPHAN, FOREGROUND_DELETION, "kubernetes"].contains(finalizer))
-        .filter(|finalizer| !known.contains(finalizer))
+        .filter(|finalizer| !known.contains(*finalizer))
         .map(|finalizer| {
             format!(
                 "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other \

@@ -5,12 +5,15 @@
 
 use std::borrow::Cow;
 
-use kubewright_schema::budget::Exhausted;
-use kubewright_schema::error::{FieldError, aggregate_texts};
+use kubewright_schema::budget::{self, Exhausted};
+use kubewright_schema::error::{FieldError, aggregate_texts, distinct};
 use kubewright_schema::internal;
 use serde_json::{Map, Value, json};
 
 use crate::registry::Resource;
+
+/// How many errors in fields one answer tells; it says how many more there are. kube-apiserver tells all.
+const MAX_TOLD: usize = 1000;
 
 /// A `metav1.Status`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,6 +79,13 @@ pub(crate) fn body(group: &str, kind: &str, error: &FieldError) -> String {
         .as_ref()
         .and_then(|value| internal::show(group, kind, &error.field, value));
     error.body_showing(shown.as_deref())
+}
+
+/// A text of an answer, which stands in it several times before it is sent.
+fn produced(text: String) -> String {
+    const COPIES: usize = 2;
+    budget::produce(COPIES * text.len());
+    text
 }
 
 impl std::fmt::Display for Status {
@@ -211,24 +221,29 @@ impl Status {
         } else {
             format!("{kind}.{group}")
         };
-        let mut distinct: Vec<FieldError> = Vec::new();
-        for error in errors {
-            if !distinct.contains(error) {
-                distinct.push(error.clone());
-            }
+        let (told, untold) = errors.split_at(errors.len().min(MAX_TOLD));
+        let causes: Vec<Cause> = told
+            .iter()
+            .map(|error| Cause {
+                message: produced(body(group, kind, error)),
+                reason: error.cause_reason().to_owned(),
+                field: error.field.clone(),
+            })
+            .collect();
+        let mut texts = distinct(
+            causes
+                .iter()
+                .map(|cause| produced(format!("{}: {}", cause.field, cause.message))),
+        );
+        if !untold.is_empty() {
+            texts.push(format!("and {} more errors", untold.len()));
         }
-        let body = |error: &FieldError| body(group, kind, error);
-        let texts = distinct.iter().map(|error| format!("{}: {}", error.field, body(error)));
         let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate_texts(texts));
-        let cause = |error: &FieldError| Cause {
-            message: body(error),
-            ..Cause::from(error)
-        };
         Status::failure(422, "Invalid", message).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
-            causes: errors.iter().map(cause).collect(),
+            causes,
             ..Details::default()
         })
     }

@@ -5,7 +5,7 @@
 //!
 //! Invariants: no input makes them panic, run out of stack or out of proportion to its size; a number is an `i64` where it is written
 //! as a whole number that fits, otherwise an `f64`, as in Kubernetes' unstructured objects. A tree of values is many times as large as
-//! its text where the text is all brackets, so what a document adds to its text counts (see [`budget::produce`]).
+//! its text where the text is all brackets, so what a document adds to its text counts (see [`budget::produce`](crate::budget::produce)).
 //!
 //! Not here: whether the fields are known and have the right types ([`structural`](crate::structural)).
 
@@ -14,8 +14,6 @@ mod yaml;
 
 use serde::Deserialize as _;
 use serde_json::Value;
-
-use crate::budget;
 
 /// How deep lists and objects may nest. Go allows 10,000; no object comes near either, and every later step recurses.
 pub const MAX_DEPTH: usize = 500;
@@ -148,40 +146,6 @@ pub fn nesting(text: &[u8]) -> usize {
         }
     }
     deepest
-}
-
-/// A node of a map with room for eleven fields, of which six are there when a map grows in order.
-const NODE: usize = 640;
-const FIELDS_IN_A_NODE: usize = 6;
-/// A field in its node counts with the node; this is the block that its key is in.
-const FIELD: usize = 32;
-/// An item, and its share of the room that a growing list has.
-const ITEM: usize = 48;
-
-/// Counts a field that is added to a map which has so many.
-fn produce_field(there: usize) {
-    let node = if there.is_multiple_of(FIELDS_IN_A_NODE) {
-        NODE
-    } else {
-        0
-    };
-    budget::produce(FIELD + node);
-}
-
-/// Counts a value that is copied.
-fn produce_copy(value: &Value) {
-    match value {
-        Value::Array(items) => {
-            budget::produce(ITEM * items.len());
-            items.iter().for_each(produce_copy);
-        }
-        Value::Object(fields) => {
-            (0..fields.len()).for_each(produce_field);
-            fields.values().for_each(produce_copy);
-        }
-        Value::String(text) => budget::produce(text.len()),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// What storing does to numbers: Go writes `1.0` as `1`, and reads it back as a whole number.

@@ -2,6 +2,9 @@
 //!
 //! A [`FieldError`] says which field, what was wrong with it and which value it had; its texts are compared with recordings of the real
 //! server. Not here: `Status` answers, which the API server builds from these.
+//!
+//! An error holds a copy of the value that it is about, which may be all that was sent, and there may be as many errors as values: each
+//! says how much it holds when it is made and when it is copied (see [`budget::produce`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,7 +62,7 @@ impl Reason {
 }
 
 /// One error about one field.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct FieldError {
     /// What is wrong.
     pub reason: Reason,
@@ -207,6 +210,17 @@ impl FieldError {
     }
 }
 
+impl Clone for FieldError {
+    fn clone(&self) -> FieldError {
+        FieldError::new(
+            self.reason,
+            self.field.clone(),
+            self.bad_value.clone(),
+            self.detail.clone(),
+        )
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -243,17 +257,25 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 
 /// The same of texts.
 pub fn aggregate_texts(errors: impl IntoIterator<Item = String>) -> String {
-    let (mut seen, mut texts) = (BTreeSet::new(), Vec::new());
-    for text in errors {
-        budget::produce(2 * measure::text_held(text.len()));
-        if seen.insert(text.clone()) {
-            texts.push(text);
-        }
-    }
-    match texts.as_slice() {
+    match distinct(errors).as_slice() {
         [one] => one.clone(),
         more => format!("[{}]", more.join(", ")),
     }
+}
+
+/// The texts in their order, each once.
+pub fn distinct(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut once = Vec::new();
+    for text in texts {
+        // Texts that are the same but for their ends are compared from the beginning.
+        budget::spend_on_text(text.len());
+        budget::produce(2 * measure::text_held(text.len()));
+        if seen.insert(text.clone()) {
+            once.push(text);
+        }
+    }
+    once
 }
 
 /// A text in double quotes as Go's `%q` writes it.

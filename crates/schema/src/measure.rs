@@ -49,6 +49,17 @@ pub fn text_held(bytes: usize) -> usize {
     bytes + TEXT
 }
 
+/// Counts a field that a document adds to a map which has so many: maps grow node by node.
+pub(crate) fn count_field(there: usize) {
+    let node = if there.is_multiple_of(ENTRIES) { NODE } else { 0 };
+    budget::produce(TEXT + node);
+}
+
+/// Counts an item that a document adds to a list, with its share of the room that a growing list has.
+pub(crate) fn count_item() {
+    budget::produce(VALUE + VALUE / 2);
+}
+
 /// A copy of a value that nobody sent twice.
 pub fn copy(value: &Value) -> Value {
     budget::produce(held(value));

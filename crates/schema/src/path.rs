@@ -5,8 +5,11 @@ use std::fmt;
 
 use crate::budget;
 
-/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one. A client can make
-/// paths long by the names in them, so that making one is counted.
+/// What one step of a path costs besides its text: looking the value up that is there.
+const STEP: usize = 2;
+
+/// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one, and is counted as work
+/// (see [`budget`]): rules that look at objects walk with these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -24,7 +27,7 @@ impl FieldPath {
     /// The field `name` of a struct.
     #[must_use]
     pub fn key(&self, name: &str) -> FieldPath {
-        budget::spend_on_text(self.0.len() + name.len());
+        self.spend(name.len());
         if self.0.is_empty() {
             FieldPath(name.to_owned())
         } else {
@@ -35,15 +38,20 @@ impl FieldPath {
     /// An item of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> FieldPath {
-        budget::spend_on_text(self.0.len());
+        self.spend(0);
         FieldPath(format!("{}[{index}]", self.0))
     }
 
     /// The entry of a map, in brackets.
     #[must_use]
     pub fn map_key(&self, key: &str) -> FieldPath {
-        budget::spend_on_text(self.0.len() + key.len());
+        self.spend(key.len());
         FieldPath([&self.0, "[", key, "]"].concat())
+    }
+
+    fn spend(&self, added: usize) {
+        budget::spend(STEP);
+        budget::spend_on_text(self.0.len() + added);
     }
 
     /// The spelled path.

@@ -242,16 +242,11 @@ pub fn standard(policy: Arc<Policy>) -> Arc<dyn Authorizer> {
 
 /// Several errors in one text: one stands alone, more in brackets, equal ones once (`errors.NewAggregate`).
 pub(crate) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        if !texts.contains(&error) {
-            texts.push(error);
-        }
-    }
-    match texts.len() {
-        0 => String::new(),
-        1 => texts.remove(0),
-        _ => format!("[{}]", texts.join(", ")),
+    let texts = kubewright_schema::error::distinct(errors);
+    match texts.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        more => format!("[{}]", more.join(", ")),
     }
 }
 

@@ -87,10 +87,10 @@ const LASTING: [&str; 6] = [
 fn validate_changed(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_terminating(old) {
-        let known = finalizers(old);
+        let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
         let added: BTreeSet<&str> = finalizers(new)
             .into_iter()
-            .filter(|finalizer| !known.contains(finalizer))
+            .filter(|finalizer| !known.contains(*finalizer))
             .collect();
         if !added.is_empty() {
             let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();

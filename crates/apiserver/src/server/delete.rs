@@ -3,6 +3,7 @@
 //! An object that something still holds (finalizers, a grace period, a namespace's content) only gets a deletionTimestamp here; the
 //! update that takes the last hold away removes it (store-S4, see `write`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
@@ -454,7 +455,8 @@ impl Writer<'_> {
             return;
         }
         let present = object::finalizers(marked);
-        let has = |finalizer: &str| present.contains(&finalizer);
+        let set: BTreeSet<&str> = present.iter().copied().collect();
+        let has = |finalizer: &str| set.contains(finalizer);
         let orphan = match (options.orphan_dependents, options.propagation) {
             (Some(orphan), _) => orphan,
             (None, Some(propagation)) => propagation == Propagation::Orphan,

@@ -59,6 +59,8 @@ mod write;
 pub(crate) mod yaml;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod tests;
@@ -323,12 +325,22 @@ impl ApiServer {
 
     /// Answers one request of an authenticated user. Never panics on what the request holds.
     pub async fn handle(&self, request: Request<Bytes>, user: UserInfo) -> Response<Body> {
+        self.handle_within(Limits::REQUEST, request, user).await
+    }
+
+    /// The same of a request that may cost so much.
+    pub(crate) async fn handle_within(
+        &self,
+        limits: Limits,
+        request: Request<Bytes>,
+        user: UserInfo,
+    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let head = parts.method == Method::HEAD;
         let answering = self
             .inner
             .answer(&parts.method, &parts.uri, &parts.headers, &body, &user);
-        let mut response = match Metered::new(Limits::REQUEST, answering).await {
+        let mut response = match Metered::new(limits, answering).await {
             Ok(response) => response,
             Err(why) => self
                 .inner

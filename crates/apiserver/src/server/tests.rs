@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream as _};
 use http::Request;
+use kubewright_schema::budget::Limits;
 use kubewright_schema::decode;
 use serde_json::{Value, json};
 
@@ -43,6 +44,17 @@ impl World {
     }
 
     fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
+        self.send_within(Limits::REQUEST, line, headers, body, user)
+    }
+
+    pub(super) fn send_within(
+        &self,
+        limits: Limits,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+        user: UserInfo,
+    ) -> Answer {
         let (method, uri) = line.split_once(' ').expect("method and path");
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
@@ -51,7 +63,7 @@ impl World {
         let request = request.body(body.into()).expect("a request");
         let response = self
             .api
-            .handle(request, user)
+            .handle_within(limits, request, user)
             .now_or_never()
             .expect("nothing waits in these tests");
         let (parts, body) = response.into_parts();

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Number, Value};
 
-use super::{DecodeError, Decoded, ITEM, MAX_DEPTH, MAX_DUPLICATES, produce_field};
-use crate::budget;
+use super::{DecodeError, Decoded, MAX_DEPTH, MAX_DUPLICATES};
+use crate::{budget, measure};
 
 /// `merging`: an object that stands twice is read into the same one.
 pub(super) fn decode(bytes: &[u8], merging: bool) -> Result<Decoded, DecodeError> {
@@ -127,7 +127,7 @@ impl Reader<'_> {
             if known {
                 self.duplicate();
             } else {
-                produce_field(fields.len());
+                measure::count_field(fields.len());
             }
             let value = self.value()?;
             let Some(Step::Key(key)) = self.path.pop() else {
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }
         loop {
             self.path.push(Step::Index(items.len()));
-            budget::produce(ITEM);
+            measure::count_item();
             items.push(self.value()?);
             self.path.pop();
             match self.peek().ok_or_else(end)? {

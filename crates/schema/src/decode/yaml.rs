@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
-use super::{DecodeError, Decoded, ITEM, MAX_DEPTH, MAX_DUPLICATES, produce_copy, produce_field};
-use crate::budget;
+use super::{DecodeError, Decoded, MAX_DEPTH, MAX_DUPLICATES};
+use crate::{budget, measure};
 use resolve::Scalar;
 
 /// How many nodes, and how many bytes of text, aliases may add to a document.
@@ -227,12 +227,12 @@ impl Builder {
         match self.open.last_mut().map(|open| &mut open.kind) {
             None => self.document = value,
             Some(Kind::List(items)) => {
-                budget::produce(ITEM);
+                measure::count_item();
                 items.push(value);
             }
             Some(Kind::Mapping { fields, key, .. }) => match std::mem::replace(key, Key::Expected) {
                 Key::Field(name) => {
-                    produce_field(fields.len());
+                    measure::count_field(fields.len());
                     fields.insert(name, value);
                 }
                 Key::Null => {
@@ -262,7 +262,7 @@ impl Builder {
         if anchor != 0 {
             let (depth, nodes, bytes) = measure(value);
             self.charge(nodes, bytes)?;
-            produce_copy(value);
+            budget::produce(measure::held(value));
             self.anchors.insert(
                 anchor,
                 Anchored {
@@ -302,7 +302,7 @@ impl Builder {
             .get(&id)
             .map(|anchored| anchored.value.clone())
             .unwrap_or_default();
-        produce_copy(&value);
+        budget::produce(measure::held(&value));
         if !self.expects_key() {
             return self.value(value);
         }
