@@ -58,7 +58,7 @@ pub struct LongBody {
 
 impl LongBody {
     /// Pieces that have `length` bytes together.
-    pub(crate) fn new(length: usize, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> LongBody {
+    pub fn new(length: usize, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> LongBody {
         LongBody {
             left: length,
             pieces: Box::new(pieces),

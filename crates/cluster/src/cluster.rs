@@ -18,7 +18,7 @@ use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
@@ -27,7 +27,7 @@ use crate::controllers::{Settings, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
-use crate::front::Front;
+use crate::front::{BODIES, Front};
 use crate::listen::{self, Limits, Listening, Threads, Tls};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::signer::ServiceAccountKey;
@@ -255,6 +255,7 @@ impl ClusterBuilder {
             api,
             stop,
             body_timeout: self.limits.body,
+            bodies: Arc::new(Semaphore::new(BODIES)),
         };
         let client = inprocess::client(front.clone());
         let (controllers_stop, stopped) = Stop::pair();

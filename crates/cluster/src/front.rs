@@ -1,12 +1,14 @@
 //! One request, whichever door it came through: read its body within bounds, let the API server answer, hand the answer on.
 //!
 //! Invariants:
-//! - at most [`MAX_BODY`] bytes of a request body are held, and a body that stalls is given up;
+//! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all together, and a body
+//!   that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +18,7 @@ use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::{ApiServer, Body, MAX_BODY, first_broken_escape};
+use tokio::sync::Semaphore;
 
 use crate::response::ResponseBody;
 
@@ -32,14 +35,19 @@ pub(crate) struct Front {
     pub(crate) stop: Stop,
     /// How long a request body may take to arrive.
     pub(crate) body_timeout: Duration,
+    /// A permit for each byte that bodies under way may still take.
+    pub(crate) bodies: Arc<Semaphore>,
 }
+
+/// How many bytes the bodies of all requests under way may take together; who comes later gets 429.
+pub(crate) const BODIES: usize = 256 * 1024 * 1024;
 
 impl Front {
     /// Answers one request over a connection that belongs to `identity`. Never fails: whatever goes wrong is an answer.
     pub(crate) async fn answer<B>(&self, request: Request<B>, identity: &Identity) -> Response<ResponseBody>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: std::fmt::Display + Send,
     {
         let (parts, body) = request.into_parts();
         if let Some(escape) = first_broken_escape(parts.uri.path()) {
@@ -49,17 +57,24 @@ impl Front {
         }
         let found = match self.api.authenticate(identity, &parts.headers) {
             Ok(found) => found,
-            Err(refusal) => return self.respond(*refusal),
+            Err(refusal) => return self.refused(&parts, body, *refusal),
+        };
+        let admitted = match self.api.admit(&parts, found.user.clone()) {
+            Ok(admitted) => admitted,
+            Err(mut refusal) => {
+                found.warn(&mut refusal);
+                return self.refused(&parts, body, *refusal);
+            }
         };
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
         };
-        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        let handled = AssertUnwindSafe(self.api.handle(Request::from_parts(parts, body), found.user.clone()))
+        let handled = AssertUnwindSafe(self.api.answer(admitted, &parts, &body.bytes))
             .catch_unwind()
             .await;
         let mut response = handled.unwrap_or_else(|_| {
+            let (method, path) = (&parts.method, parts.uri.path());
             tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
             status(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -76,25 +91,41 @@ impl Front {
         response.map(|body| ResponseBody::new(body, &self.stop))
     }
 
+    /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer: what it sends is
+    /// read for a while, and thrown away.
+    fn refused<B>(&self, parts: &http::request::Parts, body: B, refusal: Response<Body>) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Send,
+    {
+        if !body.is_end_stream() && !parts.headers.contains_key(header::EXPECT) {
+            tokio::spawn(drain(body));
+        }
+        self.respond(refusal)
+    }
+
     /// The whole body, or the answer to a request whose body cannot be had.
-    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<Bytes, Response<Body>>
+    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<Held, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        let mut held = Held::nothing(&self.bodies);
         if body.is_end_stream() {
-            return Ok(Bytes::new());
+            return Ok(held);
         }
         let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
         let announced_too_large = body.size_hint().lower() > limit;
         if !announced_too_large {
-            match tokio::time::timeout(self.body_timeout, collect(&mut body)).await {
-                Ok(Ok(Some(bytes))) => return Ok(bytes),
-                Ok(Ok(None)) => {}
+            match tokio::time::timeout(self.body_timeout, collect(&mut body, &mut held)).await {
+                Ok(Ok(Collected::Whole)) => return Ok(held),
+                Ok(Ok(Collected::TooLarge)) => {}
+                Ok(Ok(Collected::TooMany)) => return Err(too_many_bodies()),
                 Ok(Err(error)) => return Err(broken_body(&error)),
                 Err(_) => return Err(late_body(self.body_timeout)),
             }
         }
+        drop(held);
         // A client that asked whether it should send the body at all waits for our answer instead of sending.
         let waits = announced_too_large && parts.headers.contains_key(header::EXPECT);
         if !waits {
@@ -104,8 +135,52 @@ impl Front {
     }
 }
 
-/// All of a body, or `None` when it is larger than [`MAX_BODY`].
-async fn collect<B>(body: &mut B) -> Result<Option<Bytes>, B::Error>
+/// A body that was read, which counts as one under way for as long as this is there.
+struct Held {
+    bytes: Bytes,
+    bodies: Arc<Semaphore>,
+    counted: usize,
+}
+
+impl Held {
+    fn nothing(bodies: &Arc<Semaphore>) -> Held {
+        Held {
+            bytes: Bytes::new(),
+            bodies: bodies.clone(),
+            counted: 0,
+        }
+    }
+
+    /// Counts so many bytes more, if there is room for them.
+    fn count(&mut self, bytes: usize) -> bool {
+        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Ok(permit) = self.bodies.try_acquire_many(wanted) else {
+            return false;
+        };
+        permit.forget();
+        self.counted += bytes;
+        true
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.bodies.add_permits(self.counted);
+    }
+}
+
+/// What became of the reading of a body.
+#[derive(Debug, PartialEq, Eq)]
+enum Collected {
+    Whole,
+    /// It is larger than [`MAX_BODY`].
+    TooLarge,
+    /// There is no room for it beside the bodies of others.
+    TooMany,
+}
+
+/// Reads all of a body into `held`, as far as that is allowed.
+async fn collect<B>(body: &mut B, held: &mut Held) -> Result<Collected, B::Error>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -114,7 +189,10 @@ where
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         if first.len() + rest.len() + data.len() > MAX_BODY {
-            return Ok(None);
+            return Ok(Collected::TooLarge);
+        }
+        if !held.count(data.len()) {
+            return Ok(Collected::TooMany);
         }
         // Nearly every body arrives in one piece; it is not copied.
         if first.is_empty() && rest.is_empty() {
@@ -126,7 +204,8 @@ where
             rest.extend_from_slice(&data);
         }
     }
-    Ok(Some(if rest.is_empty() { first } else { rest.freeze() }))
+    held.bytes = if rest.is_empty() { first } else { rest.freeze() };
+    Ok(Collected::Whole)
 }
 
 /// Reads on without keeping anything.
@@ -153,6 +232,18 @@ fn bad_request(message: &str) -> Response<Body> {
 
 fn broken_body(error: &dyn std::fmt::Display) -> Response<Body> {
     bad_request(&format!("the request body could not be read: {error}"))
+}
+
+/// `NewTooManyRequests` of apimachinery, as clients know that they are to come again.
+fn too_many_bodies() -> Response<Body> {
+    too_many("too many request bodies are under way, please try again later")
+}
+
+/// 429 with the time after which another try is worth it, which clients keep to.
+pub(crate) fn too_many(message: &str) -> Response<Body> {
+    let mut response = status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+    (response.headers_mut()).insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    response
 }
 
 fn late_body(timeout: Duration) -> Response<Body> {
@@ -187,24 +278,39 @@ mod tests {
 
     use super::*;
 
-    /// What [`collect`] makes of a body that comes in pieces of these sizes.
-    async fn check(sizes: &[usize], expected: Option<usize>) {
+    /// What [`collect`] makes of a body that comes in pieces of these sizes, where there is room for so many bytes.
+    async fn check(sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
         let pieces = sizes
             .iter()
             .map(|size| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(vec![b'x'; *size]))));
         let mut body = http_body_util::StreamBody::new(futures::stream::iter(pieces));
-        let Ok(collected) = collect(&mut body).await;
-        assert_eq!(collected.as_ref().map(Bytes::len), expected, "{sizes:?}");
+        let bodies = Arc::new(Semaphore::new(room));
+        let mut held = Held::nothing(&bodies);
+        let Ok(collected) = collect(&mut body, &mut held).await;
+        let found = match collected {
+            Collected::Whole => Ok(held.bytes.len()),
+            refused => Err(refused),
+        };
+        assert_eq!(found, expected, "{sizes:?}");
+        drop(held);
+        assert_eq!(bodies.available_permits(), room, "{sizes:?}: the room is given back");
     }
 
     #[tokio::test]
     async fn bodies_are_read_up_to_the_limit() {
-        check(&[], Some(0)).await;
-        check(&[7], Some(7)).await;
-        check(&[0, 7, 0, 8], Some(15)).await;
-        check(&[MAX_BODY], Some(MAX_BODY)).await;
-        check(&[MAX_BODY, 1], None).await;
-        check(&[1, MAX_BODY - 2, 1], Some(MAX_BODY)).await;
-        check(&[MAX_BODY + 1], None).await;
+        check(&[], BODIES, Ok(0)).await;
+        check(&[7], BODIES, Ok(7)).await;
+        check(&[0, 7, 0, 8], BODIES, Ok(15)).await;
+        check(&[MAX_BODY], BODIES, Ok(MAX_BODY)).await;
+        check(&[MAX_BODY, 1], BODIES, Err(Collected::TooLarge)).await;
+        check(&[1, MAX_BODY - 2, 1], BODIES, Ok(MAX_BODY)).await;
+        check(&[MAX_BODY + 1], BODIES, Err(Collected::TooLarge)).await;
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_as_far_as_there_is_room_beside_others() {
+        check(&[7, 3], 10, Ok(10)).await;
+        check(&[7, 4], 10, Err(Collected::TooMany)).await;
+        check(&[11], 10, Err(Collected::TooMany)).await;
     }
 }

@@ -5,8 +5,10 @@
 //!
 //! Invariants:
 //! - a watch ends cleanly, between two lines, when the cluster stops; dropping the body unsubscribes it;
+//! - a panic while a body is made ends that body, and nothing else of its connection;
 //! - an event after a pause is sent when it comes, whoever else watches; none waits for longer than [`LONGEST_REST`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,6 +30,11 @@ pub(crate) enum ResponseBody {
     /// A watch: whole lines in every frame, until it ends or the cluster stops.
     Watch(Box<Watch>),
 }
+
+/// A body that was announced and cannot be sent as announced.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server panicked while it made the answer")]
+pub(crate) struct Panicked;
 
 pub(crate) struct Watch<L = WatchBody> {
     lines: L,
@@ -124,6 +131,15 @@ impl<L: Lines> Watch<L> {
         }
     }
 
+    /// The next frame. A panic ends the watch: what was sent of it is whole, and its reader goes on from there with another one.
+    fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        guarded(|| self.poll_frame(cx)).unwrap_or_else(|Panicked| {
+            self.ended = true;
+            self.pace.gathered = None;
+            Poll::Ready(None)
+        })
+    }
+
     /// The next frame; `None` when nothing follows.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some((_, timer)) = &mut self.pace.gathered {
@@ -189,17 +205,39 @@ impl<L: Lines> Watch<L> {
     }
 }
 
+impl ResponseBody {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
+        match self {
+            ResponseBody::Full(bytes) => Poll::Ready(bytes.take().filter(|bytes| !bytes.is_empty()).map(Ok)),
+            ResponseBody::Long(pieces) => match guarded(|| pieces.next()) {
+                Ok(piece) => Poll::Ready(piece.map(Ok)),
+                Err(panicked) => {
+                    *self = ResponseBody::Full(None);
+                    Poll::Ready(Some(Err(panicked)))
+                }
+            },
+            ResponseBody::Watch(watch) => watch.poll_guarded(cx).map(|frame| frame.map(Ok)),
+        }
+    }
+}
+
+/// What makes a part of a body, with its panic caught and told.
+fn guarded<T>(make: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(make)).map_err(|_| {
+        tracing::error!(
+            "the API server panicked while it made an answer; this is a defect of kubewright, the answer ends here"
+        );
+        Panicked
+    })
+}
+
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Panicked;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let bytes = match &mut *self {
-            ResponseBody::Full(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
-            ResponseBody::Long(pieces) => pieces.next(),
-            ResponseBody::Watch(watch) => ready!(watch.poll_frame(cx)),
-        };
-        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+        let bytes = ready!(self.poll_bytes(cx));
+        Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -297,5 +335,51 @@ mod tests {
             &[(0, "a"), (1, &long), (16, "b")],
         )
         .await;
+    }
+
+    /// Lines of which the second one cannot be made.
+    struct Breaking(usize);
+
+    impl Lines for Breaking {
+        fn poll_line(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
+            self.0 += 1;
+            match self.0 {
+                1 => Poll::Ready(Some(Bytes::from_static(&[b'x'; FRAME]))),
+                2 => std::panic::resume_unwind(Box::new("a defect")),
+                _ => panic!("asked again after a panic"),
+            }
+        }
+
+        fn company(&self) -> usize {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_watch() {
+        let mut watch = Watch::new(Breaking(0), Box::pin(std::future::pending()));
+        let mut lengths = Vec::new();
+        for _ in 0..3 {
+            let frame = poll_fn(|cx| watch.poll_guarded(cx)).await;
+            lengths.push(frame.map(|frame| frame.len()));
+        }
+        assert_eq!(lengths, [Some(FRAME), None, None]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_breaks_a_long_answer() {
+        use http_body_util::BodyExt as _;
+        let pieces = (0..3).map(|at| match at {
+            0 => Bytes::from_static(b"x"),
+            _ => std::panic::resume_unwind(Box::new("a defect")),
+        });
+        let mut body = ResponseBody::Long(LongBody::new(3, pieces));
+        let first = body.frame().await.expect("a piece").expect("the first is made");
+        assert_eq!(first.into_data().expect("data"), Bytes::from_static(b"x"));
+        assert!(
+            body.frame().await.is_some_and(|frame| frame.is_err()),
+            "the client must see that something is missing"
+        );
+        assert!(body.frame().await.is_none());
     }
 }

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Answer, Who, ask, https_client, listening, raw, raw_small, raw_with, read_answer, soon};
+use common::{
+    Answer, Who, ask, https_client, listening, raw, raw_small, raw_with, read_answer, read_head_and_body, soon,
+};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -326,6 +328,36 @@ async fn anonymous_requests_may_not_read() {
     is_status("a wrong token", &answer, 401, "Unauthorized", "Unauthorized");
     let answer = ask(&listening, Who::Nobody, "GET", "/readyz", &[], b"").await;
     assert_eq!((answer.code, answer.body.as_str()), (200, "ok"));
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_is_refused_is_told_before_the_body_is_there() {
+    let (cluster, listening) = server(Limits::default()).await;
+    let check = async |who: Who, headers: &str, code: u16, reason: &str, message: &str| {
+        let mut stream = raw(&listening, who).await;
+        let head = format!(
+            "POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = soon("a refusal", read_head_and_body(&mut stream)).await;
+        is_status(reason, &answer, code, reason, message);
+        // The body is on its way all the same: the client may send it and finds its answer.
+        stream.write_all(&[b' '; 1000]).await.unwrap();
+    };
+    let cannot = "cannot create resource \"configmaps\"";
+    check(Who::Nobody, "", 403, "Forbidden", cannot).await;
+    check(Who::Nobody, "Expect: 100-continue\r\n", 403, "Forbidden", cannot).await;
+    check(
+        Who::Nobody,
+        "Authorization: Bearer wrong\r\n",
+        401,
+        "Unauthorized",
+        "Unauthorized",
+    )
+    .await;
+    check(Who::Admin, "Impersonate-User: jane\r\n", 403, "Forbidden", cannot).await;
+    others_are_served(&listening).await;
     cluster.stop().await;
 }
 

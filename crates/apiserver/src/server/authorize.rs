@@ -1,7 +1,5 @@
 //! What a request asks the authorizer, and for whom: `RequestInfo` of apiserver, and impersonation.
 
-use std::borrow::Cow;
-
 use http::HeaderMap;
 use kubewright_schema::fields::FieldSelector;
 use kubewright_schema::labels::Selector;
@@ -56,17 +54,17 @@ impl Inner {
     }
 
     /// The user for whom a request is answered: the one who asks, or the one that he impersonates; whoever it is may do it.
-    pub(super) fn admit<'a>(
+    pub(super) fn admit(
         &self,
-        user: &'a UserInfo,
+        user: UserInfo,
         headers: &HeaderMap,
         attributes: &Attributes,
-    ) -> Result<Cow<'a, UserInfo>, Status> {
+    ) -> Result<UserInfo, Status> {
         let user = match impersonation::requested(headers)? {
-            None => Cow::Borrowed(user),
+            None => user,
             Some(wanted) => {
                 let authorizer = &*self.authorizer;
-                Cow::Owned(self.impersonation.become_user(authorizer, user, &wanted, attributes)?)
+                self.impersonation.become_user(authorizer, &user, &wanted, attributes)?
             }
         };
         self.authorize(&user, attributes)?;

@@ -30,6 +30,7 @@ mod embedded;
 mod empties;
 mod eviction;
 mod follow;
+mod head;
 mod health;
 mod last_applied;
 mod lists;
@@ -78,6 +79,8 @@ use kubewright_schema::budget::{Limits, Metered};
 
 pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use decode::{Unfit, not_an_object};
+pub use head::Admitted;
+use head::Target;
 pub(crate) use managed::check_admitted;
 pub(crate) use managed::object_type;
 pub use query::first_broken_escape;
@@ -100,7 +103,7 @@ use crate::{Body, Env, ServiceRange, UserInfo};
 use negotiate::Output;
 use query::Query;
 use respond::{Reply, Responder};
-use route::{Path, ResourcePath, Verb};
+use route::{ResourcePath, Verb};
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -194,7 +197,8 @@ impl Parts {
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
-/// The shell asks who it is ([`ApiServer::authenticate`]), reads the body (see [`MAX_BODY`]) and sends what [`ApiServer::handle`] answers.
+/// The shell asks who it is ([`ApiServer::authenticate`]) and whether he may ([`ApiServer::admit`]), reads the body (see [`MAX_BODY`]) and
+/// sends what [`ApiServer::answer`] says. [`ApiServer::handle`] does the last three in one.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -335,21 +339,41 @@ impl ApiServer {
         request: Request<Bytes>,
         user: UserInfo,
     ) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let head = parts.method == Method::HEAD;
-        let answering = self
-            .inner
-            .answer(&parts.method, &parts.uri, &parts.headers, &body, &user);
-        let mut response = match Metered::new(limits, answering).await {
+        let (head, body) = request.into_parts();
+        match self.admit(&head, user) {
+            Ok(admitted) => self.answer_within(limits, admitted, &head, &body).await,
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// Answers a request that was admitted with this head.
+    pub async fn answer(&self, admitted: Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
+        self.answer_within(Limits::REQUEST, admitted, head, body).await
+    }
+
+    async fn answer_within(
+        &self,
+        limits: Limits,
+        admitted: Admitted,
+        head: &http::request::Parts,
+        body: &Bytes,
+    ) -> Response<Body> {
+        let answering = self.inner.answer(admitted, head, body);
+        let response = match Metered::new(limits, answering).await {
             Ok(response) => response,
             Err(why) => self
                 .inner
-                .fail_as_asked(&parts.headers, &Query::default(), &Status::too_costly(why)),
+                .fail_as_asked(&head.headers, &Query::default(), &Status::too_costly(why)),
         };
-        if compress::is_asked(parts.uri.path(), &parts.headers) {
-            compress::response(parts.uri.path(), &mut response);
+        self.finished(head, response)
+    }
+
+    /// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.
+    fn finished(&self, head: &http::request::Parts, mut response: Response<Body>) -> Response<Body> {
+        if compress::is_asked(head.uri.path(), &head.headers) {
+            compress::response(head.uri.path(), &mut response);
         }
-        if head {
+        if head.method == Method::HEAD {
             *response.body_mut() = Body::Full(Bytes::new());
         }
         response
@@ -415,39 +439,16 @@ impl Inner {
         .fail(status)
     }
 
-    async fn answer(
-        &self,
-        method: &Method,
-        uri: &http::Uri,
-        headers: &HeaderMap,
-        body: &Bytes,
-        user: &UserInfo,
-    ) -> Response<Body> {
+    async fn answer(&self, admitted: Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
-        let query = match Query::parse(uri.query().unwrap_or("")) {
-            Ok(query) => query,
-            Err(status) => return self.fail(&status),
-        };
-        if let Err(status) = check_timeout(&query) {
-            return self.fail_as_asked(headers, &query, &status);
-        }
-        match route::parse(uri.path()) {
-            Path::Resource(path) => self.answer_resource(method, path, headers, &query, body, user).await,
-            Path::Verb => {
-                let said = uri.path_and_query().map_or("", |said| said.as_str());
-                let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
-                let text = format!("Internal Server Error: {said:?}: {why}, {said}\n");
-                Responder {
-                    output: Output::JSON,
-                    query: &query,
-                    now: self.env.now(),
-                }
-                .respond(Reply::text(500, text))
-            }
-            Path::Discovery | Path::Other => {
-                let answer = self.answer_path(method, uri, headers, &query, user);
+        let Admitted { query, target, user } = admitted;
+        match target {
+            Target::Resource(path, verb) => self.answer_resource(head, path, verb, &query, body, &user).await,
+            Target::Path => {
+                let uri = &head.uri;
+                let answer = self.answer_path(&head.method, uri, &head.headers, &query);
                 // What is served follows from the definitions that are stored; health must be told at once.
                 if !paths::is_health(uri.path())
                     && let Err(status) = self.settle(self.storage.revision()).await
@@ -461,19 +462,14 @@ impl Inner {
 
     async fn answer_resource(
         &self,
-        method: &Method,
+        head: &http::request::Parts,
         path: ResourcePath,
-        headers: &HeaderMap,
+        verb: Option<Verb>,
         query: &Query,
         body: &Bytes,
         user: &UserInfo,
     ) -> Response<Body> {
-        let verb = Verb::of(method, &path, query.flag("watch"));
-        let attributes = authorize::resource_attributes(&path, verb, query);
-        let user = match self.admit(user, headers, &attributes) {
-            Ok(user) => user,
-            Err(status) => return self.fail_as_asked(headers, query, &status),
-        };
+        let (method, headers) = (&head.method, &head.headers);
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
@@ -528,7 +524,7 @@ impl Inner {
             query,
             headers,
             body,
-            user: &user,
+            user,
             output,
             warnings: Vec::new(),
         };

@@ -12,9 +12,8 @@ use super::health;
 use super::negotiate::{self, Format, Output};
 use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
-use crate::authorization::Attributes;
 use crate::status::Status;
-use crate::{Body, UserInfo, discovery, openapi};
+use crate::{Body, discovery, openapi};
 
 /// What kube-apiserver serves about itself and this server does not.
 const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
@@ -40,17 +39,8 @@ impl Inner {
         uri: &http::Uri,
         headers: &HeaderMap,
         query: &Query,
-        user: &UserInfo,
     ) -> Response<Body> {
         let path = decode(uri.path(), false);
-        let attributes = Attributes {
-            verb: method.as_str().to_ascii_lowercase(),
-            path: path.clone(),
-            ..Attributes::default()
-        };
-        if let Err(status) = self.admit(user, headers, &attributes) {
-            return self.fail_as_asked(headers, query, &status);
-        }
         let reading = *method == Method::GET || *method == Method::HEAD;
         let trimmed = path.trim_end_matches('/');
         let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
@@ -72,7 +62,7 @@ impl Inner {
             ))),
             // What is not there is not found by any method.
             _ if !reading || (*method == Method::HEAD && reads_by_get(&segments)) => {
-                let answer = self.answer_path(&Method::GET, uri, headers, query, user);
+                let answer = self.answer_path(&Method::GET, uri, headers, query);
                 if answer.status() == http::StatusCode::NOT_FOUND {
                     answer
                 } else {

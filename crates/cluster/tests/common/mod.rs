@@ -180,3 +180,20 @@ pub(crate) async fn read_answer(stream: &mut TlsStream<TcpStream>) -> Answer {
         .expect("the connection ends cleanly");
     Answer::parse(&bytes)
 }
+
+/// Reads one answer that says how long it is, and leaves the connection open.
+pub(crate) async fn read_head_and_body(stream: &mut TlsStream<TcpStream>) -> Answer {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.expect("a length").parse().expect("a number");
+            if body.len() >= length {
+                return Answer::parse(&bytes);
+            }
+        }
+        let read = stream.read_buf(&mut bytes).await.expect("an answer");
+        assert_ne!(read, 0, "the connection ended before the answer: {text:?}");
+    }
+}
