@@ -279,3 +279,104 @@ fn regular_expressions() {
         let _ = budget::within(limits, valid);
     }
 }
+
+#[test]
+fn defaults_and_zeros() {
+    let limits = Limits {
+        steps: 2_000_000,
+        bytes: 4 * 1024 * 1024,
+    };
+    let check = |name: &str, expected: Outcome, schema: &Value, object: &Value| {
+        let schema = crd(schema);
+        let found = budget::within(limits, || structural::default(&mut object.clone(), &schema));
+        assert_eq!(found.map_or(Cancelled, |()| Taken), expected, "{name}");
+    };
+    let mut nested = json!({"type": "string", "default": "x"});
+    for _ in 0..3 {
+        let items = json!({"type": "object", "properties": {"below": nested}});
+        nested = json!({"type": "array", "default": times(60, &json!({})), "items": items});
+    }
+    let nested = json!({"type": "object", "properties": {"below": nested}});
+    check("defaults that nest", Cancelled, &nested, &json!({}));
+    let list = |items: Value| json!({"type": "object", "properties": {"list": {"type": "array", "items": items}}});
+    let of = |count: usize| json!({"list": times(count, &json!({}))});
+    let large = list(json!({"type": "object", "properties": {"a": {"type": "string", "default": "x".repeat(1000)}}}));
+    check("a default in each of many items", Cancelled, &large, &of(10_000));
+    check("a default in each of a few items", Taken, &large, &of(100));
+    let wide: Value = (0..2_000)
+        .map(|at| (format!("p{at}"), json!({"type": "string"})))
+        .collect();
+    let wide = list(json!({"type": "object", "properties": wide}));
+    check("many items that might have many fields", Cancelled, &wide, &of(10_000));
+    let pod = catalog::for_kind("", "v1", "Pod").expect("built in");
+    let mut containers = json!({"spec": {"containers": times(20_000, &json!({}))}});
+    let found = budget::within(limits, || structural::go_normalize_read(&mut containers, &pod));
+    assert!(found.is_err(), "containers that are nothing until Go has read them");
+}
+
+#[test]
+fn protobuf_bodies() {
+    let body = |message: &[u8]| {
+        let mut body = b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod".to_vec();
+        kubewright_schema::protobuf::write::bytes(2, message, &mut body);
+        body
+    };
+    let check = |name: &str, expected: Outcome, message: &[u8]| {
+        let body = body(message);
+        check(name, 2_000_000, expected, || {
+            kubewright_schema::protobuf::decode(&body).is_ok()
+        });
+    };
+    let in_spec = |fields: &[u8]| {
+        let mut message = Vec::new();
+        kubewright_schema::protobuf::write::bytes(2, fields, &mut message);
+        message
+    };
+    check("a few containers", Taken, &in_spec(&b"\x12\x03\x0a\x01a".repeat(100)));
+    check("many empty containers", Taken, &in_spec(&b"\x12\x00".repeat(100_000)));
+    check(
+        "containers of one short name",
+        Cancelled,
+        &in_spec(&b"\x12\x03\x0a\x01a".repeat(100_000)),
+    );
+    check(
+        "more values than a body may hold",
+        Cancelled,
+        &in_spec(&b"\x12\x00".repeat(600_000)),
+    );
+    check("fields that are not known", Cancelled, &b"\xfa\x3f\x00".repeat(600_000));
+    check("a length beyond the body", Refused, b"\x12\xff\xff\xff\xff\x0f");
+    check(
+        "a length of 64 bits",
+        Refused,
+        b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    );
+    check("groups in groups", Refused, &b"\xfb\x3f".repeat(500_000));
+    let mut deep = Vec::new();
+    for _ in 0..200 {
+        let mut around = Vec::new();
+        kubewright_schema::protobuf::write::bytes(2, &deep, &mut around);
+        deep = around;
+    }
+    check("messages in messages", Taken, &deep);
+}
+
+#[test]
+fn changes_of_lists() {
+    let schema = crd(&json!({"type": "object", "properties": {"list": {"type": "array",
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}}}}}));
+    let list = |keys: &mut dyn Iterator<Item = usize>, value: usize| json!({"list": keys.map(|at| json!({"k": at, "v": value})).collect::<Value>()});
+    let old = list(&mut (0..20_000), 5);
+    let check = |name: &str, new: &Value, errors: usize| {
+        check(name, 5_000_000, Taken, || {
+            structural::validate_update(new, &old, &schema, &FieldPath::root()).len() == errors
+        });
+    };
+    check("items that moved", &list(&mut (0..20_000).rev(), 5), 0);
+    check(
+        "one more at the head",
+        &list(&mut std::iter::once(20_000).chain(0..20_000), 5),
+        1,
+    );
+}

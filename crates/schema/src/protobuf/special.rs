@@ -9,6 +9,7 @@ use super::object::Decoder;
 use super::wire::{Reader, Wire};
 use super::{ProtobufError, table};
 use crate::quantity::Quantity;
+use crate::{budget, measure};
 
 const API_EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
@@ -75,6 +76,7 @@ impl Special {
         let (mut schema, mut allows, mut list) = (None, false, Vec::new());
         let mut reader = Reader::new(data, "JSONSchemaProps");
         while let Some((tag, wire)) = reader.field()? {
+            decoder.count()?;
             match (self, tag) {
                 (Special::SchemaOrBool, 1) => allows = wire.varint("allows")? != 0,
                 (Special::SchemaOrBool, 2) | (_, 1) => schema = Some(json_schema(decoder, wire, depth)?),
@@ -265,10 +267,12 @@ fn json_text(field: &'static str, data: &[u8]) -> Result<Value, ProtobufError> {
                 .unwrap_or(b"null");
         }
     }
-    serde_json::from_slice(raw).map_err(|error| ProtobufError::Json {
+    let value = serde_json::from_slice(raw).map_err(|error| ProtobufError::Json {
         field: field.to_owned(),
         why: error.to_string(),
-    })
+    })?;
+    budget::produce(measure::held(&value).saturating_sub(raw.len()));
+    Ok(value)
 }
 
 #[cfg(test)]
