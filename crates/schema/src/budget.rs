@@ -98,6 +98,19 @@ pub fn produce(bytes: usize) {
     });
 }
 
+/// Whether so much more may be done: for what has words of its own for work that is too much, and leaves something to those who say them.
+/// Without limits everything may.
+#[inline]
+pub fn affords(steps: usize, bytes: usize) -> bool {
+    /// One part in so many of the limits of a request is not for them.
+    const KEPT_BACK: u64 = 8;
+    LEFT.with(Cell::get).is_none_or(|left| {
+        let (steps, bytes) = (steps as u64, bytes as u64);
+        left.steps >= steps.saturating_add(Limits::REQUEST.steps / KEPT_BACK)
+            && left.bytes >= bytes.saturating_add(Limits::REQUEST.bytes / KEPT_BACK)
+    })
+}
+
 /// Raises the limit: what is walked over was stored before, and is the server's to read however much of it there is.
 #[inline]
 pub fn allow(steps: usize) {

@@ -1,7 +1,7 @@
 //! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields, conversion, and its schemas.
 //!
 //! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its messages say
-//! `spec.validation` where the user wrote `spec.versions[0].schema`. `hoisted` gives those paths.
+//! `spec.validation` where the user wrote `spec.versions[0].schema`. [`Spec::place`] gives those paths.
 //!
 //! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
 
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;
+use crate::measure;
 use crate::names;
 use crate::path::FieldPath;
 use crate::schema::{SchemaRef, Type};
@@ -52,10 +53,11 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "must be false in order to use defaults in the schema",
         );
     }
-    versions(&mut errors, &spec, old);
+    let compared = Spec::new(spec.clone());
+    versions(&mut errors, &compared, old);
     kind_names(&mut errors, &spec.key("names"));
     if let Some(first) = spec.key("versions").items().next() {
-        self::version(&mut errors, &spec, &first, Level::Top, old);
+        self::version(&mut errors, &compared, &first, Level::Top, old);
     }
     conversion(&mut errors, &spec.key("conversion"));
     stored(&mut errors, &at, old.is_some());
@@ -200,37 +202,60 @@ fn had_schema(old: &Value, name: &str, schema: &Value) -> bool {
     let old = At::root(old);
     let mut versions = old.keys(&["spec", "versions"]).items();
     versions.any(|version| {
-        version.key("name").text() == name && version.keys(&["schema", "openAPIV3Schema"]).value == schema
+        version.key("name").text() == name && measure::same(version.keys(&["schema", "openAPIV3Schema"]).value, schema)
     })
 }
 
-/// Where a field of a version is in Kubernetes' internal type: at the top when all versions say the same.
-fn hoisted(spec: &At<'_>, version: &At<'_>, field: &str, top: &str) -> FieldPath {
-    let all: Vec<At<'_>> = spec.key("versions").items().map(|version| version.key(field)).collect();
-    match all.split_first() {
-        Some((first, rest)) if first.present() && rest.iter().all(|other| other.value == first.value) => {
-            spec.path.key(top)
-        }
-        _ => version.path.key(field),
+/// The fields that stand at the top of the internal type when all versions say the same, and their names there.
+const HOISTED: [(&str, &str); 4] = [
+    ("schema", "validation"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+
+/// A definition's `spec`, and which fields of its versions stand at the top of the internal type.
+struct Spec<'a> {
+    at: At<'a>,
+    hoisted: Vec<(&'static str, &'static str)>,
+}
+
+impl<'a> Spec<'a> {
+    /// Compares the versions, which may be many, once.
+    fn new(at: At<'a>) -> Self {
+        let versions = at.value.get("versions").and_then(Value::as_array);
+        let is_same = |(field, _): &(&str, &str)| {
+            let mut all = versions
+                .into_iter()
+                .flatten()
+                .map(|version| version.get(field).unwrap_or(&Value::Null));
+            all.next()
+                .is_some_and(|first| !first.is_null() && all.all(|other| measure::same(first, other)))
+        };
+        let hoisted = HOISTED.into_iter().filter(is_same).collect();
+        Spec { at, hoisted }
+    }
+
+    /// Where a field is that stands at the top.
+    fn top(&self, field: &str) -> Option<FieldPath> {
+        let (_, top) = self.hoisted.iter().find(|(known, _)| *known == field)?;
+        Some(self.at.path.key(top))
+    }
+
+    /// Where a field of a version is in the internal type.
+    fn place(&self, version: &At<'_>, field: &str) -> FieldPath {
+        self.top(field).unwrap_or_else(|| version.path.key(field))
     }
 }
 
 /// The versions as the internal type has them: without what stands at the top.
-fn shown(spec: &At<'_>) -> Value {
-    let moved = [
-        ("schema", "validation"),
-        ("subresources", "subresources"),
-        ("additionalPrinterColumns", "additionalPrinterColumns"),
-        ("selectableFields", "selectableFields"),
-    ];
-    let versions = spec.key("versions");
+fn shown(spec: &Spec<'_>) -> Value {
+    let versions = spec.at.key("versions");
     let kept = versions.items().map(|version| {
         let mut kept = version.value.clone();
-        for (field, top) in moved {
-            if hoisted(spec, &version, field, top) == spec.path.key(top)
-                && let Some(map) = kept.as_object_mut()
-            {
-                map.remove(field);
+        for (field, _) in &spec.hoisted {
+            if let Some(map) = kept.as_object_mut() {
+                map.remove(*field);
             }
         }
         kept
@@ -238,8 +263,8 @@ fn shown(spec: &At<'_>) -> Value {
     kept.collect()
 }
 
-fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
-    let list = spec.key("versions");
+fn versions(errors: &mut Errors, spec: &Spec<'_>, old: Option<&Value>) {
+    let list = spec.at.key("versions");
     let mut seen = BTreeSet::new();
     let mut storage = 0;
     let mut unique = true;
@@ -262,7 +287,10 @@ fn versions(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>) {
     }
     // The first version stands at the top as well.
     if let Some(name) = list.items().next().map(|first| first.key("name")) {
-        errors.messages(&name.moved(spec.path.key("version")), names::dns1035_label(name.text()));
+        errors.messages(
+            &name.moved(spec.at.path.key("version")),
+            names::dns1035_label(name.text()),
+        );
     }
 }
 
@@ -276,35 +304,35 @@ enum Level {
 }
 
 /// What a version says at one level.
-fn version(errors: &mut Errors, spec: &At<'_>, version: &At<'_>, level: Level, old: Option<&Value>) {
-    let is_here = |path: &FieldPath, field: &str| (*path == version.path.key(field)) == (level == Level::Own);
+fn version(errors: &mut Errors, spec: &Spec<'_>, version: &At<'_>, level: Level, old: Option<&Value>) {
+    let is_here = |field: &str| spec.top(field).is_none() == (level == Level::Own);
     let warning = version.key("deprecationWarning");
     if level == Level::Own && warning.present() {
         deprecation_warning(errors, &warning, version.key("deprecated").is_true());
     }
     let schema = version.keys(&["schema", "openAPIV3Schema"]);
-    let path = hoisted(spec, version, "schema", "validation");
-    if schema.present() && is_here(&path, "schema") {
+    let path = spec.place(version, "schema");
+    if schema.present() && is_here("schema") {
         let unchanged = old.is_some_and(|old| had_schema(old, version.key("name").text(), schema.value));
         let at = path.key("openAPIV3Schema");
         errors.extend(check_crd_schema_update(schema.value, &at, unchanged));
     }
-    let path = hoisted(spec, version, "subresources", "subresources");
+    let path = spec.place(version, "subresources");
     let subresources = version.key("subresources");
-    if subresources.present() && is_here(&path, "subresources") {
+    if subresources.present() && is_here("subresources") {
         let subresources = subresources.moved(path);
         if subresources.key("scale").present() {
             scale(errors, &subresources.key("scale"));
         }
     }
-    let path = hoisted(spec, version, "additionalPrinterColumns", "additionalPrinterColumns");
-    if is_here(&path, "additionalPrinterColumns") {
+    let path = spec.place(version, "additionalPrinterColumns");
+    if is_here("additionalPrinterColumns") {
         for column in version.key("additionalPrinterColumns").moved(path).items() {
             self::column(errors, &column);
         }
     }
-    let path = hoisted(spec, version, "selectableFields", "selectableFields");
-    if is_here(&path, "selectableFields") {
+    let path = spec.place(version, "selectableFields");
+    if is_here("selectableFields") {
         selectable(errors, &version.key("selectableFields").moved(path), schema.value);
     }
 }

@@ -21,6 +21,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
 
+use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::structural::{GoStruct, Special};
@@ -203,7 +204,9 @@ pub struct Schema {
 impl Schema {
     /// What a Go program makes of the fields of this type.
     pub(crate) fn go(&self) -> &GoStruct {
-        self.go.get_or_init(|| Arc::new(GoStruct::of(self)))
+        // Worked out once for all requests: no single one pays for it.
+        self.go
+            .get_or_init(|| budget::unlimited(|| Arc::new(GoStruct::of(self))))
     }
 
     /// The schema of the values of `key`, for a struct field or a map entry; none when `key` is unknown.
@@ -291,7 +294,7 @@ impl SchemaRef {
     pub fn get(&self) -> &Schema {
         match &self.0 {
             Target::Inline(schema) => schema,
-            Target::Named(named) => named.resolved.get_or_init(|| named.resolve()),
+            Target::Named(named) => named.resolved.get_or_init(|| budget::unlimited(|| named.resolve())),
         }
     }
 

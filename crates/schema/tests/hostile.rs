@@ -4,6 +4,10 @@
 //! words; what it would work on for long is cancelled.
 
 use kubewright_schema::budget::{self, Limits};
+use kubewright_schema::cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+use kubewright_schema::cel::types::{Decl, Type};
+use kubewright_schema::cel::value::Value as CelValue;
+use kubewright_schema::cel::{Environment, compile};
 use kubewright_schema::error::{self, FieldError};
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::structural::{self, PruneOptions};
@@ -278,4 +282,294 @@ fn regular_expressions() {
         // Taken, refused or cancelled: the work is what it must be.
         let _ = budget::within(limits, valid);
     }
+}
+
+#[test]
+fn defaults_and_zeros() {
+    let limits = Limits {
+        steps: 2_000_000,
+        bytes: 4 * 1024 * 1024,
+    };
+    let check = |name: &str, expected: Outcome, schema: &Value, object: &Value| {
+        let schema = crd(schema);
+        let found = budget::within(limits, || structural::default(&mut object.clone(), &schema));
+        assert_eq!(found.map_or(Cancelled, |()| Taken), expected, "{name}");
+    };
+    let mut nested = json!({"type": "string", "default": "x"});
+    for _ in 0..3 {
+        let items = json!({"type": "object", "properties": {"below": nested}});
+        nested = json!({"type": "array", "default": times(60, &json!({})), "items": items});
+    }
+    let nested = json!({"type": "object", "properties": {"below": nested}});
+    check("defaults that nest", Cancelled, &nested, &json!({}));
+    let list = |items: Value| json!({"type": "object", "properties": {"list": {"type": "array", "items": items}}});
+    let of = |count: usize| json!({"list": times(count, &json!({}))});
+    let large = list(json!({"type": "object", "properties": {"a": {"type": "string", "default": "x".repeat(1000)}}}));
+    check("a default in each of many items", Cancelled, &large, &of(10_000));
+    check("a default in each of a few items", Taken, &large, &of(100));
+    let wide: Value = (0..2_000)
+        .map(|at| (format!("p{at}"), json!({"type": "string"})))
+        .collect();
+    let wide = list(json!({"type": "object", "properties": wide}));
+    check("many items that might have many fields", Cancelled, &wide, &of(10_000));
+    let pod = catalog::for_kind("", "v1", "Pod").expect("built in");
+    let mut containers = json!({"spec": {"containers": times(20_000, &json!({}))}});
+    let found = budget::within(limits, || structural::go_normalize_read(&mut containers, &pod));
+    assert!(found.is_err(), "containers that are nothing until Go has read them");
+}
+
+#[test]
+fn protobuf_bodies() {
+    let body = |message: &[u8]| {
+        let mut body = b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod".to_vec();
+        kubewright_schema::protobuf::write::bytes(2, message, &mut body);
+        body
+    };
+    let check = |name: &str, expected: Outcome, message: &[u8]| {
+        let body = body(message);
+        check(name, 2_000_000, expected, || {
+            kubewright_schema::protobuf::decode(&body).is_ok()
+        });
+    };
+    let in_spec = |fields: &[u8]| {
+        let mut message = Vec::new();
+        kubewright_schema::protobuf::write::bytes(2, fields, &mut message);
+        message
+    };
+    check("a few containers", Taken, &in_spec(&b"\x12\x03\x0a\x01a".repeat(100)));
+    check("many empty containers", Taken, &in_spec(&b"\x12\x00".repeat(100_000)));
+    check(
+        "containers of one short name",
+        Cancelled,
+        &in_spec(&b"\x12\x03\x0a\x01a".repeat(100_000)),
+    );
+    check(
+        "more values than a body may hold",
+        Cancelled,
+        &in_spec(&b"\x12\x00".repeat(600_000)),
+    );
+    check("fields that are not known", Cancelled, &b"\xfa\x3f\x00".repeat(600_000));
+    check("a length beyond the body", Refused, b"\x12\xff\xff\xff\xff\x0f");
+    check(
+        "a length of 64 bits",
+        Refused,
+        b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    );
+    check("groups in groups", Refused, &b"\xfb\x3f".repeat(500_000));
+    let mut deep = Vec::new();
+    for _ in 0..200 {
+        let mut around = Vec::new();
+        kubewright_schema::protobuf::write::bytes(2, &deep, &mut around);
+        deep = around;
+    }
+    check("messages in messages", Taken, &deep);
+}
+
+#[test]
+fn changes_of_lists() {
+    let schema = crd(&json!({"type": "object", "properties": {"list": {"type": "array",
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}}}}}));
+    let list = |keys: &mut dyn Iterator<Item = usize>, value: usize| json!({"list": keys.map(|at| json!({"k": at, "v": value})).collect::<Value>()});
+    let old = list(&mut (0..20_000), 5);
+    let check = |name: &str, new: &Value, errors: usize| {
+        check(name, 5_000_000, Taken, || {
+            structural::validate_update(new, &old, &schema, &FieldPath::root()).len() == errors
+        });
+    };
+    check("items that moved", &list(&mut (0..20_000).rev(), 5), 0);
+    check(
+        "one more at the head",
+        &list(&mut std::iter::once(20_000).chain(0..20_000), 5),
+        1,
+    );
+}
+
+/// Evaluates an expression about `object` within the limits of a request; an error is shown.
+fn evaluated(source: &str, object: &Value) -> Result<String, String> {
+    let environment = Environment::new().variable("object", Decl::new(Type::Dyn));
+    let program = compile(source, &environment).map_err(|issues| issues.to_string())?;
+    let variables = Bindings::new().with("object", CelValue::from_json(object));
+    let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+    outcome
+        .result
+        .map(|value| value.type_name().to_owned())
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn expressions_that_make_much() {
+    const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+    let object = json!({"a": "a".repeat(1000), "text": "ab".repeat(500_000), "list": times(100_000, &json!("ab"))});
+    let check = |name: &str, source: &str, expected: Result<&str, &str>| {
+        let found = budget::within(Limits::REQUEST, || evaluated(source, &object))
+            .unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{name}");
+    };
+    let bound = |first: &str, step: &str, times: usize| {
+        let mut source = "x".to_owned();
+        for _ in 0..times {
+            source = format!("optional.of({step}).optMap(x, {source}).value()");
+        }
+        format!("optional.of({first}).optMap(x, {source}).value()")
+    };
+    check("a text that is doubled", &bound("'ab'", "x + x", 30), Err(EXCEEDED));
+    check("a list that is doubled", &bound("[1]", "x + x", 30), Err(EXCEEDED));
+    check("bytes that are doubled", &bound("b'ab'", "x + x", 30), Err(EXCEEDED));
+    check(
+        "a text put into itself",
+        &bound("object.a", "x.replace('a', x)", 3),
+        Err(EXCEEDED),
+    );
+    check(
+        "a list within itself, flattened",
+        &bound("[1]", "[x, x].flatten()", 30),
+        Err(EXCEEDED),
+    );
+    check(
+        "a list within itself, as text",
+        &format!("'%s'.format([{}])", bound("['ab']", "[dyn(x), dyn(x)]", 30)),
+        Err(EXCEEDED),
+    );
+    check(
+        "lists of one text, joined",
+        "object.list.map(x, object.text).join('')",
+        Err(EXCEEDED),
+    );
+    check("a long text split", "object.text.split('')", Err(EXCEEDED));
+    check("a range of numbers", "lists.range(999999)", Err(EXCEEDED));
+    check("digits without end", "'%.999999999f'.format([1.0])", Ok("string"));
+    check(
+        "the size of a long text, again and again",
+        "object.list.all(x, object.text.size() > 0)",
+        Err(EXCEEDED),
+    );
+    check(
+        "a long text compared, again and again",
+        "object.list.all(x, object.text != 'ab')",
+        Err(EXCEEDED),
+    );
+    check(
+        "loops in loops",
+        "object.list.all(x, object.list.all(y, x == y))",
+        Err(EXCEEDED),
+    );
+    check(
+        "a short one",
+        "object.list.filter(x, x.startsWith('b')).size() == 0",
+        Ok("bool"),
+    );
+    let large = "x".repeat(99_990);
+    check("a long literal", &format!("'{large}'.size()"), Ok("int"));
+}
+
+#[test]
+fn expressions_that_are_much() {
+    let environment = Environment::new().variable("self", Decl::new(Type::Dyn));
+    let check = |name: &str, steps: u64, expected: Outcome, source: &str| {
+        check(name, steps, expected, || compile(source, &environment).is_ok());
+    };
+    check("many lists added", 5_000_000, Refused, &["[]"; 20_000].join("+"));
+    check(
+        "many lists added in a list",
+        5_000_000,
+        Taken,
+        &format!("[{}]", ["[]+[]"; 3_000].join(",")),
+    );
+    check(
+        "many optional elements",
+        5_000_000,
+        Taken,
+        &format!("[{}]", ["?self.?a"; 9_000].join(",")),
+    );
+    let mut twice = "x".to_owned();
+    for _ in 0..40 {
+        twice = format!("optional.of({{x: x}}).optMap(x, {twice}).value()");
+    }
+    check(
+        "a type that holds another one twice",
+        5_000_000,
+        Cancelled,
+        &format!("optional.of(1).optMap(x, {twice})"),
+    );
+    check("parentheses", 1_000_000, Refused, &"(".repeat(50_000));
+    check("nothing but mistakes", 1_000_000, Refused, &"@".repeat(90_000));
+    check("too long", 1_000_000, Refused, &"1".repeat(100_001));
+    check("a long number", 1_000_000, Refused, &"1".repeat(99_999));
+    check(
+        "a long chain of fields",
+        1_000_000,
+        Refused,
+        &format!("self{}", ".a".repeat(40_000)),
+    );
+    check("a long disjunction", 5_000_000, Taken, &["self.a"; 10_000].join("||"));
+}
+
+#[test]
+fn definitions() {
+    let property =
+        |count: usize, schema: &Value| -> Value { (0..count).map(|at| (format!("p{at}"), schema.clone())).collect() };
+    let check = |name: &str, steps: u64, expected: Outcome, schema: &Value| {
+        check(name, steps, expected, || {
+            structural::check_crd_schema(schema, &FieldPath::new("schema")).is_empty()
+        });
+    };
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    check(
+        "many properties",
+        2_000_000,
+        Taken,
+        &object(property(10_000, &json!({"type": "string"}))),
+    );
+    check(
+        "more properties than one may read",
+        2_000_000,
+        Cancelled,
+        &object(property(50_000, &json!({"type": "string", "default": ""}))),
+    );
+    let rule = json!({"rule": "self.p0 == ''", "fieldPath": ".p0"});
+    let ruled = |count: usize| {
+        let mut schema = object(property(100, &json!({"type": "string"})));
+        schema["x-kubernetes-validations"] = times(count, &rule);
+        schema
+    };
+    check("many rules that name a field", 2_000_000, Taken, &ruled(200));
+    check("more rules than one may compile", 2_000_000, Cancelled, &ruled(30_000));
+    let mut nested = json!({"type": "string"});
+    for _ in 0..200 {
+        nested = object(json!({ "p0": nested, "p1": {"type": "string"} }));
+        nested["default"] = json!({});
+    }
+    check("defaults at every level", 5_000_000, Taken, &nested);
+    let pattern = |at: usize| {
+        (
+            format!("p{at}"),
+            json!({"type": "string", "pattern": format!("^[a-z]{{1,900}}{at}$")}),
+        )
+    };
+    let patterns: Value = (0..2_000).map(pattern).collect();
+    check("many large patterns", 20_000_000, Cancelled, &object(patterns));
+    let keys = numbered(10_000, |at| json!(format!("p{at}")));
+    let items = json!({"type": "object", "required": keys, "properties": property(10_000, &json!({"type": "string"}))});
+    let list =
+        json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": items});
+    check(
+        "a list of many keys",
+        20_000_000,
+        Cancelled,
+        &object(json!({ "list": list })),
+    );
+    let version = |at: usize| {
+        json!({"name": format!("v{at}"), "served": true, "storage": at == 0,
+        "schema": {"openAPIV3Schema": object(property(20, &json!({"type": "string"})))}})
+    };
+    let definition = |count: usize| {
+        json!({"metadata": {"name": "as.b.c"}, "spec": {"group": "b.c", "scope": "Cluster",
+        "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"}, "conversion": {"strategy": "None"},
+        "versions": numbered(count, version)}, "status": {"storedVersions": ["v0"]}})
+    };
+    let many = definition(1_000);
+    self::check("many versions that are alike", 1_000_000, Taken, || {
+        kubewright_schema::definition::check(&many, None).is_empty()
+    });
 }

@@ -10,6 +10,7 @@ use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::shape::{Shape, fields, with_named};
 use super::{FieldSet, ObjectType, check, merge};
+use crate::budget;
 
 /// More Update entries than this are joined into one of [`ANCIENT`].
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -19,7 +20,9 @@ const ANCIENT: &str = "ancient-changes";
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// What nobody owns: who an object is, and what only the server writes.
-static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| budget::unlimited(unowned));
+
+fn unowned() -> FieldSet {
     let mut set = FieldSet::default();
     for path in [
         "apiVersion",
@@ -38,7 +41,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         set.extend(FieldSet::of_path(path.split('.')));
     }
     set
-});
+}
 
 /// A field that somebody else owns and an apply would change.
 #[derive(Clone, Debug, PartialEq, Eq)]

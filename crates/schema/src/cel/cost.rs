@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::Program;
 use super::ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprId, ExprKind, Literal, op};
 use super::types::{Decl, Type};
+use crate::budget;
 
 /// A range of costs or sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -156,6 +157,7 @@ struct Estimator<'a> {
 
 impl<'a> Estimator<'a> {
     fn cost(&mut self, expr: &'a Expr) -> Range {
+        budget::spend(8);
         match &expr.kind {
             ExprKind::Literal(_) => Range::default(),
             ExprKind::Ident(name) => {
@@ -381,12 +383,14 @@ impl<'a> Estimator<'a> {
 
     fn extend_path(&mut self, expr: &Expr, parent: &Expr, step: &Arc<str>) {
         let mut path = self.path(parent);
+        budget::spend(path.len());
         path.push(step.clone());
         self.paths.insert(expr.id, path);
     }
 
     fn arg(&mut self, expr: &'a Expr) -> Arg<'a> {
         let mut path = self.path(expr);
+        budget::spend(4 * path.len());
         if path.first().is_some_and(|root| &**root == ACCUMULATOR) {
             path.clear();
         }

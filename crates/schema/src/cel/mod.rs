@@ -57,6 +57,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::budget;
 use ast::{Expr, ExprId, ExprKind};
 use types::{Decl, Type};
 
@@ -234,6 +235,8 @@ impl Issue {
 /// # Errors
 /// Mistakes of syntax or, when there are none, of types; they display as cel-go displays them.
 pub fn compile(source: &str, environment: &Environment) -> Result<Program, Issues> {
+    // A short one, too, is read, checked and weighed.
+    budget::spend(1000 + 4 * source.len());
     let fail = |issues| Issues::new(source, issues);
     let parsed = parser::parse(source).map_err(fail)?;
     let (expr, types) = checker::check(parsed, environment).map_err(fail)?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::names::escape;
 use super::types::{Decl, Field, ObjectType, Type};
+use crate::budget;
 use crate::schema::{ListType, Schema, SchemaRef, Type as SchemaType};
 
 /// The largest request that the API server takes, in bytes.
@@ -48,6 +49,7 @@ pub fn declare(schema: &Schema, root: bool, name: &str) -> Option<Decl> {
 
 /// `within` are the types of built-in kinds around; one that holds itself is not visible a second time.
 fn declare_within(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+    budget::spend(16);
     let known = schema.name.is_some_and(|name| within.contains(&name));
     if known {
         return None;

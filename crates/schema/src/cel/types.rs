@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::names::{escape, is_reserved};
+use crate::budget;
 use crate::schema::ListType;
 
 /// A type of the language.
@@ -239,6 +240,7 @@ impl Type {
 
 impl PartialEq for Type {
     fn eq(&self, other: &Self) -> bool {
+        budget::spend(1);
         match (self, other) {
             (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a == b,
             (Self::Map(k1, v1), Self::Map(k2, v2)) => k1 == k2 && v1 == v2,
@@ -269,6 +271,9 @@ impl Type {
 impl fmt::Display for Type {
     /// As the checker's messages name types: `map(string, int)`, `timestamp`, `null`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A type that holds another one twice, which holds another one twice, is short to say in an expression alone.
+        budget::spend(4);
+        budget::produce(8);
         match self {
             Self::Null => f.write_str("null"),
             Self::Error => f.write_str("!error!"),

@@ -23,9 +23,10 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::eval::Error;
+use super::eval::{Error, ITEM, made};
 use super::library::opaque::Opaque;
 use super::types::Decl;
+use crate::budget;
 
 pub use list::{List, ListKind};
 pub use map::{Fields, Key, Map};
@@ -202,6 +203,7 @@ impl<'a> Value<'a> {
     }
 
     fn type_names(&self, path: &str, wrong: &mut Vec<String>) {
+        budget::spend(1);
         match self {
             Self::Object(object) => {
                 if *object.type_name != *path {
@@ -248,7 +250,10 @@ impl<'a> Value<'a> {
     /// Characters of a string, bytes, elements of a list, entries of a map; none for what has no size.
     pub fn size(&self) -> Option<u64> {
         let size = match self {
-            Self::String(text) => text.chars().count(),
+            Self::String(text) => {
+                budget::spend_on_text(text.len());
+                text.chars().count()
+            }
             Self::Bytes(bytes) => bytes.len(),
             Self::List(list) => list.len(),
             Self::Map(map) => map.len(),
@@ -281,6 +286,14 @@ impl<'a> Value<'a> {
     /// # Errors
     /// Values that JSON does not know, such as types and quantities.
     pub fn to_json(&self) -> Result<Json, Error> {
+        // Parts that stand for the same value are values of their own from now on.
+        made(match self {
+            Self::String(text) => ITEM + text.len(),
+            Self::Bytes(bytes) => ITEM + 2 * bytes.len(),
+            Self::Map(map) => ITEM + crate::measure::map_held(map.len()),
+            Self::Object(object) => ITEM + crate::measure::map_held(object.fields.len()),
+            _ => ITEM,
+        })?;
         Ok(match self {
             Self::Null => Json::Null,
             Self::Bool(value) => Json::Bool(*value),
@@ -334,6 +347,11 @@ impl<'a> Value<'a> {
 impl fmt::Display for Value<'_> {
     /// As cel-go prints values in its messages (`%v`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A list may hold the same value a thousand times, in lists that hold each other.
+        budget::spend(1);
+        if let Self::String(text) = self {
+            budget::produce(text.len());
+        }
         match self {
             Self::Null => f.write_str("0"),
             Self::Bool(value) => value.fmt(f),

@@ -7,6 +7,12 @@ use serde_json::{Map, Number, Value, json};
 use super::table::{Field, Message, Shape, Type};
 use super::wire::{Reader, Wire};
 use super::{MAX_DEPTH, MAX_VALUES, ProtobufError};
+use crate::{budget, measure};
+
+/// What a field takes beside its text: its place, and its name in a map.
+const VALUE: usize = 64;
+/// How many entries of a map share a node.
+const ENTRIES: usize = 6;
 
 /// What one body has used of its limits.
 #[derive(Debug, Default)]
@@ -36,8 +42,11 @@ impl Decoder {
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), ProtobufError> {
+    /// Counts a value, which may have cost two bytes.
+    pub(super) fn count(&mut self) -> Result<(), ProtobufError> {
         self.values += 1;
+        budget::spend(4);
+        budget::produce(VALUE);
         if self.values > MAX_VALUES {
             Err(ProtobufError::TooManyValues)
         } else {
@@ -73,10 +82,13 @@ impl Decoder {
             }
             Shape::Map => {
                 let (key, value) = self.entry(field, wire.bytes(field.json)?, depth)?;
+                budget::produce(measure::text_held(key.len()));
                 let map = into.entry(field.json).or_insert_with(|| json!({}));
-                map.as_object_mut()
-                    .expect("a field is a map always or never")
-                    .insert(key, value);
+                let map = map.as_object_mut().expect("a field is a map always or never");
+                map.insert(key, value);
+                if map.len() % ENTRIES == 1 {
+                    budget::produce(measure::map_held(1));
+                }
             }
         }
         Ok(())
@@ -108,6 +120,7 @@ impl Decoder {
         let (mut key, mut value) = (String::new(), None);
         let mut reader = Reader::new(data, "map");
         while let Some((tag, wire)) = reader.field()? {
+            self.count()?;
             match tag {
                 1 => key = wire.text(field.json)?,
                 2 => value = Some(self.value(field, wire, depth, Value::Null)?),
@@ -156,6 +169,7 @@ impl Decoder {
             _ => Map::new(),
         };
         self.message(message, data, depth, &mut fields)?;
+        budget::produce(measure::map_held(fields.len()));
         Ok(match message.whole() {
             Some(whole) => fields.remove(whole.json).unwrap_or_else(|| json!([])),
             None => Value::Object(fields),

@@ -76,6 +76,7 @@ impl Special {
         let (mut schema, mut allows, mut list) = (None, false, Vec::new());
         let mut reader = Reader::new(data, "JSONSchemaProps");
         while let Some((tag, wire)) = reader.field()? {
+            decoder.count()?;
             match (self, tag) {
                 (Special::SchemaOrBool, 1) => allows = wire.varint("allows")? != 0,
                 (Special::SchemaOrBool, 2) | (_, 1) => schema = Some(json_schema(decoder, wire, depth)?),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{GroupVersionKind, ListType, MapType, Pattern, Schema, SchemaRef, Type};
+use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::structural::Special;
@@ -184,6 +185,8 @@ impl Reader {
             self.wrong(at, value, "an object");
             return Schema::default();
         };
+        // Each word is asked for.
+        budget::spend(32);
         let format = self.string(from, at, "format");
         let additional = from.get("additionalProperties").filter(|value| !value.is_null());
         Schema {

@@ -4,9 +4,12 @@
 //! list of type map. Only what the schema knows is followed, so an object with a field that the schema does not know is
 //! never unchanged.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::schema::{ListType, Schema};
+use crate::{budget, measure};
 
 /// A value with its old one.
 #[derive(Clone, Copy)]
@@ -28,44 +31,91 @@ impl<'a> Correlation<'a> {
         Some(Self { new, old, schema })
     }
 
-    /// An item of a list of type map.
-    pub(crate) fn index(self, index: usize) -> Option<Self> {
-        let new = self.new.as_array()?.get(index)?;
-        let old = old_item(self.schema, new, self.old.as_array()?)?;
-        let schema = self.schema.items.as_ref()?;
-        Some(Self { new, old, schema })
+    /// The items of a list, each with its old one.
+    pub(crate) fn items(self) -> Items<'a> {
+        let old = self.old.as_array().map_or(&[][..], Vec::as_slice);
+        Items {
+            of: self,
+            old: OldItems::new(self.schema, old),
+        }
     }
 
     /// Whether nothing changed.
     pub(crate) fn is_unchanged(self) -> bool {
+        budget::spend(1);
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
                 if new.len() != old.len() {
                     return false;
                 }
                 if self.schema.list_type != Some(ListType::Map) {
-                    return new == old;
+                    return measure::same(self.new, self.old);
                 }
-                (0..new.len()).all(|index| self.index(index).is_some_and(Self::is_unchanged))
+                let items = self.items();
+                (0..new.len()).all(|index| items.index(index).is_some_and(Self::is_unchanged))
             }
             (Value::Object(new), Value::Object(old)) => {
                 new.len() == old.len() && new.keys().all(|name| self.key(name).is_some_and(Self::is_unchanged))
             }
-            (new, old) => new == old,
+            (new, old) => measure::same(new, old),
         }
     }
 }
 
-/// The item of the old list with the same keys, for lists of type map.
-pub(crate) fn old_item<'a>(schema: &Schema, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
-    if schema.list_type != Some(ListType::Map) || schema.list_map_keys.is_empty() {
-        return None;
+/// The items of a list of type map, with their old ones.
+pub(crate) struct Items<'a> {
+    of: Correlation<'a>,
+    old: OldItems<'a>,
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn index(&self, index: usize) -> Option<Correlation<'a>> {
+        let new = self.of.new.as_array()?.get(index)?;
+        let old = self.old.of(new)?;
+        let schema = self.of.schema.items.as_ref()?;
+        Some(Correlation { new, old, schema })
     }
+}
+
+/// The items of an old list by their keys; none of a list that is not of type map.
+pub(crate) struct OldItems<'a> {
+    names: &'a [String],
+    items: BTreeMap<String, &'a Value>,
+}
+
+impl<'a> OldItems<'a> {
+    pub(crate) fn new(schema: &'a Schema, old: &'a [Value]) -> Self {
+        let is_map = schema.list_type == Some(ListType::Map);
+        let names: &[String] = if is_map { &schema.list_map_keys } else { &[] };
+        let mut items = BTreeMap::new();
+        for item in old.iter().filter(|_| !names.is_empty()) {
+            // Of several the first is meant.
+            if let Some(keys) = keys(item, names) {
+                items.entry(keys).or_insert(item);
+            }
+        }
+        Self { names, items }
+    }
+
+    /// The old item with the keys of this one.
+    pub(crate) fn of(&self, item: &Value) -> Option<&'a Value> {
+        if self.items.is_empty() {
+            return None;
+        }
+        self.items.get(&keys(item, self.names)?).copied()
+    }
+}
+
+/// The keys of an item as a text; what is absent is not null.
+fn keys(item: &Value, names: &[String]) -> Option<String> {
     let item = item.as_object()?;
-    old.iter().find(|old| {
-        schema
-            .list_map_keys
-            .iter()
-            .all(|key| old.as_object().is_some_and(|old| old.get(key) == item.get(key)))
-    })
+    let mut text = String::new();
+    for name in names {
+        match item.get(name) {
+            Some(value) => text.push_str(&measure::shown(value)),
+            None => text.push('-'),
+        }
+        text.push(',');
+    }
+    Some(text)
 }

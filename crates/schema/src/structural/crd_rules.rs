@@ -16,6 +16,7 @@ mod words;
 use serde_json::{Map, Value, json};
 
 use super::{PruneOptions, prune, validate};
+use crate::budget;
 use crate::cel::rules;
 use crate::error::FieldError;
 use crate::path::FieldPath;
@@ -137,6 +138,8 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     let Some(value) = schema.get("default").filter(|value| !value.is_null()) else {
         return;
     };
+    // It is read once more, and the default held against it three times.
+    budget::spend(200);
     // A schema that cannot be read has errors of its own already.
     let Ok(parsed) = SchemaRef::from_crd(&Value::Object(schema.clone())) else {
         return;

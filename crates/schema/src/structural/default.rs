@@ -6,6 +6,7 @@
 use serde_json::{Number, Value};
 
 use crate::schema::{Schema, SchemaRef};
+use crate::{budget, measure};
 
 /// Fills in the defaults of a custom resource, and drops nulls where the schema does not allow them.
 ///
@@ -33,12 +34,17 @@ fn settle(value: &mut Value, schema: Option<&Schema>, given: bool) {
     match value {
         Value::Object(map) => {
             map.retain(|key, value| settle_entry(key, value, schema, given));
-            let properties = schema.into_iter().flat_map(|schema| &schema.properties);
-            for (name, property) in properties {
+            let Some(schema) = schema else { return };
+            // Each item of a list is asked for each property.
+            budget::spend(schema.properties.len());
+            for (name, property) in &schema.properties {
                 if let Some(default) = &property.default
                     && !map.contains_key(name)
                 {
-                    let mut value = default.clone();
+                    // Defaults that nest make much out of little.
+                    let node = if map.is_empty() { measure::map_held(1) } else { 0 };
+                    budget::produce(node + measure::text_held(name.len()));
+                    let mut value = measure::copy(default);
                     settle(&mut value, Some(property), false);
                     map.insert(name.clone(), value);
                 }
@@ -51,7 +57,7 @@ fn settle(value: &mut Value, schema: Option<&Schema>, given: bool) {
                 let default = items.filter(|schema| is_forbidden_null(item, schema));
                 match default.and_then(|schema| schema.default.as_ref()) {
                     Some(default) => {
-                        item.clone_from(default);
+                        *item = measure::copy(default);
                         settle(item, items, false);
                     }
                     None => settle(item, items, given),
@@ -75,7 +81,7 @@ fn settle_entry(key: &str, value: &mut Value, schema: Option<&Schema>, given: bo
         let Some(default) = schema.default.as_ref().filter(|_| !is_property) else {
             return false;
         };
-        value.clone_from(default);
+        *value = measure::copy(default);
     }
     settle(value, field, given);
     true

@@ -17,6 +17,7 @@ use super::table::table;
 use super::{Special, json_schema_props, special};
 use crate::quantity::Quantity;
 use crate::schema::{Schema, SchemaRef, Type};
+use crate::{budget, measure};
 
 static TABLE: &str = include_str!("../../data/go-types.txt");
 
@@ -166,6 +167,8 @@ struct Zero {
     held: Value,
     /// As it is written, with what is in it.
     written: Value,
+    /// What it takes in the map that it is put into.
+    bytes: usize,
 }
 
 impl GoStruct {
@@ -176,7 +179,8 @@ impl GoStruct {
             let mut written = held.clone();
             // Nobody wrote a list into it, so it does not matter whether written ones are kept.
             normalize(&mut written, property, false);
-            Some((key.clone(), Zero { held, written }))
+            let bytes = measure::text_held(key.len()) + measure::held(&written);
+            Some((key.clone(), Zero { held, written, bytes }))
         });
         let zeros = zeros.collect();
         let names = schema.name.and_then(names);
@@ -216,6 +220,9 @@ fn structure(map: &mut Map<String, Value>, schema: &Schema, keeps_lists: bool) {
     }
     for (key, zero) in &go.zeros {
         if !map.contains_key(key) {
+            // An empty struct costs two bytes on the wire.
+            let node = if map.is_empty() { measure::map_held(1) } else { 0 };
+            budget::produce(node + zero.bytes);
             map.insert(key.clone(), zero.written.clone());
         }
     }

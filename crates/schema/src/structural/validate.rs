@@ -480,8 +480,9 @@ impl Validator {
     ) {
         outcome.checks += 1;
         if let Some(items) = &schema.items {
+            let before = was.map(Correlation::items);
             for (i, item) in list.iter().enumerate() {
-                let was = was.and_then(|was| was.index(i));
+                let was = before.as_ref().and_then(|before| before.index(i));
                 outcome.add(self.value(item, items, &path.item(i), was));
             }
         }

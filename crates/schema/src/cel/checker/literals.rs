@@ -111,11 +111,16 @@ impl Mixed<'_> {
 
     fn list(&mut self, elements: &[Expr], optional: &[usize]) {
         let Some(first) = elements.first() else { return };
-        let first = unwrap(self.type_of(first), optional.contains(&0)).clone();
+        let first = unwrap(self.type_of(first), optional.first() == Some(&0)).clone();
         let other = elements
             .iter()
             .enumerate()
-            .map(|(at, element)| (element, unwrap(self.type_of(element), optional.contains(&at))))
+            .map(|(at, element)| {
+                (
+                    element,
+                    unwrap(self.type_of(element), optional.binary_search(&at).is_ok()),
+                )
+            })
             .find(|(_, ty)| !equivalent(&first, ty));
         if let Some((element, ty)) = other {
             let issue = mismatch(element, &first, ty);
@@ -153,6 +158,7 @@ fn unwrap(ty: &Type, optional: bool) -> &Type {
 
 /// The same type; what a type holds counts, too.
 fn equivalent(a: &Type, b: &Type) -> bool {
+    crate::budget::spend(1);
     match (a, b) {
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => equivalent(a, b),
         (Type::Map(k1, v1), Type::Map(k2, v2)) => equivalent(k1, k2) && equivalent(v1, v2),

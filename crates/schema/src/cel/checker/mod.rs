@@ -12,6 +12,7 @@ use super::ast::{Call, Comprehension, Entry, Expr, ExprId, ExprKind, Literal, op
 use super::decls::{self, Function, Overload};
 use super::types::Type;
 use super::{Environment, Issue};
+use crate::budget;
 use unify::{Mapping, instantiate, most_general};
 
 /// Checks a parsed expression: the tree with names resolved and overloads entered, and the type of each node by id.
@@ -99,6 +100,7 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, expr: &mut Expr) -> Type {
+        budget::spend(16);
         let ty = match &mut expr.kind {
             ExprKind::Literal(literal) => literal_type(literal),
             ExprKind::TypeName(named) => Type::type_of(named.clone()),
@@ -326,7 +328,7 @@ impl Checker<'_> {
         let mut joined = None;
         for (at, element) in elements.iter_mut().enumerate() {
             let mut ty = self.check(element);
-            if optional.contains(&at) {
+            if optional.binary_search(&at).is_ok() {
                 ty = self.unwrap_optional(element.offset, ty);
             }
             joined = Some(self.join(joined, ty));

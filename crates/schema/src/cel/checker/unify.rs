@@ -7,10 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::types::Type;
+use crate::budget;
 
 /// What parameters stand for.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Mapping(BTreeMap<Arc<str>, Type>);
+#[derive(Debug, Default)]
+pub(super) struct Mapping {
+    bound: BTreeMap<Arc<str>, Type>,
+    /// What was bound since the last attempt began, with what it stood for before.
+    tried: Vec<(Arc<str>, Option<Type>)>,
+}
 
 impl Mapping {
     /// Whether `from` may be used where `to` is wanted; if so, parameters are bound, else nothing changes.
@@ -20,22 +25,29 @@ impl Mapping {
 
     /// The same for lists of arguments.
     pub(super) fn assign_all(&mut self, from: &[Type], to: &[Type]) -> bool {
-        let mut tried = self.clone();
-        let fits = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| tried.fits(from, to));
-        if fits {
-            *self = tried;
+        self.tried.clear();
+        let fits = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.fits(from, to));
+        if !fits {
+            while let Some((name, before)) = self.tried.pop() {
+                match before {
+                    Some(ty) => self.bound.insert(name, ty),
+                    None => self.bound.remove(&name),
+                };
+            }
         }
         fits
     }
 
     fn find(&self, ty: &Type) -> Option<&Type> {
         match ty {
-            Type::Param(name) => self.0.get(name),
+            Type::Param(name) => self.bound.get(name),
             _ => None,
         }
     }
 
     fn fits(&mut self, from: &Type, to: &Type) -> bool {
+        // A type may hold another one twice, which holds another one twice.
+        budget::spend(2);
         if let Type::Param(_) = to {
             match self.bind(from, to) {
                 (true, _) => return true,
@@ -89,12 +101,14 @@ impl Mapping {
 
     fn insert(&mut self, param: &Type, ty: Type) {
         if let Type::Param(name) = param {
-            self.0.insert(name.clone(), ty);
+            let before = self.bound.insert(name.clone(), ty);
+            self.tried.push((name.clone(), before));
         }
     }
 
     /// Whether the parameter occurs within the type: then it cannot stand for it.
     fn occurs(&self, param: &Type, within: &Type) -> bool {
+        budget::spend(1);
         if param == within {
             return true;
         }
@@ -108,6 +122,7 @@ impl Mapping {
 
     /// The type with parameters replaced by what they stand for; the others become dynamic when `open_to_dyn`.
     pub(super) fn substitute(&self, ty: &Type, open_to_dyn: bool) -> Type {
+        budget::spend(4);
         if let Some(bound) = self.find(ty) {
             return self.substitute(bound, open_to_dyn);
         }
@@ -129,6 +144,7 @@ pub(super) fn most_general(a: &Type, b: &Type) -> Type {
 }
 
 fn less_specific(a: &Type, b: &Type) -> bool {
+    budget::spend(1);
     match (a, b) {
         (Type::Dyn | Type::Param(_), _) => true,
         (_, Type::Dyn | Type::Param(_)) => false,
@@ -141,6 +157,7 @@ fn less_specific(a: &Type, b: &Type) -> bool {
 
 /// A type with the parameters of an overload replaced by fresh ones.
 pub(super) fn instantiate(ty: &Type, fresh: &[(Arc<str>, Type)]) -> Type {
+    budget::spend(4);
     let inner = |ty: &Type| instantiate(ty, fresh);
     match ty {
         Type::Param(name) => fresh

@@ -39,6 +39,7 @@ fn share(size: u64, factor: f64) -> u64 {
 
 /// Whether the API server computes an expression once, when it compiles it: what consists of constants is free.
 pub(super) fn is_constant(expr: &Expr) -> bool {
+    crate::budget::spend(1);
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::TypeName(_) => true,
         ExprKind::List { elements, .. } => elements.iter().all(is_constant),
@@ -183,6 +184,7 @@ pub(super) fn size(value: &Value<'_>) -> u64 {
 
 /// All that is in a value.
 fn traversal(value: &Value<'_>) -> u64 {
+    crate::budget::spend(1);
     match value {
         Value::String(text) => floor(text.len() as u64, STRING),
         Value::Bytes(bytes) => floor(bytes.len() as u64, STRING),

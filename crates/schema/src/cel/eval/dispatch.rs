@@ -1,13 +1,14 @@
 //! Calls of functions: evaluating the arguments, finding the overload that fits the values, charging for it.
 
 use super::{Error, Interpreter, convert, cost, operators};
+use crate::budget;
 use crate::cel::ast::{Call, Expr, op};
 use crate::cel::decls::Overload;
 use crate::cel::library;
 use crate::cel::types::Type;
-use crate::cel::value::Value;
+use crate::cel::value::{Text, Value};
 
-/// The largest text that one call may make. The budget ends far below it for all functions but `replace`.
+/// The largest text that one call may make where no request sets a limit. The budget ends far below it for all functions but `replace`.
 const MOST_BYTES: u64 = 64 << 20;
 
 impl<'a> Interpreter<'a, '_> {
@@ -20,7 +21,7 @@ impl<'a> Interpreter<'a, '_> {
             values.push(self.eval(arg)?);
         }
         if cost::is_constant(expr) {
-            return self.invoke(call, &values);
+            return made_of(self.invoke(call, &values));
         }
         self.apply(call, values)
     }
@@ -50,9 +51,9 @@ impl<'a> Interpreter<'a, '_> {
         if !by_result {
             // Before the work is done, so that the budget bounds it.
             self.charge(cost::call(&call.function, overload, &values, None))?;
-            return self.invoke(call, &values);
+            return made_of(self.invoke(call, &values));
         }
-        let result = self.invoke(call, &values);
+        let result = made_of(self.invoke(call, &values));
         self.charge(cost::call(&call.function, overload, &values, result.as_ref().ok()))?;
         result
     }
@@ -73,6 +74,13 @@ impl<'a> Interpreter<'a, '_> {
                 };
                 (places as u64).saturating_mul(new.len() as u64)
             }
+            (op::ADD, [Value::String(left), Value::String(right)]) => (left.len() + right.len()) as u64,
+            (op::ADD, [Value::Bytes(left), Value::Bytes(right)]) => (left.len() + right.len()) as u64,
+            // At worst there is an item for each character.
+            ("split", [Value::String(text), ..]) => (text.len() as u64).saturating_mul(super::ITEM as u64),
+            ("lists.range", [Value::Int(count)]) => {
+                u64::try_from(*count).unwrap_or(0).saturating_mul(super::ITEM as u64)
+            }
             ("join", [Value::List(list), separator @ ..]) => {
                 let separator = match separator {
                     [Value::String(separator)] => separator.len() as u64,
@@ -88,7 +96,8 @@ impl<'a> Interpreter<'a, '_> {
             }
             _ => 0,
         };
-        if size > MOST_BYTES {
+        let affords = || usize::try_from(size).is_ok_and(|size| budget::affords(size / 32, size));
+        if size > MOST_BYTES || !affords() {
             Err(Error::CostExceeded)
         } else {
             Ok(())
@@ -135,6 +144,18 @@ impl<'a> Interpreter<'a, '_> {
         }
         library::call(overload.id, values).unwrap_or_else(|| Err(mismatch(function, values)))
     }
+}
+
+/// A value that a function made, counted as far as it is new: what is in a list is, or was counted when it was made.
+fn made_of<'a>(result: Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
+    let value = result?;
+    super::made(match &value {
+        Value::String(Text::Shared(text)) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::List(list) => list.made(),
+        _ => 0,
+    })?;
+    Ok(value)
 }
 
 fn is_constant_text(arg: Option<&Expr>) -> bool {

@@ -123,6 +123,11 @@ enum Stop {
 }
 
 fn entries<'a>(range: &Value<'a>, two: bool) -> Result<Range<'a>, Error> {
+    super::worked(
+        range
+            .size()
+            .map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)),
+    )?;
     let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));
     Ok(match range {
         Value::List(list) if two => {

@@ -42,6 +42,7 @@ mod tests;
 use super::Program;
 use super::ast::{Call, Entry, Expr, ExprKind, Literal, op};
 use super::value::{Key, List, Map, Text, Value};
+use crate::budget;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -148,6 +149,28 @@ pub fn instantiate(program: &Program) -> Result<(), Error> {
 /// Deeper than any expression that the parser lets through.
 const MAX_DEPTH: u32 = 600;
 
+/// Says that an evaluation did something. Beyond what the request may cost it is too expensive, as beyond the limit of its own cost.
+pub(in crate::cel) fn worked(steps: usize) -> Result<(), Error> {
+    if !budget::affords(steps, 0) {
+        return Err(Error::CostExceeded);
+    }
+    budget::spend(steps);
+    Ok(())
+}
+
+/// Says that an evaluation makes so many bytes, before it does: what it costs says little about what it makes.
+pub(in crate::cel) fn made(bytes: usize) -> Result<(), Error> {
+    if !budget::affords(bytes / 32, bytes) {
+        return Err(Error::CostExceeded);
+    }
+    budget::spend_on_text(bytes);
+    budget::produce(bytes);
+    Ok(())
+}
+
+/// What an item of a list takes.
+pub(in crate::cel) const ITEM: usize = 64;
+
 /// One evaluation.
 struct Interpreter<'a, 'v> {
     variables: &'v dyn Variables<'a>,
@@ -168,6 +191,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn eval(&mut self, expr: &'a Expr) -> Result<Value<'a>, Error> {
+        worked(8)?;
         if self.depth >= MAX_DEPTH {
             return Err(Error::TooDeep);
         }
@@ -248,10 +272,11 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn list(&mut self, expr: &'a Expr, elements: &'a [Expr], optional: &[usize]) -> Result<Value<'a>, Error> {
+        made(ITEM * elements.len())?;
         let mut values = Vec::with_capacity(elements.len());
         for (at, element) in elements.iter().enumerate() {
             let value = self.eval(element)?;
-            if !optional.contains(&at) {
+            if optional.binary_search(&at).is_err() {
                 values.push(value);
                 continue;
             }
@@ -272,6 +297,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn map(&mut self, expr: &'a Expr, entries: &'a [Entry]) -> Result<Value<'a>, Error> {
+        made(crate::measure::map_held(entries.len()) + ITEM * entries.len())?;
         let mut values = BTreeMap::new();
         for entry in entries {
             let key = self.eval(&entry.key)?;
@@ -294,6 +320,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn object(&mut self, type_name: &'a str, entries: &'a [Entry]) -> Result<Value<'a>, Error> {
+        made(crate::measure::map_held(entries.len()) + ITEM * entries.len())?;
         let mut fields = BTreeMap::new();
         for entry in entries {
             let Some(name) = entry.key.as_str() else {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Error;
+use crate::budget;
 use crate::cel::ast::op;
 use crate::cel::value::number::Number;
 use crate::cel::value::{Text, Value};
@@ -12,11 +13,17 @@ use crate::cel::value::{Text, Value};
 /// # Errors
 /// Values that cannot be compared, such as a quantity with an address.
 pub fn equal<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<bool, Error> {
+    budget::spend(2);
     Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Null, _) | (_, Value::Null) => false,
         (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::String(a), Value::String(b)) | (Value::Type(a), Value::Type(b)) => a == b,
+        (Value::String(a), Value::String(b)) | (Value::Type(a), Value::Type(b)) => {
+            if a.len() == b.len() {
+                budget::spend_on_text(a.len());
+            }
+            a == b
+        }
         (Value::Bytes(a), Value::Bytes(b)) => a == b,
         (Value::Duration(a), Value::Duration(b)) => a == b,
         (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
@@ -68,7 +75,10 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, Error> {
     }
     match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
-        (Value::String(a), Value::String(b)) => Ok(a.cmp(b)),
+        (Value::String(a), Value::String(b)) => {
+            budget::spend_on_text(a.len().min(b.len()));
+            Ok(a.cmp(b))
+        }
         (Value::Bytes(a), Value::Bytes(b)) => Ok(a.cmp(b)),
         (Value::Duration(a), Value::Duration(b)) => Ok(a.cmp(b)),
         (Value::Timestamp(a), Value::Timestamp(b)) => a.partial_cmp(b).ok_or_else(Error::no_overload),

@@ -2,7 +2,7 @@
 
 use super::super::eval;
 use crate::cel::ast::{Expr, ExprKind};
-use crate::cel::eval::Error;
+use crate::cel::eval::{Error, ITEM, made};
 use crate::cel::types::Type;
 use crate::cel::value::{Key, List, Value};
 use crate::error::quote;
@@ -23,6 +23,10 @@ pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Err
         text.push_str(&plain.replace("%%", "%"));
         let arg = args.get(next).ok_or_else(|| Error::new(out_of_range(next)))??;
         let (clause, after) = Clause::after_percent(after).map_err(Error::new)?;
+        if clause.verb == 'f' || clause.verb == 'e' {
+            made(clause.precision.min(MOST_DIGITS))?;
+        }
+        weigh(&arg)?;
         let written = clause.write(&arg).map_err(|error| Error::new(during(&error)))?;
         text.push_str(&written);
         if text.len() > MOST_BYTES {
@@ -32,6 +36,24 @@ pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Err
     }
     text.push_str(&rest.replace("%%", "%"));
     Ok(Value::string(text))
+}
+
+/// Counts the text that a value will be. Lists may hold each other many times.
+fn weigh(value: &Value<'_>) -> Result<(), Error> {
+    match value {
+        Value::String(text) => made(ITEM + 2 * text.len()),
+        Value::Bytes(bytes) => made(ITEM + 4 * bytes.len()),
+        Value::List(list) => {
+            made(ITEM)?;
+            list.iter().flatten().try_for_each(|item| weigh(&item))
+        }
+        Value::Map(map) => {
+            made(ITEM)?;
+            let mut entries = map.entries().flatten();
+            entries.try_for_each(|(key, value)| weigh(&key.to_value()).and_then(|()| weigh(&value)))
+        }
+        _ => made(ITEM),
+    }
 }
 
 fn out_of_range(index: usize) -> String {

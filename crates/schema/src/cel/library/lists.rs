@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Called, int};
-use crate::cel::eval::{Error, compare, equal, is_ordered};
+use crate::cel::eval::{Error, ITEM, compare, equal, is_ordered, made};
 use crate::cel::value::{Duration, List, Value};
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
@@ -132,6 +132,7 @@ fn slice<'a>(list: &List<'a>, start: i64, end: i64) -> Result<Value<'a>, Error> 
 fn flatten<'a>(list: &List<'a>, depth: i64) -> Result<Value<'a>, Error> {
     fn into<'a>(flat: &mut Vec<Value<'a>>, list: &List<'a>, depth: i64) -> Result<(), Error> {
         for item in list.iter() {
+            made(ITEM)?;
             match item? {
                 Value::List(inner) if depth > 0 => into(flat, &inner, depth - 1)?,
                 other => flat.push(other),

@@ -1,7 +1,7 @@
 //! Strings: searching, cutting, replacing, joining. Places are counted in characters.
 
 use super::{Called, formatting, int};
-use crate::cel::eval::Error;
+use crate::cel::eval::{Error, made, worked};
 use crate::cel::value::{List, Value};
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
@@ -60,6 +60,7 @@ fn out_of_range(at: i64) -> Error {
 }
 
 fn char_at<'a>(text: &str, at: i64) -> Result<Value<'a>, Error> {
+    worked(1 + text.len() / 8)?;
     let index = usize::try_from(at).map_err(|_| out_of_range(at))?;
     match text.chars().nth(index) {
         Some(c) => Ok(Value::string(c)),
@@ -76,6 +77,7 @@ fn substring<'a>(text: &str, start: i64, end: Option<i64>) -> Result<Value<'a>, 
             "invalid substring range. start: {start}, end: {end}"
         )));
     }
+    made(size_of::<char>() * text.len())?;
     let chars: Vec<char> = text.chars().collect();
     let place = |at: i64| {
         usize::try_from(at)
@@ -156,7 +158,10 @@ fn join<'a>(list: &List<'a>, separator: &str) -> Result<Value<'a>, Error> {
             joined.push_str(separator);
         }
         match item? {
-            Value::String(text) => joined.push_str(&text),
+            Value::String(text) => {
+                made(text.len() + separator.len())?;
+                joined.push_str(&text);
+            }
             other => return Err(Error::new(format!("join: invalid input: {other}"))),
         }
     }

@@ -1,8 +1,11 @@
 //! The rules of a definition that is being written.
 
+use std::collections::BTreeSet;
+
 use super::super::schema::declare;
 use super::super::types::Decl;
 use super::{CompiledRule, Rule, compile_rule};
+use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
@@ -35,7 +38,7 @@ const SELF_TYPE: &str = "selfType";
 /// ```
 pub fn check(schema: &SchemaRef, at: &FieldPath, mistakes: &[FieldError], unchanged: bool) -> Vec<FieldError> {
     let mut checker = Checker {
-        mistakes,
+        mistakes: mistakes.iter().map(|error| error.field.as_str()).collect(),
         unchanged,
         errors: Vec::new(),
         total: 0,
@@ -63,7 +66,8 @@ struct Place {
 }
 
 struct Checker<'a> {
-    mistakes: &'a [FieldError],
+    /// The fields in which mistakes were found.
+    mistakes: BTreeSet<&'a str>,
     unchanged: bool,
     errors: Vec<FieldError>,
     total: u64,
@@ -102,10 +106,12 @@ impl Checker<'_> {
 
     /// Whether a mistake was found in the schema at this place or below it.
     fn is_mistaken(&self, at: &FieldPath) -> bool {
-        self.mistakes.iter().any(|error| {
-            let below = error.field.strip_prefix(at.as_str());
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        let begins = |with: &str| {
+            let mut from = self.mistakes.range(with..);
+            from.next().is_some_and(|field| field.starts_with(with))
+        };
+        budget::spend_on_text(at.as_str().len());
+        self.mistakes.contains(at.as_str()) || begins(&format!("{at}.")) || begins(&format!("{at}["))
     }
 
     fn rules(&mut self, schema: &Schema, place: &Place) {

@@ -19,7 +19,7 @@ use super::{Compiled, CompiledRule, Rule, compile_rule};
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::{Schema, SchemaRef, Type};
-use crate::structural::correlate::{Correlation, old_item};
+use crate::structural::correlate::{Correlation, Items, OldItems};
 
 /// The longest message that an expression may give, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -182,10 +182,11 @@ impl<'a> Ratchet<'a> {
         Self::below(current, current.key(name))
     }
 
-    fn index(self, index: usize) -> Self {
-        match self.current {
-            Some(current) => Self::below(current, current.index(index)),
-            None => self,
+    /// An item of the list, whose items with their old ones are `items`.
+    fn index(self, items: Option<&Items<'a>>, index: usize) -> Self {
+        match (self.current, items) {
+            (Some(current), Some(items)) => Self::below(current, items.index(index)),
+            _ => self,
         }
     }
 
@@ -238,12 +239,14 @@ impl Run {
             Value::Array(items) => {
                 let Some(of_items) = &node.items else { return };
                 let old = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                let old = OldItems::new(&node.schema, old);
+                let before = ratchet.current.map(Correlation::items);
                 for (index, item) in items.iter().enumerate() {
                     if self.budget.is_none() {
                         return;
                     }
-                    let old = old_item(&node.schema, item, old);
-                    self.node(of_items, &at.index(index), item, old, ratchet.index(index));
+                    let below = ratchet.index(before.as_ref(), index);
+                    self.node(of_items, &at.index(index), item, old.of(item), below);
                 }
             }
             _ => {}

@@ -7,9 +7,8 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::Key;
-use super::Value;
-use crate::cel::eval::{Error, equal};
+use super::{Key, Text, Value};
+use crate::cel::eval::{Error, ITEM, equal, made, worked};
 use crate::cel::types::Decl;
 use crate::schema::ListType;
 
@@ -67,6 +66,20 @@ impl<'a> List<'a> {
         }
     }
 
+    /// What it took to make the list: nothing for one of an object, whose items are where they were.
+    pub(in crate::cel) fn made(&self) -> usize {
+        match &self.elements {
+            Elements::Json(..) => 0,
+            Elements::Owned(items) => {
+                let texts = items.iter().map(|item| match item {
+                    Value::String(Text::Shared(text)) => text.len(),
+                    _ => 0,
+                });
+                ITEM * items.len() + texts.sum::<usize>()
+            }
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -99,8 +112,14 @@ impl<'a> List<'a> {
     /// Items that their schema does not allow.
     pub fn to_vec(&self) -> Result<Vec<Value<'a>>, Error> {
         match &self.elements {
-            Elements::Owned(items) => Ok(items.to_vec()),
-            Elements::Json(..) => self.iter().collect(),
+            Elements::Owned(items) => {
+                worked(items.len())?;
+                Ok(items.to_vec())
+            }
+            Elements::Json(..) => {
+                made(ITEM * self.len())?;
+                self.iter().collect()
+            }
         }
     }
 
@@ -140,6 +159,8 @@ impl<'a> List<'a> {
                     Elements::Owned(items) => items,
                     Elements::Json(..) => Rc::new(self.to_vec()?),
                 };
+                let copied = if Rc::strong_count(&items) > 1 { items.len() } else { 0 };
+                made(ITEM * (copied + other.len()))?;
                 Rc::make_mut(&mut items).extend(other.to_vec()?);
                 Ok(Self {
                     elements: Elements::Owned(items),
@@ -147,6 +168,7 @@ impl<'a> List<'a> {
                 })
             }
             ListKind::Set | ListKind::Map(_) => {
+                made(4 * ITEM * (self.len() + other.len()))?;
                 let mut items = self.to_vec()?;
                 let mut places = BTreeMap::new();
                 for (place, item) in items.iter().enumerate() {

@@ -12,7 +12,8 @@ use serde_json::Value as Json;
 
 use super::number::Number;
 use super::{Text, Value};
-use crate::cel::eval::{Error, equal};
+use crate::budget;
+use crate::cel::eval::{Error, ITEM, equal, made};
 use crate::cel::names;
 use crate::cel::types::{Decl, Type};
 
@@ -252,6 +253,7 @@ impl<'a> Map<'a> {
 
     /// The keys in order.
     pub fn keys(&self) -> Vec<Key<'a>> {
+        budget::spend(self.len());
         match &self.0 {
             Entries::Owned(entries) => entries.keys().cloned().collect(),
             Entries::Computed(fields) => fields
@@ -296,6 +298,13 @@ impl<'a> Map<'a> {
             Entries::Owned(entries) => entries,
             _ => Rc::new(self.entries().collect::<Result<_, _>>()?),
         };
+        let copied = if Rc::strong_count(&entries) > 1 {
+            entries.len()
+        } else {
+            0
+        };
+        // An entry, and its share of a node.
+        made(4 * ITEM * (copied + 1))?;
         let known = Key::from_value(key).ok_or_else(Error::no_overload)?;
         if entries.contains_key(&known) {
             return Err(Error::new(format!("insert failed: key {key} already exists")));

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{flag, has, list, object, text};
+use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 
@@ -51,6 +52,7 @@ impl Form {
     }
 
     fn core(&mut self, schema: &Schema, level: Level, at: &FieldPath) {
+        budget::spend(32);
         for (name, property) in object(schema, "properties").into_iter().flatten() {
             if let Some(property) = property.as_object() {
                 self.core(property, Level::Field, &at.key("properties").map_key(name));
@@ -170,6 +172,7 @@ impl Form {
 
     /// A schema in a combinator says what values are allowed, not what they are.
     fn nested(&mut self, schema: &Schema, at: &FieldPath) {
+        budget::spend(16);
         for key in ["type", "title", "description"] {
             if !text(schema, key).is_empty() {
                 self.forbidden(at.key(key), "must be empty to be structural");

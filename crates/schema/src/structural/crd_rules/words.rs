@@ -1,10 +1,12 @@
 //! The words of each schema of a CRD by themselves: which are allowed, with which values, beside which others.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 use super::{flag, has, list, object, text};
+use crate::budget;
 use crate::cel::rules;
 use crate::error::{FieldError, Reason};
 use crate::path::FieldPath;
@@ -72,6 +74,8 @@ impl Words {
 
     /// Checks a schema and all below it.
     pub(super) fn check(&mut self, schema: &Schema, at: &FieldPath) {
+        // Each word is asked for.
+        budget::spend(32);
         self.not_supported(schema, at);
         self.type_(schema, at);
         self.additional(schema, at);
@@ -282,6 +286,7 @@ impl Words {
                     "cannot be nullable when it is a key of the parent array's x-kubernetes-list-map-keys",
                 );
             }
+            budget::spend(required.len());
             if !has(property, "default") && !required.iter().any(|required| required == name) {
                 let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.required(at.key("default"), detail);
@@ -291,6 +296,14 @@ impl Words {
 
     /// What can be said of CEL rules without reading them.
     fn rules(&mut self, schema: &Schema, at: &FieldPath) {
+        // A schema that cannot be read has other mistakes.
+        let parsed = OnceCell::new();
+        let is_field_path = |path: &str| {
+            let parsed = parsed.get_or_init(|| SchemaRef::from_crd(&Value::Object(schema.clone())).ok());
+            parsed
+                .as_ref()
+                .is_none_or(|schema| rules::follow(path, schema).is_some())
+        };
         for (i, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
             let Some(rule) = rule.as_object() else { continue };
             let at = at.key("x-kubernetes-validations").index(i);
@@ -317,7 +330,7 @@ impl Words {
             if path.contains(['\n', '\r']) {
                 self.invalid(here.clone(), path.into(), "must not contain line breaks");
             }
-            if !is_field_path(path, schema) {
+            if !is_field_path(path) {
                 self.invalid(here, path.into(), "must be a valid path");
             }
         }
@@ -338,13 +351,5 @@ impl Words {
                 "message must be specified if rule contains line breaks",
             );
         }
-    }
-}
-
-/// Whether the path of a rule names a field of its schema. A schema that cannot be read has other mistakes.
-fn is_field_path(path: &str, schema: &Schema) -> bool {
-    match SchemaRef::from_crd(&Value::Object(schema.clone())) {
-        Ok(schema) => rules::follow(path, &schema).is_some(),
-        Err(_) => true,
     }
 }
