@@ -11,8 +11,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::{Path, Special, json_schema_props, special};
-use crate::catalog;
 use crate::schema::{Schema, SchemaRef};
+use crate::{budget, catalog};
 
 /// Whose rules decide what is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,9 @@ pub fn prune(value: &mut Value, schema: &SchemaRef, options: PruneOptions) -> Ve
     pruner.unknown
 }
 
+/// How many unknown fields of a built-in kind are told.
+const MAX_TOLD: usize = 100;
+
 struct Pruner {
     path: Path,
     unknown: Vec<String>,
@@ -84,7 +87,10 @@ impl Pruner {
         let mut gone = Vec::new();
         for (key, value) in map.iter_mut() {
             let before = self.path.enter(key);
+            budget::spend(1);
             if !keep(self, key, value) {
+                // It stands in the answer once more.
+                budget::produce(2 * self.path.0.len());
                 self.unknown.push(self.path.0.clone());
                 gone.push(key.clone());
             }
@@ -193,7 +199,7 @@ fn schema_or(value: &mut Value) {
 
 /// The paths of unknown fields in the order in which a JSON body has them, for a built-in kind.
 ///
-/// Go's decoder reports them so. A body that is no JSON gives what was found up to the place where it breaks.
+/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is no JSON gives what was found up to the place where it breaks.
 ///
 /// ```
 /// use kubewright_schema::{catalog, structural::unknown_fields_as_written};
@@ -246,7 +252,7 @@ impl<'de> Visitor<'de> for Written<'_> {
             self.path.field(&key, |path| match self.schema.field(&key) {
                 Some(schema) => map.next_value_seed(Written { schema, path, found }),
                 None => {
-                    if !found.contains(&path.0) {
+                    if found.len() < MAX_TOLD && !found.contains(&path.0) {
                         found.push(path.0.clone());
                     }
                     map.next_value::<IgnoredAny>().map(drop)
