@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use kubewright_schema::budget;
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
@@ -255,10 +256,10 @@ impl Bindings {
         let names: BTreeSet<&String> = own.chain(of_groups).flatten().collect();
         names.into_iter().filter_map(|name| {
             let binding = self.by_name.get(name)?;
-            let subject = binding
-                .subjects
-                .iter()
-                .find(|subject| subject.is(user, &binding.namespace))?;
+            let subject = binding.subjects.iter().find(|subject| {
+                budget::spend(1 + user.groups.len() / 4);
+                subject.is(user, &binding.namespace)
+            })?;
             Some(Source { binding, subject })
         })
     }
@@ -397,12 +398,11 @@ impl Policy {
         let mut slot = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let current = slot
             .take()
-            .and_then(|mut followed| followed.catch_up().then_some(followed));
-        let followed = current.unwrap_or_else(|| Followed::start(&*self.storage));
+            .and_then(|mut followed| budget::unlimited(|| followed.catch_up()).then_some(followed));
         // A storage that has ended its watches is read again for every question: right, if slow, and only while it shuts down.
-        let answer = look(&followed.index);
-        *slot = Some(followed);
-        answer
+        let followed = current.unwrap_or_else(|| budget::unlimited(|| Followed::start(&*self.storage)));
+        // Whoever looks may be cancelled: what is known is kept.
+        look(&slot.insert(followed).index)
     }
 
     /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds something.
@@ -441,7 +441,10 @@ impl Policy {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         self.visit(user, namespace, |visit| {
             match visit {
-                Visit::Rule(rule, _) => rules.push(rule.clone()),
+                Visit::Rule(rule, _) => {
+                    rule.count();
+                    rules.push(rule.clone());
+                }
                 Visit::Error(error) => errors.push(error),
             }
             None::<()>

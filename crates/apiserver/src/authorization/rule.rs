@@ -2,9 +2,10 @@
 //!
 //! Invariant: a rule that covers another allows every request that the other allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use kubewright_schema::budget;
 use serde_json::{Map, Value};
 
 use super::{Attributes, quoted};
@@ -30,8 +31,8 @@ fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|entry| entry == wanted)
 }
 
-fn has_all(list: &[String], wanted: &[String]) -> bool {
-    wanted.iter().all(|wanted| has(list, wanted))
+fn set(list: &[String]) -> BTreeSet<&str> {
+    list.iter().map(String::as_str).collect()
 }
 
 /// Whether the pattern fits the path, or another pattern.
@@ -80,7 +81,10 @@ impl Rule {
 
     /// Whether it allows the request.
     pub fn allows(&self, wanted: &Attributes) -> bool {
-        let fits = |list: &[String], wanted: &str| list.iter().any(|entry| entry == ALL || entry == wanted);
+        let fits = |list: &[String], wanted: &str| {
+            budget::spend(1 + list.len() / 4);
+            list.iter().any(|entry| entry == ALL || entry == wanted)
+        };
         if !fits(&self.verbs, &wanted.verb) {
             return false;
         }
@@ -95,61 +99,175 @@ impl Rule {
             && (self.resource_names.is_empty() || has(&self.resource_names, &wanted.name))
     }
 
-    /// Rules with one group, one resource, one verb and at most one name each, or one path and one verb, that allow the same together.
-    fn parts(&self) -> Vec<Rule> {
-        let one = |text: &String| vec![text.clone()];
-        let mut parts = Vec::new();
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    let part = Rule {
-                        verbs: one(verb),
-                        api_groups: one(group),
-                        resources: one(resource),
-                        ..Rule::default()
-                    };
-                    if self.resource_names.is_empty() {
-                        parts.push(part);
-                        continue;
-                    }
-                    for name in &self.resource_names {
-                        parts.push(Rule {
-                            resource_names: one(name),
-                            ..part.clone()
-                        });
-                    }
-                }
-            }
-        }
-        for url in &self.non_resource_urls {
-            for verb in &self.verbs {
-                parts.push(Rule {
-                    verbs: one(verb),
-                    non_resource_urls: one(url),
-                    ..Rule::default()
-                });
-            }
-        }
-        parts
+    /// Says that a copy is made, which an answer then says in JSON.
+    pub(crate) fn count(&self) {
+        const ENTRY: usize = 40;
+        budget::spend(1 + self.len());
+        budget::produce(std::mem::size_of::<Rule>() + ENTRY * self.len());
     }
 
-    /// Whether it covers a part.
-    fn covers_part(&self, part: &Rule) -> bool {
-        let verbs = has(&self.verbs, ALL) || has_all(&self.verbs, &part.verbs);
-        let groups = has(&self.api_groups, ALL) || has_all(&self.api_groups, &part.api_groups);
-        let resources = has(&self.resources, ALL)
-            || part.resources.iter().all(|resource| {
-                let of_any = |(_, subresource): (&str, &str)| has(&self.resources, &format!("*/{subresource}"));
-                has(&self.resources, resource) || resource.split_once('/').is_some_and(of_any)
-            });
-        let names = self.resource_names.is_empty()
-            || (!part.resource_names.is_empty() && has_all(&self.resource_names, &part.resource_names));
-        let urls = part
-            .non_resource_urls
-            .iter()
-            .all(|url| self.non_resource_urls.iter().any(|own| path_fits(own, url)));
-        verbs && groups && resources && names && urls
+    /// How much there is to look at.
+    fn len(&self) -> usize {
+        let lists = [
+            &self.verbs,
+            &self.api_groups,
+            &self.resources,
+            &self.resource_names,
+            &self.non_resource_urls,
+        ];
+        lists.into_iter().map(Vec::len).sum()
     }
+}
+
+/// Which entries of a list are covered.
+struct List {
+    each: Vec<bool>,
+    all: bool,
+}
+
+impl List {
+    fn of(list: &[String], covers: impl FnMut(&String) -> bool) -> List {
+        budget::spend(list.len());
+        let each: Vec<bool> = list.iter().map(covers).collect();
+        let all = each.iter().all(|covered| *covered);
+        List { each, all }
+    }
+}
+
+/// Which entries of a wanted rule an owned one covers, list by list.
+struct Covered {
+    verbs: List,
+    groups: List,
+    resources: List,
+    /// All of them when none is named and all are covered.
+    names: List,
+    /// Whether it is for all names. Paths have none.
+    any_name: bool,
+    paths: List,
+}
+
+impl Covered {
+    /// `None`: nothing at all, as it has none of the verbs.
+    fn of(owned: &Rule, wanted: &Rule) -> Option<Covered> {
+        budget::spend(1 + owned.verbs.len());
+        let of_list = |owned: &[String], wanted: &[String]| {
+            let (all, owned) = (has(owned, ALL), set(owned));
+            List::of(wanted, |entry| all || owned.contains(entry.as_str()))
+        };
+        let verbs = of_list(&owned.verbs, &wanted.verbs);
+        if !verbs.each.contains(&true) {
+            return None;
+        }
+        budget::spend(owned.len());
+        let (all, resources) = (has(&owned.resources, ALL), set(&owned.resources));
+        let of_any = |(_, subresource): (&str, &str)| resources.contains(format!("*/{subresource}").as_str());
+        let resource =
+            |wanted: &String| all || resources.contains(wanted.as_str()) || wanted.split_once('/').is_some_and(of_any);
+        let path = |wanted: &String| {
+            budget::spend(owned.non_resource_urls.len());
+            owned.non_resource_urls.iter().any(|own| path_fits(own, wanted))
+        };
+        let any_name = owned.resource_names.is_empty();
+        let own_names = set(&owned.resource_names);
+        let mut names = List::of(&wanted.resource_names, |name| {
+            any_name || own_names.contains(name.as_str())
+        });
+        names.all &= any_name || !wanted.resource_names.is_empty();
+        Some(Covered {
+            verbs,
+            groups: of_list(&owned.api_groups, &wanted.api_groups),
+            resources: List::of(&wanted.resources, resource),
+            names,
+            any_name,
+            paths: List::of(&wanted.non_resource_urls, path),
+        })
+    }
+}
+
+/// The parts of one wanted rule that are not covered: of one group, one resource, one verb and at most one name each, or of one path and
+/// one verb. There may be very many parts, so those that one owned rule covers together are left out together.
+struct Parts<'a> {
+    wanted: &'a Rule,
+    at_most: usize,
+    missing: Vec<Rule>,
+}
+
+impl Parts<'_> {
+    /// Takes a part; `false` when no more are wanted.
+    fn take(&mut self, part: Rule) -> bool {
+        if self.missing.len() < self.at_most {
+            self.missing.push(part);
+        }
+        self.missing.len() < self.at_most
+    }
+
+    /// Looks at all groups; `false` when it ended before, as the functions below.
+    fn of_resources(&mut self, owned: &[Covered]) -> bool {
+        (0..self.wanted.api_groups.len()).all(|group| {
+            let owned = only(owned, |owned| owned.groups.each[group]);
+            let covered = |owned: &&Covered| owned.resources.all && owned.verbs.all && owned.names.all;
+            owned.iter().any(covered) || self.of_group(group, &owned)
+        })
+    }
+
+    fn of_group(&mut self, group: usize, owned: &[&Covered]) -> bool {
+        (0..self.wanted.resources.len()).all(|resource| {
+            let owned = only(owned.iter().copied(), |owned| owned.resources.each[resource]);
+            let covered = |owned: &&Covered| owned.verbs.all && owned.names.all;
+            owned.iter().any(covered) || self.of_resource(group, resource, &owned)
+        })
+    }
+
+    fn of_resource(&mut self, group: usize, resource: usize, owned: &[&Covered]) -> bool {
+        let wanted = self.wanted;
+        wanted.verbs.iter().enumerate().all(|(index, verb)| {
+            let owned = only(owned.iter().copied(), |owned| owned.verbs.each[index]);
+            if owned.iter().any(|owned| owned.names.all) {
+                return true;
+            }
+            let part = Rule {
+                verbs: vec![verb.clone()],
+                api_groups: vec![wanted.api_groups[group].clone()],
+                resources: vec![wanted.resources[resource].clone()],
+                ..Rule::default()
+            };
+            if wanted.resource_names.is_empty() {
+                return self.take(part);
+            }
+            wanted.resource_names.iter().enumerate().all(|(index, name)| {
+                budget::spend(1 + owned.len());
+                let named = || Rule {
+                    resource_names: vec![name.clone()],
+                    ..part.clone()
+                };
+                owned.iter().any(|owned| owned.names.each[index]) || self.take(named())
+            })
+        })
+    }
+
+    fn of_paths(&mut self, owned: &[Covered]) -> bool {
+        let wanted = self.wanted;
+        wanted.non_resource_urls.iter().enumerate().all(|(index, path)| {
+            let owned = only(owned, |owned| owned.any_name && owned.paths.each[index]);
+            wanted.verbs.iter().enumerate().all(|(index, verb)| {
+                budget::spend(1 + owned.len());
+                let part = || Rule {
+                    verbs: vec![verb.clone()],
+                    non_resource_urls: vec![path.clone()],
+                    ..Rule::default()
+                };
+                owned.iter().any(|owned| owned.verbs.each[index]) || self.take(part())
+            })
+        })
+    }
+}
+
+/// Those of the owned rules that cover something.
+fn only<'a>(owned: impl IntoIterator<Item = &'a Covered>, covers: impl Fn(&Covered) -> bool) -> Vec<&'a Covered> {
+    let owned = owned.into_iter().inspect(|_| budget::spend(1));
+    let covering: Vec<&Covered> = owned.filter(|owned| covers(owned)).collect();
+    budget::spend(1);
+    covering
 }
 
 /// `*`, the very resource, or `*/subresource`.
@@ -180,10 +298,26 @@ fn resource_fits(pattern: &str, resource: &str, subresource: &str) -> bool {
 /// assert_eq!(covers(&[rule(&["get"])], &[rule(&["get", "list"])]), [rule(&["list"])]);
 /// ```
 pub fn covers(owned: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
-    let parts = wanted.iter().flat_map(Rule::parts);
-    parts
-        .filter(|part| !owned.iter().any(|rule| rule.covers_part(part)))
-        .collect()
+    missing(owned, wanted, usize::MAX)
+}
+
+/// The first parts of `wanted` that [`covers`] answers.
+pub(crate) fn missing(owned: &[Rule], wanted: &[Rule], at_most: usize) -> Vec<Rule> {
+    let mut missing = Vec::new();
+    for wanted in wanted {
+        let owned: Vec<Covered> = owned.iter().filter_map(|rule| Covered::of(rule, wanted)).collect();
+        let mut parts = Parts {
+            wanted,
+            at_most,
+            missing,
+        };
+        let all = parts.of_resources(&owned) && parts.of_paths(&owned);
+        missing = parts.missing;
+        if !all {
+            break;
+        }
+    }
+    missing
 }
 
 /// Puts parts that differ only in their verbs together, as messages show them.

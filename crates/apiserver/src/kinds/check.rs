@@ -3,7 +3,10 @@
 //! Rules read through [`At`], which answers absent fields with `null`, and write into [`Errors`]; so a rule never panics on a shape that it
 //! does not expect, and every error has its path for free. Defaults change maps with the small functions at the end: absent, `null` and Go's
 //! zero value are the same to them where they are the same to Go.
+//!
+//! Reading is work (see [`budget`]): a rule that looks at pairs is cancelled when there are too many of them.
 
+use kubewright_schema::budget;
 use serde_json::{Map, Value};
 
 pub(crate) use kubewright_schema::check::{At, Errors};
@@ -115,11 +118,13 @@ pub(crate) fn fill_number(map: &mut Object, key: &str, value: i64) {
 
 /// The text below `key`, empty when there is none.
 pub(crate) fn text<'a>(map: &'a Object, key: &str) -> &'a str {
+    budget::spend(2);
     map.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
 /// The value at a path of keys; `null` when absent.
 pub(crate) fn get<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
+    budget::spend(2 * keys.len());
     keys.iter()
         .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
 }

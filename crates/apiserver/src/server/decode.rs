@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{catalog, decode, go, structural};
+use kubewright_schema::{budget, catalog, decode, go, structural};
 use serde_json::{Value, json};
 
 use super::empties::Unwritten;
@@ -404,6 +404,9 @@ fn internal_group(group: &str) -> &str {
     }
 }
 
+/// How many doubled and unknown fields of a built-in kind are told (`saveStrictError`).
+const MAX_STRICT: usize = 100;
+
 /// What decoding found that is not an error by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -476,13 +479,19 @@ pub(crate) fn fit(
             let path = text
                 .strip_prefix("duplicate field \"")
                 .and_then(|text| text.strip_suffix('"'));
+            budget::spend(unknown.len());
             path.is_some_and(|path| unknown.iter().any(|unknown| lies_in(path, unknown)))
         };
         findings.texts.retain(|text| !skipped(text));
     }
+    // Those of YAML are found before the JSON that it stands for is read.
+    let before = if body.is_none() { findings.texts.len() } else { 0 };
     findings
         .texts
         .extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
+    if resource.custom.is_none() {
+        findings.texts.truncate(before + MAX_STRICT);
+    }
     Ok(findings)
 }
 

@@ -130,3 +130,151 @@ fn many_mistakes_are_told_in_part() {
     named["metadata"]["name"] = Value::Null;
     hostile.check("a long name", &post, &named, 422, ANY);
 }
+
+/// A user who may write roles, and has one rule himself.
+fn mallory(hostile: &Hostile) -> UserInfo {
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "writer"}, "rules": [
+        {"verbs": ["create"], "apiGroups": [RBAC], "resources": ["roles"]},
+        {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users", "groups"]},
+        {"verbs": many(90, |index| format!("v{index}")), "apiGroups": ["*"], "resources": ["*"]},
+    ]});
+    let path = format!("POST /apis/{RBAC}/v1");
+    hostile.check("role", &format!("{path}/clusterroles"), &role, 201, CHEAP);
+    let binding = json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "writer"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "writer"},
+        "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "mallory"}]});
+    hostile.check("binding", &format!("{path}/clusterrolebindings"), &binding, 201, CHEAP);
+    UserInfo::authenticated("mallory", [])
+}
+
+/// A rule stands for each verb on each resource of each group by each name.
+#[test]
+fn rules_are_not_multiplied_out() {
+    let hostile = Hostile::new();
+    let mallory = mallory(&hostile);
+    let texts = |prefix: &str, count: usize| many(count, |index| format!("{prefix}{index}"));
+    let role = |verbs: Value, count: usize| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"generateName": "a"}, "rules": [
+            {"verbs": verbs, "apiGroups": texts("g", count), "resources": texts("r", count), "resourceNames": texts("n", count)}
+        ]})
+    };
+    let post = "POST /apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let check = |what: &str, role: &Value, code: u16| hostile.check_as(&mallory, what, post, role, code, CHEAP);
+    check("held", &role(texts("v", 90), 90), 201);
+    let refused = check("not held", &role(texts("w", 90), 90), 403);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        message.ends_with("\nand more") && message.len() < 200_000,
+        "{}",
+        message.len()
+    );
+    check("many", &role(texts("v", 10_000), 10_000), 403);
+    let held_in_part = texts("v", 91);
+    check("one verb not held", &role(held_in_part, 40), 403);
+    let rules = many(
+        20_000,
+        |_| json!({"verbs": ["w"], "apiGroups": ["g"], "resources": ["r"]}),
+    );
+    let mut rules_of_one = role(json!([]), 1);
+    rules_of_one["rules"] = rules;
+    check("many rules", &rules_of_one, 403);
+}
+
+#[test]
+fn a_hundred_unknown_fields_are_told() {
+    let hostile = Hostile::new();
+    let mut map = config_map("unknown", &json!({}));
+    for index in 0..20_000 {
+        map[format!("u{index}")] = json!(1);
+    }
+    let post = format!("POST {MAPS}");
+    hostile.check("dropped", &post, &map, 201, CHEAP);
+    let status = hostile.check("strict", &format!("{post}?fieldValidation=Strict"), &map, 400, CHEAP);
+    let message = status["message"].as_str().unwrap_or_default();
+    assert_eq!(message.matches("unknown field").count(), 100);
+    let patch = format!("PATCH {MAPS}/unknown?fieldValidation=Strict");
+    hostile.check("strict patch", &patch, &map, 422, CHEAP);
+}
+
+/// A pod with a container `a` and what is added to its spec.
+fn pod(spec: &Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"},
+        "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+/// Lists whose items are compared with each other.
+#[test]
+fn items_of_pods_are_not_compared_in_pairs() {
+    const COUNT: usize = 3_000;
+    let hostile = Hostile::new();
+    let containers = |of_first: Value| {
+        let mut first = json!({"name": "a", "image": "a"});
+        for (key, value) in of_first.as_object().into_iter().flatten() {
+            first[key] = value.clone();
+        }
+        json!([first])
+    };
+    let check = |what: &str, spec: &Value, code: u16| {
+        hostile.check(
+            what,
+            "POST /api/v1/namespaces/default/pods",
+            &pod(spec),
+            code,
+            2 * CHEAP,
+        );
+    };
+    let named = |count: usize| many(count, |index| json!({"name": format!("n{index}"), "image": "a"}));
+    let toleration = |index: usize| json!({"key": format!("k{index}"), "operator": "Exists", "effect": "NoExecute"});
+    check("tolerations", &json!({"tolerations": many(COUNT, toleration)}), 201);
+    check("containers", &json!({"containers": named(COUNT)}), 201);
+    check("initContainers", &json!({"initContainers": named(COUNT)}), 201);
+    let env = |index: usize| json!({"name": format!("N{index}"), "value": "$(N1)"});
+    check(
+        "env",
+        &json!({"containers": containers(json!({"env": many(COUNT, env)}))}),
+        201,
+    );
+    let same = |_: usize| json!({"name": "N", "value": "x"});
+    check(
+        "env twice",
+        &json!({"containers": containers(json!({"env": many(COUNT, same)}))}),
+        201,
+    );
+    let port = |index: usize| json!({"name": format!("p{index}"), "containerPort": 1 + index, "hostPort": 1 + index});
+    check(
+        "ports",
+        &json!({"containers": containers(json!({"ports": many(COUNT, port)}))}),
+        201,
+    );
+    let volume = |index: usize| json!({"name": format!("v{index}"), "emptyDir": {}});
+    let mount = |index: usize| json!({"name": format!("v{index}"), "mountPath": format!("/v{index}")});
+    let mounts = containers(json!({"volumeMounts": many(COUNT, mount)}));
+    check(
+        "volumes",
+        &json!({"volumes": many(COUNT, volume), "containers": mounts}),
+        201,
+    );
+    let gate = |index: usize| json!({"name": format!("g{index}")});
+    check("schedulingGates", &json!({"schedulingGates": many(COUNT, gate)}), 201);
+    let spread = |index: usize| {
+        json!({"maxSkew": 1, "topologyKey": format!("k{index}"), "whenUnsatisfiable": "DoNotSchedule",
+               "labelSelector": {"matchLabels": {"a": "b"}}})
+    };
+    check(
+        "topologySpreadConstraints",
+        &json!({"topologySpreadConstraints": many(COUNT, spread)}),
+        201,
+    );
+    let alias = |index: usize| json!({"ip": "10.0.0.1", "hostnames": [format!("h{index}")]});
+    check("hostAliases", &json!({"hostAliases": many(COUNT, alias)}), 201);
+    let item = |index: usize| json!({"key": format!("k{index}"), "path": format!("p{index}")});
+    let source = json!({"name": "v", "configMap": {"name": "m", "items": many(COUNT, item)}});
+    check("items", &json!({"volumes": [source]}), 201);
+    let claim = |index: usize| json!({"name": format!("c{index}"), "resourceClaimName": "r"});
+    check("resourceClaims", &json!({"resourceClaims": many(COUNT, claim)}), 201);
+}

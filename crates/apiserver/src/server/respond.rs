@@ -428,7 +428,7 @@ fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
 
 /// `Warning: 299 - "text"`, without repetitions, shortened when there is too much.
 fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     let length = |text: &str| text.chars().count();
     let total: usize = warnings
         .iter()
@@ -439,14 +439,14 @@ fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let mut written = 0;
     for warning in warnings {
         // What cannot stand in a header is not said at all, as upstream.
-        if seen.contains(&warning.as_str()) || warning.is_empty() || warning.contains(char::is_control) {
+        if seen.contains(warning) || warning.is_empty() || warning.contains(char::is_control) {
             continue;
         }
         // The one that goes beyond the limit is the last to be said.
         if written >= MAX_WARNINGS {
             return;
         }
-        seen.push(warning);
+        seen.insert(warning);
         let text = if total > MAX_WARNINGS {
             cut(warning, MAX_WARNING)
         } else {

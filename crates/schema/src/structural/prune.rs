@@ -12,8 +12,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::{Path, Special, json_schema_props, special};
-use crate::catalog;
 use crate::schema::{Schema, SchemaRef};
+use crate::{budget, catalog};
 
 /// Whose rules decide what is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,9 @@ pub fn prune(value: &mut Value, schema: &SchemaRef, options: PruneOptions) -> Ve
     pruner.unknown
 }
 
+/// How many unknown fields of a built-in kind are told.
+const MAX_TOLD: usize = 100;
+
 struct Pruner {
     path: Path,
     unknown: Vec<String>,
@@ -85,6 +88,7 @@ impl Pruner {
         let mut gone = Vec::new();
         for (key, value) in map.iter_mut() {
             let before = self.path.enter(key);
+            budget::spend(1);
             if !keep(self, key, value) {
                 self.unknown.push(self.path.told());
                 gone.push(key.clone());
@@ -194,7 +198,7 @@ fn schema_or(value: &mut Value) {
 
 /// The paths of unknown fields in the order in which a JSON body has them, for a built-in kind.
 ///
-/// Go's decoder reports them so. A body that is no JSON gives what was found up to the place where it breaks.
+/// Go's decoder reports them so, and no more than the first 100 (`saveStrictError`). A body that is no JSON gives what was found up to the place where it breaks.
 ///
 /// ```
 /// use kubewright_schema::{catalog, structural::unknown_fields_as_written};
@@ -255,7 +259,7 @@ impl<'de> Visitor<'de> for Written<'_> {
                     seen,
                 }),
                 None => {
-                    if !seen.contains(&path.0) {
+                    if found.len() < MAX_TOLD && !seen.contains(&path.0) {
                         seen.insert(path.told());
                         found.push(path.told());
                     }

@@ -1,7 +1,9 @@
 //! Rules about where a pod may run: tolerations, affinity, topology spread.
 
+use std::collections::BTreeMap;
+
 use kubewright_schema::labels::Selector;
-use kubewright_schema::names;
+use kubewright_schema::{budget, names};
 use serde_json::{Value, json};
 
 use crate::kinds::check::{At, Errors, Object, child, each, get};
@@ -210,11 +212,15 @@ pub(super) fn narrow_selectors(pod: &mut Object) {
 }
 
 fn narrow(term: &mut Object, labels: &Value) {
+    /// About the size of a requirement without its texts.
+    const ADDED: usize = 1000;
     let mut added = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         let keys = term.get(field).and_then(Value::as_array).into_iter().flatten();
         for key in keys.filter_map(Value::as_str) {
             if let Some(value) = labels.get(key) {
+                // A label is looked at later, and may be long.
+                budget::produce(ADDED + key.len() + value.as_str().map_or(0, str::len));
                 added.push(json!({"key": key, "operator": operator, "values": [value]}));
             }
         }
@@ -240,13 +246,14 @@ pub(crate) fn label_selector(errors: &mut Errors, at: &At<'_>) {
 
 /// `spec.topologySpreadConstraints`.
 pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
-    let same = |at: &At<'_>| {
-        (
-            at.key("topologyKey").text().to_owned(),
-            at.key("whenUnsatisfiable").text().to_owned(),
-        )
-    };
-    for (index, constraint) in at.items().enumerate() {
+    fn same<'a>(at: &At<'a>) -> (&'a str, &'a str) {
+        (at.key("topologyKey").text(), at.key("whenUnsatisfiable").text())
+    }
+    let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for constraint in at.items() {
+        *left.entry(same(&constraint)).or_default() += 1;
+    }
+    for constraint in at.items() {
         let skew = constraint.key("maxSkew");
         if skew.int().unwrap_or(0) <= 0 {
             errors.invalid_value(&skew, skew.int().unwrap_or(0), "must be greater than zero");
@@ -258,11 +265,9 @@ pub(crate) fn spread(errors: &mut Errors, at: &At<'_>) {
         let when = constraint.key("whenUnsatisfiable");
         errors.one_of_all(&when, &["DoNotSchedule", "ScheduleAnyway"]);
         // The earlier of two is reported.
-        if at
-            .items()
-            .skip(index + 1)
-            .any(|later| same(&later) == same(&constraint))
-        {
+        let left = left.entry(same(&constraint)).or_default();
+        *left = left.saturating_sub(1);
+        if *left > 0 {
             errors.push(kubewright_schema::error::FieldError::duplicate(
                 constraint.path.key("{topologyKey, whenUnsatisfiable}").to_string(),
                 format!("{{{}, {}}}", key.text(), when.text()),

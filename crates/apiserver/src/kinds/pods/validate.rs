@@ -403,9 +403,9 @@ fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
         if let Some(map) = value.as_object_mut() {
             map.remove("tolerationSeconds");
         }
-        value
+        value.to_string()
     };
-    let kept: Vec<Value> = new.items().map(|toleration| without_seconds(&toleration)).collect();
+    let kept: BTreeSet<String> = new.items().map(|toleration| without_seconds(&toleration)).collect();
     if was
         .key("tolerations")
         .items()
