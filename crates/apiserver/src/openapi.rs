@@ -5,7 +5,9 @@
 //! `explain`, and whether it may send a strategic merge patch), the query parameter `fieldValidation`, and `components.schemas`. The schemas
 //! are the published texts of the catalog, taken as they are, closed over their references.
 //!
-//! Documents are made on first use and kept as text with their snapshot; the index needs the hashes, so it makes them all.
+//! Documents of built-in kinds are made on first use and kept as text; the index needs their hashes, so it makes them
+//! all. Those of custom kinds are told apart by what they are made from (the definitions and their generations), so
+//! that nothing needs to be made to tell whether one changed; a few are kept.
 //!
 //! Not here: protobuf among the media types of version 3 (it is not served).
 
@@ -14,21 +16,61 @@ mod paths;
 mod schemas;
 pub mod v2;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Snapshot, hash};
+use crate::registry::{Resource, Snapshot, hash};
 
-/// Documents made so far for one snapshot.
+/// Documents made so far.
 #[derive(Debug, Default)]
 pub struct Cache {
-    documents: Mutex<BTreeMap<String, Arc<Document>>>,
+    /// Of custom kinds, shared with the snapshots before and after.
+    recent: Arc<Mutex<Recent>>,
     index: OnceLock<Arc<Document>>,
     /// Hash of the document of version 2, which is large and seldom asked for, and therefore made anew each time.
     v2: OnceLock<String>,
+}
+
+impl Cache {
+    /// For the snapshot that follows.
+    pub(crate) fn next(&self) -> Self {
+        Self {
+            recent: self.recent.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Documents of custom kinds may have this many bytes together.
+const RECENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// The documents of custom kinds that were asked for last.
+#[derive(Debug, Default)]
+struct Recent {
+    documents: VecDeque<(String, Arc<Document>)>,
+    bytes: usize,
+}
+
+impl Recent {
+    fn get(&self, path: &str, hash: &str) -> Option<Arc<Document>> {
+        let mut known = self.documents.iter();
+        let found = known.find(|(known, document)| known == path && document.hash == hash);
+        found.map(|(_, document)| document.clone())
+    }
+
+    fn add(&mut self, path: &str, document: &Arc<Document>) {
+        self.bytes += document.body.len();
+        self.documents.push_back((path.to_owned(), document.clone()));
+        while self.bytes > RECENT_BYTES {
+            let Some((_, oldest)) = self.documents.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.body.len();
+        }
+    }
 }
 
 /// An OpenAPI document, as JSON text.
@@ -36,14 +78,19 @@ pub struct Cache {
 pub struct Document {
     /// JSON text.
     pub body: Bytes,
-    /// Hash of the text, as in the index: the query parameter `hash` and, in quotes, the ETag.
+    /// Hash of the text, or of what it is made from, as in the index: the query parameter `hash` and, in quotes, the
+    /// ETag.
     pub hash: String,
 }
 
 impl Document {
     fn new(body: String) -> Arc<Self> {
+        Self::with(hash(body.as_bytes()), body)
+    }
+
+    fn with(hash: String, body: String) -> Arc<Self> {
         Arc::new(Self {
-            hash: hash(body.as_bytes()),
+            hash,
             body: Bytes::from(body),
         })
     }
@@ -59,8 +106,12 @@ pub fn index(snapshot: &Snapshot) -> Arc<Document> {
     let make = || {
         let mut entries = Map::new();
         for path in document_paths(snapshot) {
-            if let Some(document) = document(snapshot, &path) {
-                let url = location(&path, &document);
+            let hash = match fingerprint(snapshot, &path) {
+                Some(hash) => Some(hash),
+                None => built_in(snapshot, &path).map(|document| document.hash.clone()),
+            };
+            if let Some(hash) = hash {
+                let url = address(&path, &hash);
                 entries.insert(path, json!({"serverRelativeURL": url}));
             }
         }
@@ -82,29 +133,58 @@ pub fn index(snapshot: &Snapshot) -> Arc<Document> {
 /// ```
 pub fn document(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
     let path = path.trim_matches('/');
-    let known = |documents: &BTreeMap<String, Arc<Document>>| documents.get(path).cloned();
-    if let Some(document) = known(
-        &snapshot
-            .openapi
-            .documents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner),
-    ) {
+    let Some(hash) = fingerprint(snapshot, path) else {
+        return built_in(snapshot, path);
+    };
+    let recent = || snapshot.openapi.recent.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(document) = recent().get(path, &hash) {
         return Some(document);
     }
     // Made outside the lock: two requests may do it twice, with the same result, and none waits for another document.
+    let document = Document::with(hash, make(snapshot, path)?);
+    recent().add(path, &document);
+    Some(document)
+}
+
+/// A document that no definition has a part in: it is the same as long as the process lives.
+fn built_in(snapshot: &Snapshot, path: &str) -> Option<Arc<Document>> {
+    static MADE: LazyLock<Mutex<BTreeMap<String, Arc<Document>>>> = LazyLock::new(Mutex::default);
+    let made = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(document) = made().get(path) {
+        return Some(document.clone());
+    }
     let document = Document::new(make(snapshot, path)?);
-    let mut documents = snapshot
-        .openapi
-        .documents
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    Some(Arc::clone(documents.entry(path.to_owned()).or_insert(document)))
+    Some(made().entry(path.to_owned()).or_insert(document).clone())
+}
+
+/// The hash of what a document is made from, if definitions have a part in it.
+fn fingerprint(snapshot: &Snapshot, path: &str) -> Option<String> {
+    let ["apis", group, version] = path.split('/').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let text = fingerprints(snapshot.version_rows(group, version));
+    (!text.is_empty()).then(|| hash(text.as_bytes()))
+}
+
+/// What custom kinds among these rows are made from, and by which program; empty when there is none.
+fn fingerprints<'a>(rows: impl Iterator<Item = &'a Arc<Resource>>) -> String {
+    let mut text = String::new();
+    for (row, custom) in rows.filter_map(|row| row.custom.as_ref().map(|custom| (row, custom))) {
+        for word in [env!("CARGO_PKG_VERSION"), &row.version, &custom.fingerprint] {
+            text.push_str(word);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// `/openapi/v3/apis/apps/v1?hash=…`: where the document is, as in the index.
 pub fn location(path: &str, document: &Document) -> String {
-    format!("/openapi/v3/{path}?hash={}", document.hash)
+    address(path, &document.hash)
+}
+
+fn address(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
 }
 
 fn document_paths(snapshot: &Snapshot) -> Vec<String> {
@@ -203,8 +283,7 @@ fn contents(snapshot: &Snapshot, path: &str, schemas: &mut schemas::Schemas) -> 
 /// Whether a document is about the kinds of definitions.
 fn is_custom(snapshot: &Snapshot, path: &str) -> bool {
     let group = path.split('/').nth(1).unwrap_or("");
-    let rows = snapshot.resources();
-    rows.iter().any(|row| row.group == group && row.custom.is_some())
+    snapshot.has_custom_kinds(group)
 }
 
 fn make(snapshot: &Snapshot, path: &str) -> Option<String> {

@@ -246,6 +246,13 @@ pub struct SchemaRef(Target);
 enum Target {
     Inline(Arc<Schema>),
     Named(Arc<Named>),
+    Lazy(Arc<Lazy>),
+}
+
+/// A schema that is read when it is first asked for.
+struct Lazy {
+    read: Box<dyn Fn() -> SchemaRef + Send + Sync>,
+    found: OnceLock<SchemaRef>,
 }
 
 /// A name in the catalog, what the place that refers to it says on top, and the answer once it was looked up.
@@ -281,6 +288,14 @@ impl SchemaRef {
         parse::crd(schema, &FieldPath::root()).map(Self::new)
     }
 
+    /// A schema that is read when it is first asked for: until then, only what `read` holds is kept.
+    pub fn lazy(read: impl Fn() -> SchemaRef + Send + Sync + 'static) -> Self {
+        Self(Target::Lazy(Arc::new(Lazy {
+            read: Box::new(read),
+            found: OnceLock::new(),
+        })))
+    }
+
     /// A reference into the catalog with the words of the referring place on top.
     pub(crate) fn named(name: &'static str, overlay: Option<Box<Schema>>) -> Self {
         Self(Target::Named(Arc::new(Named {
@@ -295,6 +310,7 @@ impl SchemaRef {
         match &self.0 {
             Target::Inline(schema) => schema,
             Target::Named(named) => named.resolved.get_or_init(|| budget::unlimited(|| named.resolve())),
+            Target::Lazy(lazy) => lazy.found.get_or_init(|| budget::unlimited(|| (lazy.read)())).get(),
         }
     }
 
@@ -303,6 +319,7 @@ impl SchemaRef {
         match &self.0 {
             Target::Inline(schema) => schema.default.as_ref(),
             Target::Named(named) => named.overlay.as_ref()?.default.as_ref(),
+            Target::Lazy(_) => self.get().default.as_ref(),
         }
     }
 
@@ -357,6 +374,10 @@ impl fmt::Debug for SchemaRef {
         match &self.0 {
             Target::Inline(schema) => schema.fmt(f),
             Target::Named(named) => write!(f, "$ref {}", named.name),
+            Target::Lazy(lazy) => match lazy.found.get() {
+                Some(found) => found.fmt(f),
+                None => f.write_str("(not read yet)"),
+            },
         }
     }
 }

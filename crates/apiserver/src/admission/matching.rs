@@ -275,14 +275,9 @@ impl Criteria {
 
 /// The other rows under which the same objects are served: other versions, and the other group of Event.
 fn equivalents(session: &Session<'_>, attributes: &Attributes) -> Vec<Arc<Resource>> {
-    let own = &attributes.resource;
-    session
-        .kinds()
-        .resources()
-        .iter()
-        .filter(|row| row.store == own.store && (row.version != own.version || row.group != own.group))
+    let others = session.kinds().equivalents(&attributes.resource).into_iter();
+    others
         .filter(|row| has_subresource(row, &attributes.subresource))
-        .cloned()
         .collect()
 }
 

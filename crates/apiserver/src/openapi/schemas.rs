@@ -218,7 +218,7 @@ const LIST_METADATA: &str = "Standard list metadata. More info: \
 
 /// The schema of a custom kind as clients see it: with the fields that every object has.
 fn published(row: &Resource, custom: &Custom, dialect: Dialect) -> Value {
-    let mut schema = custom.document.clone();
+    let mut schema = custom.source.document();
     if dialect == Dialect::V2 {
         definitions::reduce(&mut schema);
     }

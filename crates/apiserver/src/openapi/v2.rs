@@ -12,6 +12,7 @@ mod gnostic;
 mod operations;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -63,13 +64,21 @@ impl Form {
     }
 }
 
-/// The ETag header of the document in either form, which `Vary` tells apart: the hash of the JSON text, in quotes.
+/// The ETag header of the document in either form, which `Vary` tells apart: the hash of the JSON text, or, where there
+/// are custom kinds, of what it is made from; in quotes.
 pub fn etag(snapshot: &Snapshot) -> String {
-    let hash = snapshot
-        .openapi
-        .v2
-        .get_or_init(|| hash(&Parts::of(snapshot, Form::Json).into_json()));
-    format!("\"{hash}\"")
+    static BUILT_IN: OnceLock<String> = OnceLock::new();
+    let of_snapshot = || {
+        let rows = snapshot.resources();
+        match super::fingerprints(rows.iter()) {
+            made_from if made_from.is_empty() => {
+                let of_text = || hash(&Parts::of(snapshot, Form::Json).into_json());
+                BUILT_IN.get_or_init(of_text).clone()
+            }
+            made_from => hash(made_from.as_bytes()),
+        }
+    };
+    format!("\"{}\"", snapshot.openapi.v2.get_or_init(of_snapshot))
 }
 
 /// `/openapi/v2`.
@@ -86,11 +95,7 @@ pub fn etag(snapshot: &Snapshot) -> String {
 pub fn document(snapshot: &Snapshot, form: Form) -> Bytes {
     let parts = Parts::of(snapshot, form);
     Bytes::from(match form {
-        Form::Json => {
-            let text = parts.into_json();
-            snapshot.openapi.v2.get_or_init(|| hash(&text));
-            text
-        }
+        Form::Json => parts.into_json(),
         Form::Protobuf => parts.into_protobuf(),
     })
 }

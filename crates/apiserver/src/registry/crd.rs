@@ -1,12 +1,13 @@
 //! From a CustomResourceDefinition to what is served: accepted names, conditions, and rows of the resource table.
 //!
-//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here [`settle`] does it at once: a write to
-//! a definition is followed by a write of its status before anybody sees an answer.
+//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here [`settle`] does
+//! it at once: a write to a definition is followed by a write of its status before anybody sees an answer. Which
+//! definition is looked at next, and which names the others have, is for [`super::definitions`] to say.
 //!
-//! Invariants: names belong to the oldest definition that has them; only Established definitions are served; a definition that was once
-//! Established stays so.
+//! Invariants: a name that somebody has is nobody else's; only Established definitions are served; a definition that
+//! was once Established stays so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,20 +16,26 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Cell, Column, ConversionWebhook, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Several,
-    Strategy, Subresource, Text, Verbs,
+    Source, Strategy, Subresource, Text, Verbs,
 };
 use crate::env::rfc3339;
 use crate::kinds::check::{At, ensure, get};
 use crate::object::conditions;
 use crate::outbound::client::Client;
+use crate::storage::StoredObject;
 use crate::table::{AGE_DESCRIPTION, NAME_DESCRIPTION};
 
 /// Name of the finalizer that keeps a deleted definition until its objects are gone.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The rows of the versions that a definition serves; none while it is not Established.
-pub fn rows(definition: &Value) -> Vec<Resource> {
-    if !has_condition(definition, "Established") {
+///
+/// A row keeps the text of the definition, which storage keeps as well, and reads its schema out of it when it is first
+/// asked for.
+pub fn rows(definition: &StoredObject) -> Vec<Resource> {
+    let text = definition.encoded();
+    let definition = definition.value();
+    if !is_established(definition) {
         return Vec::new();
     }
     let at = At::root(definition).key("spec");
@@ -38,11 +45,16 @@ pub fn rows(definition: &Value) -> Vec<Resource> {
         .find(|version| version.key("storage").is_true())
         .map(|version| version.key("name").text().to_owned())
         .unwrap_or_default();
-    let several = several(definition);
-    at.key("versions")
-        .items()
-        .filter(|version| version.key("served").is_true())
-        .map(|version| row(definition, &version, &storage, several.clone()))
+    let source = |version: usize| Source {
+        text: text.clone(),
+        version,
+    };
+    let several = several(definition, &source);
+    let versions = at.key("versions");
+    let versions = versions.items().enumerate();
+    versions
+        .filter(|(_, version)| version.key("served").is_true())
+        .map(|(index, version)| row(definition, &version, source(index), &storage, several.clone()))
         .collect()
 }
 
@@ -63,7 +75,7 @@ fn has_defaults(schema: &Value) -> bool {
     }
 }
 
-fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Several>) -> Resource {
+fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, several: Option<Several>) -> Resource {
     let spec = At::root(definition).key("spec");
     let accepted = At::root(definition).keys(&["status", "acceptedNames"]);
     let (group, plural, kind) = (
@@ -89,7 +101,10 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
         verbs: Verbs::All,
         store: Text::Owned(format!("{plural}.{group}")),
         storage_version: owned(storage),
-        schema: read_schema(&schema),
+        schema: several
+            .as_ref()
+            .and_then(|several| several.schemas.get(name).cloned())
+            .unwrap_or_else(|| lazy(source.clone())),
         schema_name: Text::Owned(schema_name(group, name, kind)),
         selectable_fields: version
             .key("selectableFields")
@@ -111,7 +126,8 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
         custom: Some(Custom {
             crd_name: get(definition, &["metadata", "name"]).as_str().unwrap_or("").to_owned(),
             preserve_unknown,
-            document: schema.value.clone(),
+            fingerprint: fingerprint(definition),
+            source,
             revision: get(definition, &["metadata", "resourceVersion"])
                 .as_str()
                 .and_then(|version| version.parse().ok())
@@ -135,12 +151,20 @@ fn row(definition: &Value, version: &At<'_>, storage: &str, several: Option<Seve
 }
 
 /// A stored definition was validated; should its schema be unreadable all the same, everything is kept as it came.
-fn read_schema(at: &At<'_>) -> SchemaRef {
-    SchemaRef::from_crd(at.value).unwrap_or_else(|_| SchemaRef::any())
+fn lazy(source: Source) -> SchemaRef {
+    SchemaRef::lazy(move || SchemaRef::from_crd(&source.document()).unwrap_or_else(|_| SchemaRef::any()))
+}
+
+/// What documents about the kind are made from, in a few words: a definition's generation grows with its spec.
+fn fingerprint(definition: &Value) -> String {
+    let metadata = get(definition, &["metadata"]);
+    let words = ["name", "uid", "generation"].map(|field| get(metadata, &[field]));
+    let accepted = get(definition, &["status", "acceptedNames"]);
+    super::hash(json!([words, accepted]).to_string().as_bytes())
 }
 
 /// What it takes to tell versions of objects apart and to convert them.
-fn several(definition: &Value) -> Option<Several> {
+fn several(definition: &Value, source: &dyn Fn(usize) -> Source) -> Option<Several> {
     let spec = At::root(definition).key("spec");
     // A definition that was changed may have had other versions, in which objects are stored.
     let changed = At::root(definition).keys(&["metadata", "generation"]).int() > Some(1);
@@ -151,10 +175,9 @@ fn several(definition: &Value) -> Option<Several> {
     let first = stored.items().next().map(|version| version.text().to_owned());
     let conversion = spec.key("conversion");
     let webhook = conversion.key("webhook");
-    let schemas = spec.key("versions").items().map(|version| {
-        let schema = version.keys(&["schema", "openAPIV3Schema"]);
-        (version.key("name").text().to_owned(), read_schema(&schema))
-    });
+    let versions = spec.key("versions");
+    let versions = versions.items().enumerate();
+    let schemas = versions.map(|(index, version)| (version.key("name").text().to_owned(), lazy(source(index))));
     Some(Several {
         first: first.unwrap_or_default(),
         schemas: Arc::new(schemas.collect()),
@@ -261,123 +284,84 @@ fn column(name: &str, type_: &str, format: &str, description: &str, priority: i3
     }
 }
 
-fn has_condition(definition: &Value, kind: &str) -> bool {
-    condition(definition, kind).is_some_and(|condition| condition["status"] == "True")
+/// Whether all its names were accepted once.
+pub(crate) fn is_established(definition: &Value) -> bool {
+    let conditions = get(definition, &["status", "conditions"]).as_array();
+    let condition = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Established");
+    condition.is_some_and(|condition| condition["status"] == "True")
 }
 
-fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
-    get(definition, &["status", "conditions"])
-        .as_array()?
-        .iter()
-        .find(|condition| condition["type"] == kind)
+/// Names are of resources (plural, singular, short names) or of kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sort {
+    /// What paths and `kubectl` call it.
+    Resource,
+    /// What objects and lists of them are.
+    Kind,
 }
 
-/// What the naming and establishing controllers do, at once: the definitions whose status (acceptedNames, conditions) must change, given all
-/// stored definitions. Call it after each write to a definition, store what it returns (each is a whole object with a new status; one call
-/// suffices), then call [`Registry::apply_crds`](super::Registry::apply_crds) with all.
-pub fn settle<'a>(definitions: impl IntoIterator<Item = &'a Value>, now: Timestamp) -> Vec<Value> {
-    let mut groups: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-    for definition in definitions {
-        groups
-            .entry(get(definition, &["spec", "group"]).as_str().unwrap_or(""))
-            .or_default()
-            .push(definition);
+/// Names that a definition wants or has.
+pub(crate) type Names = BTreeSet<(Sort, Text)>;
+
+const FIELDS: [(&str, Sort, &str); 5] = [
+    ("plural", Sort::Resource, "PluralConflict"),
+    ("singular", Sort::Resource, "SingularConflict"),
+    ("shortNames", Sort::Resource, "ShortNamesConflict"),
+    ("kind", Sort::Kind, "KindConflict"),
+    ("listKind", Sort::Kind, "ListKindConflict"),
+];
+
+/// The names that stand in a `CustomResourceDefinitionNames`.
+pub(crate) fn names(at: &Value) -> Names {
+    let mut names = Names::new();
+    for (field, sort, _) in FIELDS {
+        let at = At::root(at).key(field);
+        let texts = at.items().map(|name| name.text().to_owned());
+        let texts = texts.chain([at.text().to_owned()]);
+        names.extend(
+            texts
+                .filter(|name| !name.is_empty())
+                .map(|name| (sort, Text::Owned(name))),
+        );
     }
-    let mut changed = Vec::new();
-    for group in groups.values_mut() {
-        group.sort_by_key(|definition| {
-            // Who holds names keeps them; then the older one wins.
-            let established = has_condition(definition, "Established");
-            let text = |keys: &[&str]| get(definition, keys).as_str().unwrap_or("").to_owned();
-            let version = text(&["metadata", "resourceVersion"])
-                .parse::<u64>()
-                .unwrap_or(u64::MAX);
-            (
-                !established,
-                text(&["metadata", "creationTimestamp"]),
-                version,
-                text(&["metadata", "name"]),
-            )
-        });
-        settle_group(group, now, &mut changed);
-    }
-    changed
+    names
 }
 
-/// Names in use in a group: of resources (plural, singular, short names) and of kinds.
-#[derive(Default)]
-struct Used {
-    resources: BTreeSet<String>,
-    kinds: BTreeSet<String>,
-}
-
-fn settle_group(group: &[&Value], now: Timestamp, changed: &mut Vec<Value>) {
-    // First what others already hold, so that a newcomer never takes it.
-    let held: Vec<Used> = group.iter().map(|definition| names_held(definition)).collect();
-    let mut settled: Vec<Used> = Vec::new();
-    for (index, definition) in group.iter().enumerate() {
-        let mut others = Used::default();
-        for used in settled.iter().chain(&held[index + 1..]) {
-            others.resources.extend(used.resources.iter().cloned());
-            others.kinds.extend(used.kinds.iter().cloned());
-        }
-        let (accepted, conflict) = accept(definition, &others);
-        let next = with_status(definition, &accepted, conflict, now);
-        let current = next.as_ref().unwrap_or(definition);
-        settled.push(names_held(current));
-        changed.extend(next);
-    }
-}
-
-fn names_held(definition: &Value) -> Used {
-    let accepted = At::root(definition).keys(&["status", "acceptedNames"]);
-    let mut used = Used::default();
-    for field in ["plural", "singular"] {
-        let name = accepted.key(field).text();
-        if !name.is_empty() {
-            used.resources.insert(name.to_owned());
-        }
-    }
-    used.resources
-        .extend(accepted.key("shortNames").items().map(|name| name.text().to_owned()));
-    for field in ["kind", "listKind"] {
-        let name = accepted.key(field).text();
-        if !name.is_empty() {
-            used.kinds.insert(name.to_owned());
-        }
-    }
-    used
+/// What the naming and establishing controllers do, at once: the definition with the status (acceptedNames, conditions)
+/// that it shall have, or none when it has it. `is_taken` says which names other definitions of the group have.
+pub(crate) fn settle(definition: &Value, is_taken: &dyn Fn(Sort, &str) -> bool, now: Timestamp) -> Option<Value> {
+    let (accepted, conflict) = accept(definition, is_taken);
+    with_status(definition, accepted, conflict, now)
 }
 
 /// The names that this definition may have, and the last conflict: reason and message.
-fn accept(definition: &Value, others: &Used) -> (Value, Option<(&'static str, String)>) {
+fn accept(
+    definition: &Value,
+    is_taken: &dyn Fn(Sort, &str) -> bool,
+) -> (Map<String, Value>, Option<(&'static str, String)>) {
     let wanted = At::root(definition).keys(&["spec", "names"]);
     let mut accepted = get(definition, &["status", "acceptedNames"])
         .as_object()
         .cloned()
         .unwrap_or_default();
     let mut conflict = None;
-    let taken = |name: &str| format!("{name:?} is already in use");
-    for (field, used, reason) in [
-        ("plural", &others.resources, "PluralConflict"),
-        ("singular", &others.resources, "SingularConflict"),
-        ("shortNames", &others.resources, "ShortNamesConflict"),
-        ("kind", &others.kinds, "KindConflict"),
-        ("listKind", &others.kinds, "ListKindConflict"),
-    ] {
+    for (field, sort, reason) in FIELDS {
         let name = wanted.key(field);
         let clash = name
             .items()
             .map(|name| name.text())
             .chain([name.text()])
-            .find(|name| used.contains(*name));
+            .find(|name| is_taken(sort, name));
         match clash {
-            Some(name) => conflict = Some((reason, taken(name))),
+            Some(name) => conflict = Some((reason, format!("{name:?} is already in use"))),
             None => set(&mut accepted, field, name.value),
         }
     }
     set(&mut accepted, "categories", wanted.key("categories").value);
-    (Value::Object(accepted), conflict)
+    (accepted, conflict)
 }
 
 fn set(names: &mut Map<String, Value>, field: &str, value: &Value) {
@@ -392,41 +376,44 @@ fn set(names: &mut Map<String, Value>, field: &str, value: &Value) {
 /// The definition with the new status, or none when nothing changes.
 fn with_status(
     definition: &Value,
-    accepted: &Value,
+    mut accepted: Map<String, Value>,
     conflict: Option<(&str, String)>,
     now: Timestamp,
 ) -> Option<Value> {
-    let mut next = definition.clone();
-    let status = ensure(next.as_object_mut()?, "status")?;
-    let mut accepted = accepted.clone();
-    if let Some(names) = accepted.as_object_mut() {
-        // Go writes these two even when they are empty.
-        for field in ["plural", "kind"] {
-            names.entry(field).or_insert_with(|| "".into());
-        }
+    let before = get(definition, &["status"]);
+    let mut status = before.as_object().cloned().unwrap_or_default();
+    // Go writes these two even when they are empty.
+    for field in ["plural", "kind"] {
+        accepted.entry(field).or_insert_with(|| "".into());
     }
-    status.insert("acceptedNames".to_owned(), accepted);
+    status.insert("acceptedNames".to_owned(), accepted.into());
     let names = match &conflict {
         Some((reason, message)) => ("False", *reason, message.as_str()),
         None => ("True", "NoConflicts", "no conflicts found"),
     };
-    set_condition(status, "NamesAccepted", names, now);
+    set_condition(&mut status, "NamesAccepted", names, now);
     if conflict.is_none() {
         set_condition(
-            status,
+            &mut status,
             "Established",
             ("True", "InitialNamesAccepted", "the initial names have been accepted"),
             now,
         );
-    } else if !has_condition(definition, "Established") {
+    } else if !is_established(definition) {
         set_condition(
-            status,
+            &mut status,
             "Established",
             ("False", "NotAccepted", "not all names are accepted"),
             now,
         );
     }
-    (next != *definition).then_some(next)
+    let status = Value::Object(status);
+    if status == *before {
+        return None;
+    }
+    let mut next = definition.clone();
+    next.as_object_mut()?.insert("status".to_owned(), status);
+    Some(next)
 }
 
 fn set_condition(
@@ -525,10 +512,11 @@ mod tests {
     #[test]
     fn a_definition_is_established_and_stays_so() {
         let given = definition("foos", "Foo", 0);
+        let rows = |definition: &Value| rows(&StoredObject::unversioned(definition.clone()));
         assert!(rows(&given).is_empty(), "not served before it is Established");
-        let settled = settle([&given], now());
-        assert_eq!(settled.len(), 1);
-        let conditions: Vec<_> = settled[0]["status"]["conditions"]
+        let settle = |definition: &Value| settle(definition, &|_, _| false, now());
+        let settled = settle(&given).expect("it is new");
+        let conditions: Vec<_> = settled["status"]["conditions"]
             .as_array()
             .expect("conditions")
             .iter()
@@ -541,12 +529,9 @@ mod tests {
                 (Some("Established"), Some("True"), Some("InitialNamesAccepted"))
             ]
         );
-        assert_eq!(settled[0]["status"]["acceptedNames"], given["spec"]["names"]);
-        assert!(
-            settle([&settled[0]], now()).is_empty(),
-            "settling twice changes nothing"
-        );
-        let rows = rows(&settled[0]);
+        assert_eq!(settled["status"]["acceptedNames"], given["spec"]["names"]);
+        assert!(settle(&settled).is_none(), "settling twice changes nothing");
+        let rows = rows(&settled);
         let versions: Vec<_> = rows
             .iter()
             .map(|row| (row.version.as_ref(), row.subresources.len(), row.schema_name.as_ref()))
@@ -567,13 +552,13 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_who_came_first() {
-        let first = settle([&definition("foos", "Foo", 0)], now()).remove(0);
+    fn names_belong_to_who_has_them() {
         let mut second = definition("foos2", "Foo", 1);
         second["spec"]["names"]["shortNames"] = json!([]);
-        let settled = settle([&second, &first], now());
-        assert_eq!(settled.len(), 1, "the first is left alone");
-        let status = &settled[0]["status"];
+        let others = names(&definition("foos", "Foo", 0)["spec"]["names"]);
+        let is_taken = |sort: Sort, name: &str| others.contains(&(sort, Text::Owned(name.to_owned())));
+        let settled = settle(&second, &is_taken, now()).expect("it is new");
+        let status = &settled["status"];
         assert_eq!(status["conditions"][0]["reason"], "ListKindConflict");
         assert_eq!(status["conditions"][0]["message"], "\"FooList\" is already in use");
         assert_eq!(status["conditions"][1]["reason"], "NotAccepted");
@@ -581,11 +566,13 @@ mod tests {
             status["acceptedNames"],
             json!({"plural": "foos2", "kind": "", "categories": ["all"]})
         );
-        assert!(rows(&settled[0]).is_empty());
-        // When the first goes, the second gets the names.
-        assert_eq!(
-            settle([&settled[0]], now())[0]["status"]["conditions"][1]["status"],
-            "True"
+        assert!(
+            settle(&settled, &is_taken, now()).is_none(),
+            "settling twice changes nothing"
         );
+        assert!(rows(&StoredObject::unversioned(settled.clone())).is_empty());
+        // When the first goes, the second gets the names.
+        let settled = settle(&settled, &|_, _| false, now()).expect("its names are free");
+        assert_eq!(settled["status"]["conditions"][1]["status"], "True");
     }
 }

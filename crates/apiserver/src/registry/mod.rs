@@ -1,25 +1,27 @@
 //! Which kinds are served: the resource table, its index, and the documents that are made from it.
 //!
-//! A [`Registry`] holds one [`Snapshot`] and swaps it as a whole when CustomResourceDefinitions change. A request takes the snapshot once
-//! and keeps it, so that it never sees half of a change. Discovery and OpenAPI documents are made on first use and live as long as their
-//! snapshot.
+//! A [`Registry`] holds one [`Snapshot`] and swaps it as a whole when CustomResourceDefinitions change. A request takes
+//! the snapshot once and keeps it, so that it never sees half of a change. What does not change is shared with the
+//! snapshot before: a new one costs the rows that changed and some pointers. Discovery and OpenAPI documents are made
+//! on first use; those of discovery live as long as their snapshot, those of OpenAPI as long as what they are made
+//! from.
 //!
 //! Invariants: a snapshot never changes; built-in rows come first, in the order of discovery; (group, version, plural) is unique.
 //!
-//! Not here: storage of the definitions. The pipeline stores them and calls [`Registry::apply_crds`].
+//! Not here: storage of the definitions. The pipeline stores them and tells of what changed ([`Registry::apply`]).
 
 mod builtin;
 pub mod crd;
+pub(crate) mod definitions;
 mod hash;
 mod resource;
 pub(crate) mod unserved;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
-
-use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
 pub(crate) use builtin::token_request;
+use definitions::{Change, Definitions};
 pub(crate) use hash::{hash, short as short_hash};
 pub use resource::*;
 
@@ -32,11 +34,28 @@ pub struct Registry {
 /// The kinds that were served at one moment, with the documents about them.
 #[derive(Debug)]
 pub struct Snapshot {
-    rows: Arc<Vec<Arc<Resource>>>,
-    groups: Vec<Group>,
-    index: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Resource>>>>,
+    served: BTreeMap<Arc<str>, Arc<GroupRows>>,
+    /// Definitions that wait for the end of their objects.
+    ending: Arc<BTreeSet<Arc<str>>>,
+    rows: OnceLock<Arc<Vec<Arc<Resource>>>>,
+    groups: OnceLock<Vec<Group>>,
     pub(crate) discovery: crate::discovery::Cache,
     pub(crate) openapi: crate::openapi::Cache,
+}
+
+/// The rows of one version by plural.
+type VersionRows = BTreeMap<Arc<str>, Arc<Resource>>;
+
+/// What is served of one group. Snapshots share it until one of its definitions changes.
+#[derive(Clone, Debug, Default)]
+struct GroupRows {
+    versions: BTreeMap<Arc<str>, Arc<VersionRows>>,
+    /// Whether there are built-in kinds in it.
+    built_in: bool,
+    /// How many rows come of definitions.
+    custom: usize,
+    /// Whether two rows wanted one place: who gets it is decided anew when something changes.
+    contested: bool,
 }
 
 /// An API group with its versions, as discovery lists them.
@@ -52,7 +71,7 @@ impl Registry {
     /// The built-in kinds.
     pub fn new() -> Self {
         Self {
-            current: RwLock::new(Arc::new(Snapshot::new(builtin::rows()))),
+            current: RwLock::new(Arc::new(Snapshot::built_in())),
         }
     }
 
@@ -71,15 +90,28 @@ impl Registry {
         self.snapshot().resources()
     }
 
-    /// Replaces the custom kinds by those that these CustomResourceDefinitions define. Give all stored definitions; only versions that are
-    /// `served` in definitions whose condition `Established` is true count. Call it after each write to a definition.
-    pub fn apply_crds<'a>(&self, crds: impl IntoIterator<Item = &'a Value>) {
-        let mut rows = builtin::rows();
-        for definition in crds {
-            rows.extend(crd::rows(definition).into_iter().map(Arc::new));
+    /// Takes over what changed of the definitions. Only versions that are `served` in definitions whose condition
+    /// `Established` is true are served. Call it after each write to a definition.
+    pub(crate) fn apply(&self, changes: &[Change], definitions: &Definitions) {
+        if changes.is_empty() {
+            return;
         }
-        let next = Arc::new(Snapshot::new(rows));
+        let next = Arc::new(self.snapshot().changed(changes, definitions));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// Replaces the custom kinds by those of these definitions.
+    #[cfg(test)]
+    pub(crate) fn apply_crds<'a>(&self, crds: impl IntoIterator<Item = &'a serde_json::Value>) {
+        use crate::storage::StoredObject;
+
+        let mut definitions = Definitions::default();
+        for definition in crds {
+            let stored = StoredObject::unversioned(definition.clone());
+            definitions.put(crate::object::name(definition), Some(&stored));
+        }
+        let next = Snapshot::built_in().changed(&definitions.take_changes(), &definitions);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
     }
 }
 
@@ -89,127 +121,233 @@ impl Default for Registry {
     }
 }
 
+impl GroupRows {
+    /// Puts a row in its place, unless another has it.
+    fn add(&mut self, row: &Arc<Resource>) {
+        match row.custom {
+            Some(_) => self.custom += 1,
+            None => self.built_in = true,
+        }
+        let version = self.versions.entry(row.version.as_ref().into()).or_default();
+        // Two definitions cannot both be Established with one plural; a built-in kind always wins.
+        if version.contains_key(row.plural.as_ref()) {
+            self.contested = true;
+        } else {
+            Arc::make_mut(version).insert(row.plural.as_ref().into(), row.clone());
+        }
+    }
+
+    fn remove(&mut self, row: &Arc<Resource>) {
+        self.custom = self.custom.saturating_sub(1);
+        let Some(version) = self.versions.get_mut(row.version.as_ref()) else {
+            return;
+        };
+        if version
+            .get(row.plural.as_ref())
+            .is_some_and(|known| Arc::ptr_eq(known, row))
+        {
+            Arc::make_mut(version).remove(row.plural.as_ref());
+        }
+        if version.is_empty() {
+            self.versions.remove(row.version.as_ref());
+        }
+    }
+
+    /// Its versions by Kubernetes' version priority.
+    fn ordered_versions(&self) -> Vec<String> {
+        let mut versions: Vec<String> = self.versions.keys().map(ToString::to_string).collect();
+        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)).then_with(|| a.cmp(b)));
+        versions
+    }
+}
+
 impl Snapshot {
-    fn new(rows: Vec<Arc<Resource>>) -> Self {
-        let mut index: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Resource>>>> = BTreeMap::new();
-        let mut kept = Vec::with_capacity(rows.len());
-        for row in rows {
-            let slot = index
-                .entry(row.group.to_string())
-                .or_default()
-                .entry(row.version.to_string())
-                .or_default();
-            // Two definitions cannot both be Established with one plural; a built-in kind always wins.
-            if !slot.contains_key(row.plural.as_ref()) {
-                slot.insert(row.plural.to_string(), Arc::clone(&row));
-                kept.push(row);
+    fn of(
+        served: BTreeMap<Arc<str>, Arc<GroupRows>>,
+        ending: Arc<BTreeSet<Arc<str>>>,
+        openapi: crate::openapi::Cache,
+    ) -> Self {
+        Self {
+            served,
+            ending,
+            rows: OnceLock::new(),
+            groups: OnceLock::new(),
+            discovery: crate::discovery::Cache::default(),
+            openapi,
+        }
+    }
+
+    fn built_in() -> Self {
+        static BUILT_IN: LazyLock<BTreeMap<Arc<str>, Arc<GroupRows>>> = LazyLock::new(|| {
+            let mut served: BTreeMap<Arc<str>, Arc<GroupRows>> = BTreeMap::new();
+            for row in builtin::rows() {
+                let group = served.entry(row.group.as_ref().into()).or_default();
+                Arc::make_mut(group).add(&row);
+            }
+            served
+        });
+        Self::of(BUILT_IN.clone(), Arc::default(), crate::openapi::Cache::default())
+    }
+
+    /// This snapshot with other definitions.
+    fn changed(&self, changes: &[Change], definitions: &Definitions) -> Self {
+        let mut served = self.served.clone();
+        let mut ending = self.ending.clone();
+        for change in changes {
+            if ending.contains(&change.name) != change.ending {
+                let ending = Arc::make_mut(&mut ending);
+                match change.ending {
+                    true => ending.insert(change.name.clone()),
+                    false => ending.remove(&change.name),
+                };
+            }
+            if change.before.is_empty() && change.after.is_empty() {
+                continue;
+            }
+            let group = Arc::make_mut(served.entry(change.group.clone()).or_default());
+            change.before.iter().for_each(|row| group.remove(row));
+            change.after.iter().for_each(|row| group.add(row));
+        }
+        for name in changes.iter().map(|change| &change.group).collect::<BTreeSet<_>>() {
+            match served.get_mut(name) {
+                Some(group) if group.contested => *group = Arc::new(Self::contest(name, definitions)),
+                Some(group) if group.versions.is_empty() => drop(served.remove(name)),
+                _ => {}
             }
         }
-        let groups = groups(&kept);
-        Self {
-            rows: Arc::new(kept),
-            groups,
-            index,
-            discovery: crate::discovery::Cache::default(),
-            openapi: crate::openapi::Cache::default(),
-        }
+        Self::of(served, ending, self.openapi.next())
+    }
+
+    /// The rows of a group in which two want the same place: the first gets it.
+    fn contest(group: &str, definitions: &Definitions) -> GroupRows {
+        let mut rows = GroupRows::default();
+        let built_in = builtin::rows();
+        let built_in = built_in.iter().filter(|row| row.group == group);
+        built_in.chain(definitions.rows(group)).for_each(|row| rows.add(row));
+        rows
     }
 
     /// The row of `/apis/{group}/{version}/{plural}` (group empty for `/api`).
     pub fn lookup(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
-        self.index.get(group)?.get(version)?.get(plural).cloned()
+        self.version(group, version)?.get(plural).cloned()
+    }
+
+    fn version(&self, group: &str, version: &str) -> Option<&VersionRows> {
+        Some(self.served.get(group)?.versions.get(version)?)
     }
 
     /// The row of a kind in a version, such as `apps`, `v1`, `Deployment`.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
-        self.index
-            .get(group)?
-            .get(version)?
-            .values()
-            .find(|row| row.kind == kind)
-            .cloned()
+        self.version_rows(group, version).find(|row| row.kind == kind).cloned()
     }
 
     /// Whether any kind is served in the group (an unknown group answers 404 in plain text).
     pub fn has_group(&self, group: &str) -> bool {
-        self.index.contains_key(group)
+        self.served.contains_key(group)
     }
 
     /// Whether any kind is served in this version of the group.
     pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.index
-            .get(group)
-            .is_some_and(|versions| versions.contains_key(version))
+        self.version(group, version).is_some()
     }
 
-    /// All rows, built-in ones first.
+    /// All rows, built-in ones first. Made when it is first asked for: nothing that a request does may walk over all
+    /// rows.
     pub fn resources(&self) -> Arc<Vec<Arc<Resource>>> {
-        Arc::clone(&self.rows)
+        let all = || {
+            let rows = self
+                .groups()
+                .iter()
+                .filter_map(|group| self.served.get(group.name.as_str()));
+            let rows = rows
+                .flat_map(|group| group.versions.values())
+                .flat_map(|rows| rows.values());
+            let custom = rows.filter(|row| row.custom.is_some()).cloned();
+            Arc::new(builtin::rows().into_iter().chain(custom).collect())
+        };
+        self.rows.get_or_init(all).clone()
+    }
+
+    /// The other rows under which the same objects are served: other versions, and the other group of Event.
+    pub(crate) fn equivalents(&self, row: &Resource) -> Vec<Arc<Resource>> {
+        let is_other = |other: &Arc<Resource>| {
+            other.store == row.store && (other.version != row.version || other.group != row.group)
+        };
+        let Some(_) = &row.custom else {
+            return builtin::rows().into_iter().filter(is_other).collect();
+        };
+        let versions = self.served.get(row.group.as_ref()).into_iter();
+        let rows = versions.flat_map(|group| group.versions.values());
+        let rows = rows.filter_map(|rows| rows.get(row.plural.as_ref()).cloned());
+        let mut rows: Vec<_> = rows.filter(is_other).collect();
+        // In the order of the definition.
+        rows.sort_by_key(|row| row.custom.as_ref().map(|custom| custom.source.version));
+        rows
+    }
+
+    /// The row of a custom kind in any of its versions.
+    pub(crate) fn of_definition(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        let versions = self.served.get(group)?.versions.values();
+        let mut rows = versions.filter_map(|rows| rows.get(plural));
+        rows.find(|row| row.custom.is_some()).cloned()
+    }
+
+    /// Whether a definition is on its way out: nothing is made of its kind any more.
+    pub(crate) fn is_ending(&self, definition: &str) -> bool {
+        self.ending.contains(definition)
+    }
+
+    /// Whether built-in kinds are served in the group.
+    pub(crate) fn is_built_in_group(&self, group: &str) -> bool {
+        self.served.get(group).is_some_and(|rows| rows.built_in)
+    }
+
+    /// Whether definitions serve kinds in the group, alone or beside built-in ones.
+    pub(crate) fn has_custom_kinds(&self, group: &str) -> bool {
+        self.served.get(group).is_some_and(|rows| rows.custom > 0)
     }
 
     /// Whether only definitions serve the group, and none of them this version.
     pub(crate) fn lacks_custom_version(&self, group: &str, version: &str) -> bool {
-        let mut rows = self.rows.iter().filter(|row| row.group == group).peekable();
-        rows.peek().is_some() && rows.all(|row| row.custom.is_some() && row.version != version)
+        self.is_custom_group(group) && !self.has_version(group, version)
     }
 
     /// Whether only definitions serve this group.
     pub(crate) fn is_custom_group(&self, group: &str) -> bool {
-        let mut rows = self.rows.iter().filter(|row| row.group == group).peekable();
-        rows.peek().is_some() && rows.all(|row| row.custom.is_some())
+        self.has_group(group) && !self.is_built_in_group(group)
     }
 
     /// Whether only definitions serve this version, and one does.
     pub(crate) fn is_custom_version(&self, group: &str, version: &str) -> bool {
-        self.is_custom_group(group) && self.version_rows(group, version).next().is_some()
+        self.is_custom_group(group) && self.has_version(group, version)
     }
 
     /// The rows of one version of a group, ordered by plural.
     pub fn version_rows(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Resource>> {
-        self.index
-            .get(group)
-            .and_then(|versions| versions.get(version))
-            .into_iter()
-            .flat_map(BTreeMap::values)
+        self.version(group, version).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The groups in the order of discovery, the core group first.
+    /// The groups in the order of discovery, the core group first: built-in ones in the order of the table, custom ones
+    /// by name.
     pub fn groups(&self) -> &[Group] {
-        &self.groups
-    }
-}
-
-/// Groups with their versions: built-in ones in the order of the table, custom ones by name; versions by Kubernetes' version priority.
-fn groups(rows: &[Arc<Resource>]) -> Vec<Group> {
-    let mut builtin: Vec<Group> = Vec::new();
-    let mut custom: BTreeMap<String, Group> = BTreeMap::new();
-    for row in rows {
-        let group = match builtin.iter_mut().position(|group| group.name == row.group) {
-            Some(at) => &mut builtin[at],
-            None if row.custom.is_none() => {
-                builtin.push(Group {
-                    name: row.group.to_string(),
-                    versions: Vec::new(),
-                });
-                builtin.last_mut().expect("just pushed")
+        self.groups.get_or_init(|| {
+            let mut built_in: Vec<Text> = Vec::new();
+            for row in builtin::rows() {
+                if !built_in.contains(&row.group) {
+                    built_in.push(row.group.clone());
+                }
             }
-            None => custom.entry(row.group.to_string()).or_insert_with(|| Group {
-                name: row.group.to_string(),
-                versions: Vec::new(),
-            }),
-        };
-        if !group.versions.contains(&row.version.to_string()) {
-            group.versions.push(row.version.to_string());
-        }
+            let built_in = built_in
+                .iter()
+                .filter_map(|name| self.served.get_key_value(name.as_ref()));
+            let custom = self.served.iter().filter(|(_, group)| !group.built_in);
+            let group = |(name, rows): (&Arc<str>, &Arc<GroupRows>)| Group {
+                name: name.to_string(),
+                versions: rows.ordered_versions(),
+            };
+            built_in.chain(custom).map(group).collect()
+        })
     }
-    let mut all = builtin;
-    all.extend(custom.into_values());
-    for group in &mut all {
-        group
-            .versions
-            .sort_by(|a, b| version_priority(b).cmp(&version_priority(a)).then_with(|| a.cmp(b)));
-    }
-    all
 }
 
 /// The order of versions: stable before beta before alpha, higher numbers first, other words last (compare descending).

@@ -11,10 +11,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use kubewright_schema::SchemaRef;
 use kubewright_schema::cel::rules::Validator;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::schema::GroupVersionKind;
+use kubewright_schema::{budget, decode};
 use serde_json::Value;
 
 use crate::env::Env;
@@ -92,8 +94,10 @@ pub struct Custom {
     pub preserve_unknown: bool,
     /// A warning to send with every answer when the version is deprecated.
     pub deprecation_warning: Option<String>,
-    /// The schema as it is written in the definition, for OpenAPI documents.
-    pub document: Value,
+    /// Where the schema is written.
+    pub(crate) source: Source,
+    /// Changes whenever documents about the kind do.
+    pub(crate) fingerprint: String,
     /// The version of the definition: an object that was written before may lack what the schema fills in by now.
     pub revision: u64,
     /// Whether the schema has defaults.
@@ -108,6 +112,36 @@ impl Custom {
     /// The compiled `x-kubernetes-validations` of this version, whose schema is given; none when it has none.
     pub fn rules(&self, schema: &SchemaRef) -> Option<&Validator> {
         self.compiled_rules.get_or_init(|| Validator::new(schema)).as_ref()
+    }
+}
+
+/// Where the schema of a version of a custom kind is written: the text of its definition, which storage keeps anyway.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) text: Bytes,
+    /// Which of `spec.versions` it is.
+    pub(crate) version: usize,
+}
+
+impl Source {
+    /// The `openAPIV3Schema` as a value; null when there is none.
+    pub(crate) fn document(&self) -> Value {
+        // What is stored is the server's to read, and reading it may not be given up halfway.
+        let decoded = budget::unlimited(|| decode::json(&self.text));
+        let mut definition = decoded.map(|decoded| decoded.value).unwrap_or_default();
+        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.version);
+        definition.pointer_mut(&path).map(Value::take).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "version {} of a definition of {} bytes",
+            self.version,
+            self.text.len()
+        )
     }
 }
 

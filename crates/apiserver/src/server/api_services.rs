@@ -7,8 +7,7 @@
 //!
 //! Invariant: an APIService without the label, or with another value of it, is nobody's business here.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::PoisonError;
 
 use serde_json::{Value, json};
 
@@ -18,6 +17,7 @@ use crate::env::{rfc3339, uuid};
 use crate::kinds::check::get;
 use crate::kinds::system::locally_available;
 use crate::object;
+use crate::registry::definitions::Definitions;
 use crate::storage::{ListRequest, StoredObject};
 
 pub(super) const STORE: &str = "apiservices.apiregistration.k8s.io";
@@ -69,24 +69,10 @@ fn name(group: &str, version: &str) -> String {
     format!("{version}.{group}")
 }
 
-/// Which versions the definitions serve, by the name of their APIService, each with the spec that it shall have.
-fn wanted<'a>(definitions: impl Iterator<Item = &'a Value>) -> BTreeMap<String, Value> {
-    let mut wanted = BTreeMap::new();
-    for definition in definitions {
-        let group = get(definition, &["spec", "group"]).as_str().unwrap_or("");
-        let versions = get(definition, &["spec", "versions"]).as_array();
-        for version in versions
-            .into_iter()
-            .flatten()
-            .filter(|version| version["served"] == true)
-        {
-            let version = version["name"].as_str().unwrap_or("");
-            let (of_group, of_version) = CUSTOM;
-            let spec = json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version});
-            wanted.insert(name(group, version), spec);
-        }
-    }
-    wanted
+/// The spec that the APIService of a version which definitions serve shall have.
+fn spec(group: &str, version: &str) -> Value {
+    let (of_group, of_version) = CUSTOM;
+    json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version})
 }
 
 /// Whether the text of an APIService may name a Service. Nearly none does, and this is asked often: so the text is asked first.
@@ -128,31 +114,54 @@ impl Inner {
         ranked.collect()
     }
 
-    /// Makes the APIServices of custom kinds those that the definitions want. Who writes one of them at the same moment comes here as well.
-    pub(super) fn settle_api_services(&self, definitions: &[Arc<StoredObject>]) {
-        let mut wanted = wanted(definitions.iter().map(|definition| definition.value()));
-        let listed = self.storage.list(STORE, &ListRequest::default());
-        for (name, present) in listed.iter().flat_map(|listed| &listed.items) {
-            let spec = wanted.remove(&**name);
-            if !is_kept(present.value()) {
-                continue;
-            }
-            let Some(spec) = spec else {
-                // Somebody wants to see it go: then it is theirs to delete.
-                if !object::finalizers(present.value()).is_empty() {
-                    continue;
-                }
-                let _ = self.storage.delete(STORE, name, present.revision());
-                continue;
-            };
-            if get(present.value(), &["spec"]) != &spec {
-                let next = put_back(present.value(), spec);
-                let _ = self.storage.update(STORE, name, present.revision(), next);
+    /// After a write of an APIService: one of those that the server keeps is put back.
+    pub(super) fn settle_written_api_service(&self, written: &StoredObject) {
+        let name = object::name(written.head());
+        if let Some((version, group)) = name.split_once('.') {
+            let definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+            self.settle_api_service(group, version, &definitions);
+        }
+    }
+
+    /// Makes the APIServices of all custom kinds those that the definitions want.
+    pub(super) fn settle_api_services(&self, definitions: &Definitions) {
+        let listed = self.storage.entries(STORE, &ListRequest::default());
+        for (name, _) in listed.iter().flat_map(|listed| &listed.items) {
+            if let Some((version, group)) = name.split_once('.') {
+                self.settle_api_service(group, version, definitions);
             }
         }
-        for (name, spec) in wanted {
-            let made = self.new_api_service(&name, spec);
-            let _ = self.storage.create(STORE, &name, made);
+        for (group, version) in definitions.served() {
+            self.settle_api_service(group, version, definitions);
+        }
+    }
+
+    /// Makes the APIService of a version what the definitions want. Who writes it at the same moment comes here as
+    /// well.
+    pub(super) fn settle_api_service(&self, group: &str, version: &str, definitions: &Definitions) {
+        let name = name(group, version);
+        let wanted = definitions.serves(group, version);
+        let Some(present) = self.storage.get(STORE, &name) else {
+            if wanted {
+                let made = self.new_api_service(&name, spec(group, version));
+                let _ = self.storage.create(STORE, &name, made);
+            }
+            return;
+        };
+        if !is_kept(present.value()) {
+            return;
+        }
+        if !wanted {
+            // Somebody wants to see it go: then it is theirs to delete.
+            if object::finalizers(present.value()).is_empty() {
+                let _ = self.storage.delete(STORE, &name, present.revision());
+            }
+            return;
+        }
+        let spec = spec(group, version);
+        if get(present.value(), &["spec"]) != &spec {
+            let next = put_back(present.value(), spec);
+            let _ = self.storage.update(STORE, &name, present.revision(), next);
         }
     }
 

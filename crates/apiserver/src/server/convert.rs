@@ -204,8 +204,8 @@ pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<Sto
 
 /// Whether the versions of a built-in kind differ in their fields, so that functions convert between them.
 pub(crate) fn has_functions(kinds: &Snapshot, resource: &Resource) -> bool {
-    let has = |row: &Arc<Resource>| row.store == resource.store && row.conversion.is_some();
-    resource.custom.is_none() && kinds.resources().iter().any(has)
+    let has = |row: &Arc<Resource>| row.conversion.is_some();
+    resource.custom.is_none() && (resource.conversion.is_some() || kinds.equivalents(resource).iter().any(has))
 }
 
 /// The same kind in another version, if that is served.

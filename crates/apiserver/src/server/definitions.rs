@@ -1,17 +1,20 @@
 //! What follows a write of a CustomResourceDefinition, at once and within the same request: names are accepted, the kind is served; a
 //! definition that is deleted takes its objects with it.
 //!
-//! Invariant: the registry is rebuilt under one lock from what storage holds then, so that it never goes back in time.
+//! Invariants: what is known of a definition is brought up to date under one lock from what storage holds then, so that
+//! the registry never goes back in time; a write of one definition reads no other that shares no name with it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use super::managed::{self, Tracking};
 use super::write::{Part, Writer};
 use super::{Call, Inner};
 use crate::object;
+use crate::registry::definitions::Definitions;
 use crate::registry::{Resource, crd};
 use crate::status::Status;
-use crate::storage::{ListRequest, StorageError, StoredObject};
+use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 use crate::user::UserInfo;
 
 /// The store of the definitions.
@@ -23,47 +26,79 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 }
 
 impl Inner {
+    /// After the creation of a custom resource: it may have come between the mark of its definition and the end of its
+    /// objects.
+    pub(crate) fn after_create_of_custom(&self, definition: &str) {
+        if self.registry.snapshot().is_ending(definition) {
+            self.end_definition(definition);
+        }
+    }
+
     /// After the removal of a custom resource: the last object of a definition on its way out lets it go.
     pub(crate) fn after_delete_of_custom(&self, definition: &str) {
-        let ending = self
-            .storage
-            .get(STORE, definition)
-            .is_some_and(|crd| object::is_terminating(crd.value()));
-        if ending {
-            self.end_definitions();
+        // The name of a definition is that of its store.
+        if self.registry.snapshot().is_ending(definition) && self.storage.is_empty(definition) {
+            self.end_definition(definition);
         }
     }
 
-    pub(super) fn stored_definitions(&self) -> Vec<Arc<StoredObject>> {
-        let listed = self.storage.list(STORE, &ListRequest::default());
-        listed
-            .map(|listed| listed.items.into_iter().map(|(_, object)| object).collect())
-            .unwrap_or_default()
+    /// Accepts names, establishes, and serves what is established, after a write of one definition.
+    pub(crate) fn settle_definition(&self, name: &str) {
+        let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        definitions.put(name, self.storage.get(STORE, name).as_deref());
+        self.settle_open(&mut definitions);
     }
 
-    /// Accepts names, establishes, and serves what is established.
+    /// The same for all definitions, whatever was known of them: at the start, and when writes were taken back.
     pub(crate) fn settle_definitions(&self) {
-        let _one_at_a_time = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let stored = self.stored_definitions();
-            let mut beaten = false;
-            for mut changed in crd::settle(stored.iter().map(|object| object.value()), self.env.now()) {
-                let name = object::name(&changed).to_owned();
-                let present = stored.iter().find(|object| object::name(object.value()) == name);
-                if let Some(present) = present {
-                    self.enter_settled(&mut changed, present.value());
-                }
-                let revision = present.map_or(0, |object| object.revision());
-                let result = self.storage.update(STORE, &name, revision, changed);
-                beaten |= matches!(result, Err(StorageError::Conflict { .. } | StorageError::NotFound(_)));
-            }
-            if !beaten {
-                break;
+        let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(listed) = self.storage.entries(STORE, &ListRequest::default()) else {
+            return;
+        };
+        let stored: BTreeMap<Arc<str>, Arc<Entry>> = listed.items.into_iter().collect();
+        let gone: Vec<Arc<str>> = definitions
+            .names()
+            .filter(|name| !stored.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            definitions.put(&name, None);
+        }
+        for (name, entry) in &stored {
+            if definitions.revision(name) != Some(entry.revision()) {
+                definitions.put(name, Some(&entry.object()));
             }
         }
-        let stored = self.stored_definitions();
-        self.registry.apply_crds(stored.iter().map(|object| object.value()));
-        self.settle_api_services(&stored);
+        self.settle_open(&mut definitions);
+        self.settle_api_services(&definitions);
+    }
+
+    /// Looks at the definitions that changed, and at those that may have names now.
+    fn settle_open(&self, definitions: &mut Definitions) {
+        while let Some(name) = definitions.next_open() {
+            let stored = self.storage.get(STORE, &name);
+            definitions.put(&name, stored.as_deref());
+            let Some(stored) = stored else { continue };
+            let present = stored.value();
+            if let Some(mut next) = definitions.settled(&name, present, self.env.now()) {
+                self.enter_settled(&mut next, present);
+                match self.storage.update(STORE, &name, stored.revision(), next) {
+                    Ok(settled) => definitions.put(&name, Some(&settled)),
+                    // Somebody was faster: it is looked at again.
+                    Err(StorageError::Conflict { .. } | StorageError::NotFound(_)) => continue,
+                    // Nothing can be written now; it stays open.
+                    Err(_) => break,
+                }
+            }
+            definitions.close(&name);
+        }
+        let changes = definitions.take_changes();
+        self.registry.apply(&changes, definitions);
+        for change in &changes {
+            for version in &change.versions {
+                self.settle_api_service(&change.group, version, definitions);
+            }
+        }
     }
 
     /// The status of a definition belongs to the server.
@@ -89,16 +124,17 @@ impl Inner {
         );
     }
 
-    /// Deletes the objects of terminating definitions, and the definitions that have none left.
-    pub(crate) fn end_definitions(&self) {
-        for definition in self.stored_definitions() {
-            let value = definition.value();
-            let held = object::is_terminating(value) && object::finalizers(value).contains(&crd::CLEANUP_FINALIZER);
-            if held && self.delete_objects(value) {
-                self.release(&definition);
-            } else if held {
-                self.say_in_progress(&definition);
-            }
+    /// Deletes the objects of a definition on its way out, and the definition itself when it has none left.
+    pub(crate) fn end_definition(&self, name: &str) {
+        let Some(definition) = self.storage.get(STORE, name) else {
+            return;
+        };
+        let value = definition.value();
+        let held = object::is_terminating(value) && object::finalizers(value).contains(&crd::CLEANUP_FINALIZER);
+        if held && self.delete_objects(value) {
+            self.release(&definition);
+        } else if held {
+            self.say_in_progress(&definition);
         }
     }
 
@@ -124,31 +160,22 @@ impl Inner {
                 .unwrap_or("")
         };
         let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-        let store = format!("{plural}.{group}");
-        let kinds = self.registry.snapshot();
-        let resource = kinds
-            .resources()
-            .iter()
-            .find(|resource| resource.store == store && resource.custom.is_some())
-            .cloned();
-        let Some(resource) = resource else {
+        let Some(resource) = self.registry.snapshot().of_definition(group, plural) else {
             // A definition that was never established has no objects.
             return true;
         };
-        let Ok(listed) = self.storage.list(&store, &ListRequest::default()) else {
+        let Ok(listed) = self.storage.entries(&resource.store, &ListRequest::default()) else {
             return false;
         };
         let user = UserInfo::admin();
-        for (_, item) in &listed.items {
-            if object::is_terminating(item.value()) {
-                continue;
+        for (_, entry) in &listed.items {
+            let item = entry.object();
+            if !object::is_terminating(item.head()) {
+                let mut writer = Writer::new(self, resource.clone(), &user);
+                writer.delete_now(object::namespace(item.head()), object::name(item.head()));
             }
-            let mut writer = Writer::new(self, resource.clone(), &user);
-            writer.delete_now(object::namespace(item.value()), object::name(item.value()));
         }
-        self.storage
-            .list(&store, &ListRequest::default())
-            .is_ok_and(|listed| listed.items.is_empty())
+        self.storage.is_empty(&resource.store)
     }
 
     /// Takes the cleanup finalizer away, and the definition when nothing else holds it.
@@ -173,22 +200,17 @@ impl Inner {
                 break;
             }
         }
-        self.settle_definitions();
+        self.settle_definition(&name);
     }
 }
 
 impl Call<'_> {
-    /// No new objects of a kind whose definition is being deleted.
     /// Nothing is made of a kind whose definition is on its way out.
     pub(crate) fn refuse_while_definition_ends(&self, name: &str) -> Result<(), Status> {
         let Some(custom) = &self.resource.custom else {
             return Ok(());
         };
-        let ending = self
-            .server
-            .storage
-            .get(STORE, &custom.crd_name)
-            .is_some_and(|crd| object::is_terminating(crd.value()));
+        let ending = self.server.registry.snapshot().is_ending(&custom.crd_name);
         if !ending {
             return Ok(());
         }

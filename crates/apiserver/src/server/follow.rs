@@ -39,10 +39,11 @@ impl Inner {
     /// Runs after every write that stored something.
     pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: &Arc<StoredObject>) {
         if is_definition(resource) {
-            self.settle_definitions();
-            self.end_definitions();
+            let name = object::name(stored.head());
+            self.settle_definition(name);
+            self.end_definition(name);
         } else if resource.store == api_services::STORE {
-            self.settle_api_services(&self.stored_definitions());
+            self.settle_written_api_service(stored);
             self.settle_availability(stored);
         } else if resource.store == FLOW_SCHEMAS {
             self.settle_flow_schema(stored);
@@ -63,6 +64,13 @@ impl Inner {
         }
     }
 
+    /// Runs after a write that made an object, and after what follows every write.
+    pub(crate) fn after_create(&self, resource: &Resource) {
+        if let Some(custom) = &resource.custom {
+            self.after_create_of_custom(&custom.crd_name);
+        }
+    }
+
     /// Runs after a write that replaced an object, and after what follows every write.
     pub(crate) fn after_update(&self, resource: &Resource, old: &Value, stored: &StoredObject) {
         if resource.store == addresses::SERVICES {
@@ -73,11 +81,11 @@ impl Inner {
     /// Runs after every removal.
     pub(crate) fn after_delete(&self, resource: &Arc<Resource>, gone: &Arc<StoredObject>) {
         if is_definition(resource) {
-            self.settle_definitions();
+            self.settle_definition(object::name(gone.head()));
         } else if let Some(custom) = &resource.custom {
             self.after_delete_of_custom(&custom.crd_name);
         } else if resource.store == api_services::STORE {
-            self.settle_api_services(&self.stored_definitions());
+            self.settle_written_api_service(gone);
         } else if resource.store == addresses::SERVICES {
             self.drop_endpoints(gone.value());
             self.release_addresses(gone.value(), &Value::Null);

@@ -60,6 +60,8 @@ mod write;
 pub(crate) mod yaml;
 
 #[cfg(test)]
+mod growth;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod recorded;
@@ -218,8 +220,8 @@ pub(crate) struct Inner {
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
-    /// Held while definitions are settled, so that the registry never goes back in time.
-    definitions: std::sync::Mutex<()>,
+    /// What is known of the definitions. Held while one is settled, so that the registry never goes back in time.
+    definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// Objects with allocated values that are not stored yet, so that nothing is given twice.
     claims: claims::Claims,
     /// See [`crate::registry::StrategyContext::turns`].
@@ -585,11 +587,10 @@ enum Missing {
 fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing> {
     let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
         // In a group that only definitions serve, what none of them serves is no path at all.
-        let built_in = kinds
-            .resources()
-            .iter()
-            .any(|row| row.custom.is_none() && row.group == path.group);
-        return Err(if built_in { Missing::Resource } else { Missing::Group });
+        return Err(match kinds.is_built_in_group(&path.group) {
+            true => Missing::Resource,
+            false => Missing::Group,
+        });
     };
     let is_namespace = path.group.is_empty() && path.plural == "namespaces";
     let scope_fits = resource.namespaced || path.namespace.is_none() || is_namespace;

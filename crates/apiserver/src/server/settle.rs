@@ -3,6 +3,8 @@
 //! Storage does a change at once and makes it safe later (see [`crate::storage::journal`]). This is the one place between a verb and its
 //! answer where that is waited for; with a storage that keeps nothing beyond its process it costs nothing.
 
+use kubewright_schema::budget;
+
 use super::Inner;
 use super::respond::{Content, Reply};
 use crate::status::Status;
@@ -30,7 +32,7 @@ impl Inner {
         };
         settled.await.map_err(|error| {
             // What was taken back may have been a definition.
-            self.settle_definitions();
+            budget::unlimited(|| self.settle_definitions());
             unavailable(&error)
         })
     }

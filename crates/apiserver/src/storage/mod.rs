@@ -237,6 +237,12 @@ pub trait Storage: Send + Sync + 'static {
         Ok(Listed { revision, items })
     }
 
+    /// Whether a store holds nothing.
+    fn is_empty(&self, store: &str) -> bool {
+        let all = self.entries(store, &ListRequest::default());
+        all.is_ok_and(|all| all.items.is_empty())
+    }
+
     /// All changes of keys with `prefix` after revision `after`.
     ///
     /// # Errors

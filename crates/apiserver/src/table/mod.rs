@@ -455,7 +455,7 @@ mod tests {
             }]},
             "status": {"conditions": [{"type": "Established", "status": "True"}], "acceptedNames": {"plural": "foos", "kind": "Foo"}}
         });
-        let row = &crate::registry::crd::rows(&definition)[0];
+        let row = &crate::registry::crd::rows(&crate::storage::StoredObject::unversioned(definition))[0];
         let object =
             json!({"metadata": {"name": "a"}, "spec": {"size": 2, "mode": "m", "when": "2026-01-01T00:00:00Z"}});
         let options = Options {

@@ -1,0 +1,206 @@
+//! A write costs what it is about, however many other objects there are: counted in objects that storage hands out, and
+//! in definitions that are read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::env::fake::{FakeEnv, Shared};
+use crate::storage::{
+    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject,
+};
+use crate::{ApiServer, Config, Parts, UserInfo};
+
+/// A storage that counts the objects that it hands out.
+struct Counting {
+    inner: MemoryStorage,
+    handed: AtomicUsize,
+}
+
+impl Counting {
+    fn count<T>(&self, items: &[T]) {
+        self.handed.fetch_add(items.len(), Ordering::Relaxed);
+    }
+}
+
+impl Storage for Counting {
+    fn revision(&self) -> u64 {
+        self.inner.revision()
+    }
+    fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
+        self.count(&[()]);
+        self.inner.get(store, key)
+    }
+    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.inner.create(store, key, value)
+    }
+    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.inner.update(store, key, expected, value)
+    }
+    fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
+        self.inner.delete(store, key, expected)
+    }
+    fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError> {
+        let listed = self.inner.entries(store, request)?;
+        self.count(&listed.items);
+        Ok(listed)
+    }
+    fn is_empty(&self, store: &str) -> bool {
+        self.inner.is_empty(store)
+    }
+    fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
+        self.inner.watch(store, prefix, after)
+    }
+    fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
+        let (listed, changes) = self.inner.list_and_watch(store, prefix);
+        self.count(&listed.items);
+        (listed, changes)
+    }
+    fn close_watches(&self) {
+        self.inner.close_watches();
+    }
+}
+
+struct World {
+    storage: Arc<Counting>,
+    api: ApiServer,
+}
+
+impl World {
+    fn new() -> World {
+        let storage = Arc::new(Counting {
+            inner: MemoryStorage::bounded(Bounds::default()),
+            handed: AtomicUsize::new(0),
+        });
+        // Room for more Services than there are to be.
+        let config = Config {
+            service_range: "10.0.0.0/16".parse().expect("a range"),
+            ..Config::default()
+        };
+        let api = ApiServer::with(Parts {
+            storage: storage.clone(),
+            ..Parts::new(Arc::new(Shared(FakeEnv::new())), config)
+        });
+        World { storage, api }
+    }
+
+    /// How many objects storage handed out for this request, which must succeed.
+    fn cost(&self, method: &str, path: &str, body: &Value) -> usize {
+        let before = self.storage.handed.load(Ordering::Relaxed);
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            Bytes::from(body.to_string())
+        };
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", content_type).body(body);
+        let answered = self
+            .api
+            .handle(request.expect("a request"), UserInfo::admin())
+            .now_or_never();
+        let (parts, body) = answered.expect("nothing waits in these tests").into_parts();
+        let body = body.whole().unwrap_or_default();
+        assert!(
+            parts.status.is_success(),
+            "{method} {path}: {}",
+            String::from_utf8_lossy(&body)
+        );
+        self.storage.handed.load(Ordering::Relaxed) - before
+    }
+
+    fn definitions_read(&self) -> usize {
+        let definitions = self
+            .api
+            .inner
+            .definitions
+            .lock()
+            .expect("no test panics under the lock");
+        definitions.times_read()
+    }
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(index: usize) -> Value {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": free}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("kind{index}s.ex.io")},
+        "spec": {
+            "group": "ex.io", "scope": "Namespaced",
+            "names": {"plural": format!("kind{index}s"), "singular": format!("kind{index}"),
+                "kind": format!("Kind{index}"), "listKind": format!("Kind{index}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]
+        }
+    })
+}
+
+#[test]
+fn a_definition_is_read_when_it_changes() {
+    let world = World::new();
+    let check = |method: &str, path: &str, body: &Value, reads: usize| {
+        let before = world.definitions_read();
+        world.cost(method, path, body);
+        assert_eq!(world.definitions_read() - before, reads, "{method} {path}");
+    };
+    for index in 0..30 {
+        // As it came, and with its status.
+        check("POST", DEFINITIONS, &definition(index), 2);
+    }
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    check("PATCH", &format!("{DEFINITIONS}/kind3s.ex.io"), &label, 1);
+    let objects = "/apis/ex.io/v1/namespaces/default/kind4s";
+    let object = json!({"apiVersion": "ex.io/v1", "kind": "Kind4", "metadata": {"name": "a"}});
+    check("POST", objects, &object, 0);
+    check("PATCH", &format!("{objects}/a"), &label, 0);
+    check("DELETE", &format!("{objects}/a"), &Value::Null, 0);
+    // Its mark is a change; then it is gone.
+    check("DELETE", &format!("{DEFINITIONS}/kind5s.ex.io"), &Value::Null, 1);
+    check(
+        "DELETE",
+        "/apis/apiregistration.k8s.io/v1/apiservices/v1.ex.io",
+        &Value::Null,
+        0,
+    );
+}
+
+#[test]
+fn schemas_are_read_when_somebody_asks() {
+    let world = World::new();
+    world.cost("POST", DEFINITIONS, &definition(0));
+    let schema = || {
+        let row = world.api.inner.registry.lookup("ex.io", "v1", "kind0s");
+        format!("{:?}", row.expect("it is served").schema)
+    };
+    assert_eq!(schema(), "(not read yet)");
+    world.cost("GET", "/apis/ex.io/v1", &Value::Null);
+    world.cost("GET", "/openapi/v3", &Value::Null);
+    assert_eq!(schema(), "(not read yet)");
+    let object = json!({"apiVersion": "ex.io/v1", "kind": "Kind0", "metadata": {"name": "a"}});
+    world.cost("POST", "/apis/ex.io/v1/namespaces/default/kind0s", &object);
+    assert_ne!(schema(), "(not read yet)");
+}
+
+#[test]
+fn a_definition_goes_with_many_objects() {
+    const OBJECTS: usize = 3000;
+    let world = World::new();
+    world.cost("POST", DEFINITIONS, &definition(0));
+    for index in 0..OBJECTS {
+        let object = json!({"apiVersion": "ex.io/v1", "kind": "Kind0", "metadata": {"name": format!("a{index}")}});
+        world.cost("POST", "/apis/ex.io/v1/namespaces/default/kind0s", &object);
+    }
+    let cost = world.cost("DELETE", &format!("{DEFINITIONS}/kind0s.ex.io"), &Value::Null);
+    assert!(cost < 10 * OBJECTS, "{cost}");
+    let store = world.storage.entries("kind0s.ex.io", &ListRequest::default());
+    assert!(store.expect("now").items.is_empty());
+}
