@@ -1,0 +1,115 @@
+//! What was stored can be read in every form, listed, watched, and deleted; then it is gone.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{self, Answer, Connection};
+use crate::common::SOON;
+use crate::input::{self, Request};
+use crate::server::Server;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// An object that was made: its collection and its name.
+#[derive(Debug)]
+pub(crate) struct Made {
+    collection: String,
+    name: String,
+}
+
+/// What `request` and those before it made, the latest first.
+pub(crate) fn made(request: &Request, answer: &Answer) -> Vec<Made> {
+    let own = made_by(request).filter(|_| answer.code < 300);
+    let before = request.before.iter().filter_map(made_by);
+    own.into_iter()
+        .chain(before.collect::<Vec<_>>().into_iter().rev())
+        .collect()
+}
+
+/// What a request makes, by what it says. A name that is generated is not of this world.
+fn made_by(request: &Request) -> Option<Made> {
+    let path = request.plain_path();
+    let (collection, name) = match (request.method, request.name.as_deref()) {
+        ("POST", Some(name)) => (path, name),
+        ("PATCH", _) if request.path.contains("fieldManager=") => path.rsplit_once('/')?,
+        _ => return None,
+    };
+    Some(Made {
+        collection: collection.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// Reads, lists, watches and deletes all of them.
+pub(crate) async fn check(server: &Server, made: &[Made]) -> Result<(), String> {
+    for made in made {
+        one(server, made)
+            .await
+            .map_err(|problem| format!("{} {} afterwards: {problem}", made.collection, made.name))?;
+    }
+    Ok(())
+}
+
+async fn one(server: &Server, made: &Made) -> Result<(), String> {
+    let Made { collection, name } = made;
+    let path = format!("{collection}/{name}");
+    if client::ask(server, &input::get(&path)).await?.code == 404 {
+        return Ok(());
+    }
+    for accept in ["application/json", "application/yaml", TABLE] {
+        let answer = client::ask(server, &input::get(&path).header("Accept", accept)).await?;
+        expect(&answer, &[200], accept)?;
+    }
+    for path in [&path, collection] {
+        let answer = client::ask(server, &input::get(path).header("Accept", PROTOBUF)).await?;
+        // Custom resources have no protobuf.
+        expect(&answer, &[200, 406], PROTOBUF)?;
+        let answer = client::ask(server, &input::get(path)).await?;
+        expect(&answer, &[200], "read or list")?;
+    }
+    watch(server, made).await?;
+    remove(server, &path).await
+}
+
+async fn watch(server: &Server, made: &Made) -> Result<(), String> {
+    let watch = input::get(&made.collection).query(&format!(
+        "watch=1&timeoutSeconds=60&fieldSelector=metadata.name%3D{}",
+        made.name
+    ));
+    let mut connection = Connection::open(server).await?;
+    connection.ask_until(&watch, "{\"type\":\"ADDED\"").await
+}
+
+async fn remove(server: &Server, path: &str) -> Result<(), String> {
+    let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+    let answer = client::ask(server, &input::delete(path, now)).await?;
+    expect(&answer, &[200, 202, 404], "delete")?;
+    let began = Instant::now();
+    loop {
+        let answer = client::ask(server, &input::get(path)).await?;
+        if answer.code == 404 {
+            return Ok(());
+        }
+        let held = answer
+            .json()
+            .is_some_and(|object| !object["metadata"]["finalizers"].is_null());
+        if held {
+            let free = input::merge_patch(path, json!({"metadata": {"finalizers": null}}));
+            let answer = client::ask(server, &free).await?;
+            expect(&answer, &[200, 404, 409, 422], "finalizers")?;
+        }
+        if began.elapsed() > SOON {
+            return Err(format!("still there: {answer:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn expect(answer: &Answer, codes: &[u16], what: &str) -> Result<(), String> {
+    if codes.contains(&answer.code) {
+        return Ok(());
+    }
+    Err(format!("{what}: {answer:?}"))
+}

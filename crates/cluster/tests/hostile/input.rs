@@ -1,0 +1,119 @@
+//! An input: its name, the request, and the codes that a server may answer.
+
+/// One row of the table.
+pub(crate) struct Input {
+    /// What it is, for the page of the book.
+    pub(crate) name: &'static str,
+    /// The codes that are right.
+    pub(crate) answers: &'static [u16],
+    /// Made when it is needed: some are large.
+    pub(crate) request: fn() -> Request,
+}
+
+/// A row.
+pub(crate) fn input(name: &'static str, answers: &'static [u16], request: fn() -> Request) -> Input {
+    Input { name, answers, request }
+}
+
+/// A request, and what has to be asked for before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) before: Vec<Request>,
+    /// The name of the object that it makes, if it makes one.
+    pub(crate) name: Option<String>,
+}
+
+impl Request {
+    fn new(method: &'static str, path: &str) -> Request {
+        Request {
+            method,
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            before: Vec::new(),
+            name: None,
+        }
+    }
+
+    fn with_body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Request {
+        self.body = body.into();
+        self.header("Content-Type", content_type)
+    }
+
+    /// One more header.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Request {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// More of a query.
+    pub(crate) fn query(mut self, query: &str) -> Request {
+        self.path.push(if self.path.contains('?') { '&' } else { '?' });
+        self.path += query;
+        self
+    }
+
+    /// What has to be there first.
+    pub(crate) fn after(mut self, before: Request) -> Request {
+        self.before.extend(before.before.iter().cloned());
+        self.before.push(Request {
+            before: Vec::new(),
+            ..before
+        });
+        self
+    }
+
+    /// The path without its query.
+    pub(crate) fn plain_path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+}
+
+pub(crate) fn get(path: &str) -> Request {
+    Request::new("GET", path)
+}
+
+pub(crate) fn delete(path: &str, options: impl ToString) -> Request {
+    Request::new("DELETE", path).with_body("application/json", options.to_string())
+}
+
+/// Any body of any type.
+pub(crate) fn post(path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request {
+    Request::new("POST", path).with_body(content_type, body)
+}
+
+/// A create of an object of this name.
+pub(crate) fn create_as(collection: &str, name: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request {
+    Request {
+        name: Some(name.to_owned()),
+        ..post(collection, content_type, body)
+    }
+}
+
+/// The same in JSON.
+pub(crate) fn create(collection: &str, name: &str, body: impl ToString) -> Request {
+    create_as(collection, name, "application/json", body.to_string())
+}
+
+pub(crate) fn merge_patch(path: &str, body: impl ToString) -> Request {
+    Request::new("PATCH", path).with_body("application/merge-patch+json", body.to_string())
+}
+
+pub(crate) fn json_patch(path: &str, body: impl ToString) -> Request {
+    Request::new("PATCH", path).with_body("application/json-patch+json", body.to_string())
+}
+
+pub(crate) fn strategic_patch(path: &str, body: impl ToString) -> Request {
+    Request::new("PATCH", path).with_body("application/strategic-merge-patch+json", body.to_string())
+}
+
+/// A server-side apply, forced.
+pub(crate) fn apply(path: &str, manager: &str, body: impl ToString) -> Request {
+    Request::new("PATCH", path)
+        .with_body("application/apply-patch+yaml", body.to_string())
+        .query(&format!("force=true&fieldManager={manager}"))
+}

@@ -1,0 +1,26 @@
+//! The inputs, in groups.
+
+mod depth;
+mod numbers;
+mod patches;
+mod policies;
+mod roles;
+mod schemas;
+mod time;
+mod width;
+
+use crate::input::Input;
+
+/// All groups with their titles.
+pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
+    vec![
+        ("Depth", depth::inputs()),
+        ("Width and long strings", width::inputs()),
+        ("Numbers and quantities", numbers::inputs()),
+        ("Time", time::inputs()),
+        ("Patches and apply", patches::inputs()),
+        ("Roles", roles::inputs()),
+        ("Definitions and their objects", schemas::inputs()),
+        ("Expressions and admission policies", policies::inputs()),
+    ]
+}

@@ -1,0 +1,133 @@
+//! What a client may send to hurt the server, one input after the other, against a server in a process of its own.
+//!
+//! For each input ([`inputs`]) the test asks for the answer, and meanwhile somebody else writes, reads and deletes. What was stored is
+//! then read in every form, listed, watched, and deleted ([`afterwards`]). The server must still be the same process at the end.
+//!
+//! Nothing here is timed but for one bound: an answer comes within a minute, in a debug build on a busy machine. What an input costs is
+//! for the book: `KUBEWRIGHT_HOSTILE_REPORT=FILE cargo test --release -p kubewright-cluster --test hostile` writes a table.
+//! `KUBEWRIGHT_HOSTILE_ONLY=WORDS` picks inputs by their names. `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead,
+//! such as a real kube-apiserver, and prints what it answers.
+//!
+//! Not here: connections that misbehave (`tests/bad_input.rs`), sequences of requests (`tests/stateful`).
+
+// A test fails by panicking, and the process under test says on standard output where it listens.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+
+mod afterwards;
+mod client;
+#[path = "../common/mod.rs"]
+mod common;
+mod input;
+mod inputs;
+mod neighbour;
+mod report;
+mod server;
+mod values;
+
+use std::env;
+use std::time::Instant;
+
+use client::Answer;
+use input::{Input, Request};
+use neighbour::Neighbour;
+use report::{Report, Row};
+use server::Server;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_sent_hurts_the_server() {
+    let only = env::var("KUBEWRIGHT_HOSTILE_ONLY").unwrap_or_default();
+    let mut report = Report::from_env();
+    let mut server = Server::start();
+    let mut problems = Vec::new();
+    for (group, list) in inputs::groups() {
+        report.begin(group);
+        for input in list.into_iter().filter(|input| input.name.contains(&only)) {
+            let began = Instant::now();
+            let checked = check(&server, &input, &mut report).await;
+            if report.is_wanted() {
+                eprintln!("{:?} {}", began.elapsed(), input.name);
+            }
+            if let Err(problem) = checked {
+                eprintln!("{}: {problem}", input.name);
+                problems.push(format!("{}: {problem}", input.name));
+                // Whatever it left behind is not the next one's fault.
+                server = Server::start();
+            }
+        }
+    }
+    report.write();
+    assert!(
+        problems.is_empty(),
+        "{} inputs hurt:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+}
+
+/// The server that the other test starts.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the process that the other test starts"]
+async fn server_process() {
+    server::run().await;
+}
+
+/// Sends one input and says what is wrong with what follows.
+async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<(), String> {
+    let request = (input.request)();
+    let neighbour = Neighbour::start(server);
+    let answer = send(server, &request).await;
+    let waited = neighbour.stop().await;
+    let answer = answer?;
+    report.answered(input, &answer);
+    is_expected(input, &answer)?;
+    waited.map_err(|problem| format!("the neighbour: {problem}"))?;
+    let made = afterwards::made(&request, &answer);
+    afterwards::check(server, &made).await?;
+    if report.is_wanted() {
+        let row = measured(server, &request).await?;
+        report.add(input, &request, row);
+    }
+    server.is_alive()
+}
+
+/// Makes what has to be there before, and sends what the input is about.
+async fn send(server: &Server, request: &Request) -> Result<Answer, String> {
+    for before in &request.before {
+        let answer = client::ask(server, before).await?;
+        if answer.code >= 300 {
+            return Err(format!("{} {} is refused: {answer:?}", before.method, before.path));
+        }
+        server.settle().await;
+    }
+    client::ask(server, request).await
+}
+
+/// The same once more with nobody else around.
+async fn measured(server: &Server, request: &Request) -> Result<Row, String> {
+    for before in &request.before {
+        client::ask(server, before).await?;
+    }
+    let mut connection = client::Connection::open(server).await?;
+    let before = server.begin_measuring();
+    let answer = connection.ask(request).await?;
+    let figures = server.figures(before);
+    afterwards::check(server, &afterwards::made(request, &answer)).await?;
+    Ok(Row {
+        code: answer.code,
+        answered: answer.body.len(),
+        figures,
+    })
+}
+
+fn is_expected(input: &Input, answer: &Answer) -> Result<(), String> {
+    if !input.answers.contains(&answer.code) {
+        return Err(format!("not one of {:?}: {answer:?}", input.answers));
+    }
+    if answer.code >= 400 && answer.is_json() {
+        let status = answer.json().ok_or("an answer that is no JSON")?;
+        if status["kind"] != "Status" || status["code"] != answer.code {
+            return Err(format!("no Status: {answer:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! The table for the book: what was sent, what came back, what it cost.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::client::Answer;
+use crate::input::{Input, Request};
+use crate::server::Figures;
+
+/// What one input cost.
+pub(crate) struct Row {
+    pub(crate) code: u16,
+    pub(crate) answered: usize,
+    pub(crate) figures: Figures,
+}
+
+/// Rows, when they are wanted.
+pub(crate) struct Report {
+    file: Option<PathBuf>,
+    text: String,
+    /// Whether answers are to be printed as they come.
+    loud: bool,
+}
+
+impl Report {
+    pub(crate) fn from_env() -> Report {
+        Report {
+            file: std::env::var_os("KUBEWRIGHT_HOSTILE_REPORT").map(PathBuf::from),
+            text: String::new(),
+            loud: std::env::var_os("KUBEWRIGHT_HOSTILE_SERVER").is_some(),
+        }
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub(crate) fn begin(&mut self, group: &str) {
+        let separator = if self.text.is_empty() { "" } else { "\n" };
+        self.line(&format!("{separator}### {group}\n"));
+        self.line("| input | sent | answer | answered | CPU ms | peak MB |");
+        self.line("|---|--:|--:|--:|--:|--:|");
+    }
+
+    fn line(&mut self, line: &str) {
+        writeln!(self.text, "{line}").expect("a string takes everything");
+    }
+
+    /// Prints what another server says.
+    pub(crate) fn answered(&self, input: &Input, answer: &Answer) {
+        if self.loud {
+            println!("{} | {:?} | {answer:?}", input.name, input.answers);
+        }
+    }
+
+    pub(crate) fn add(&mut self, input: &Input, request: &Request, row: Row) {
+        let cells = [
+            input.name.to_owned(),
+            size(request.path.len() + request.body.len()),
+            row.code.to_string(),
+            size(row.answered),
+            format!("{:.1}", row.figures.cpu as f64 / 1e6),
+            format!("{:.1}", row.figures.memory as f64 / 1024.0),
+        ];
+        self.line(&format!("| {} |", cells.join(" | ")));
+        // What was measured is there when the rest fails.
+        self.write();
+    }
+
+    pub(crate) fn write(&self) {
+        if let Some(file) = &self.file {
+            std::fs::write(file, &self.text).expect("the report can be written");
+        }
+    }
+}
+
+/// A size as people read it.
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
