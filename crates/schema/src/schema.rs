@@ -17,6 +17,7 @@ mod pattern;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
@@ -254,6 +255,10 @@ struct Lazy {
     read: Box<dyn Fn() -> SchemaRef + Send + Sync>,
     found: OnceLock<SchemaRef>,
 }
+
+// A panic of `read` leaves nothing behind: the next who asks reads again.
+impl UnwindSafe for Lazy {}
+impl RefUnwindSafe for Lazy {}
 
 /// A name in the catalog, what the place that refers to it says on top, and the answer once it was looked up.
 struct Named {
