@@ -175,12 +175,13 @@ impl Errors {
     /// `Unsupported value` with the supported ones in the order given (the order in Kubernetes' text).
     pub fn unsupported(&mut self, at: &At<'_>, supported: &[&str]) {
         let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
-        self.push(FieldError {
+        let error = FieldError {
             reason: Reason::NotSupported,
             field: at.path.to_string(),
             bad_value: Some(at.text().into()),
             detail: format!("supported values: {}", quoted.join(", ")),
-        });
+        };
+        self.push(error.counted());
     }
 
     /// One error for each message.

@@ -14,6 +14,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::{budget, measure};
+
 /// Why a text is no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("JSONPath {path:?}: {problem}")]
@@ -104,19 +106,7 @@ impl JsonPath {
     /// The values that the path leads to, in the order of the document; of a template, those of all of its paths.
     pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = Vec::new();
-        for node in &self.nodes {
-            match node {
-                Node::Text(_) => {}
-                Node::Query(steps) => found.extend(walk(steps, value)),
-                Node::Range(steps, body) => {
-                    let path = Self {
-                        source: String::new(),
-                        nodes: body.clone(),
-                    };
-                    found.extend(walk(steps, value).into_iter().flat_map(|item| path.find(item)));
-                }
-            }
-        }
+        find(&self.nodes, value, &mut found);
         found
     }
 
@@ -157,10 +147,24 @@ impl fmt::Display for JsonPath {
     }
 }
 
+fn find<'a>(nodes: &[Node], value: &'a Value, found: &mut Vec<&'a Value>) {
+    budget::spend(nodes.len());
+    for node in nodes {
+        match node {
+            Node::Text(_) => {}
+            Node::Query(steps) => found.extend(walk(steps, value)),
+            Node::Range(steps, body) => walk(steps, value).into_iter().for_each(|item| find(body, item, found)),
+        }
+    }
+}
+
 fn render(nodes: &[Node], value: &Value, text: &mut String) {
     for node in nodes {
         match node {
-            Node::Text(written) => text.push_str(written),
+            Node::Text(written) => {
+                budget::produce(written.len());
+                text.push_str(written);
+            }
             Node::Query(steps) => {
                 let values: Vec<String> = walk(steps, value).into_iter().map(printed).collect();
                 text.push_str(&values.join(" "));
@@ -172,16 +176,22 @@ fn render(nodes: &[Node], value: &Value, text: &mut String) {
 
 fn printed(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => measure::shown(text),
         Value::Null => String::new(),
-        other => other.to_string(),
+        other => measure::shown(other),
     }
 }
 
 fn walk<'a>(steps: &[Step], value: &'a Value) -> Vec<&'a Value> {
     steps.iter().fold(vec![value], |values, step| {
         let mut next = Vec::new();
-        values.into_iter().for_each(|value| step.take(value, &mut next));
+        for value in values {
+            let before = next.len();
+            step.take(value, &mut next);
+            // Unions and descents find the same value more than once.
+            budget::spend(1 + next.len() - before);
+            budget::produce(size_of::<&Value>() * (next.len() - before));
+        }
         next
     })
 }
@@ -201,8 +211,14 @@ impl Step {
                 next.extend(items.get(from..to).into_iter().flatten().step_by(*step));
             }
             (Self::Recursive, value) => descend(value, next),
-            (Self::Union(steps), value) => steps.iter().for_each(|step| step.take(value, next)),
-            (Self::Filter(filter), Value::Array(items)) => next.extend(items.iter().filter(|item| filter.holds(item))),
+            (Self::Union(steps), value) => {
+                budget::spend(steps.len());
+                steps.iter().for_each(|step| step.take(value, next));
+            }
+            (Self::Filter(filter), Value::Array(items)) => {
+                budget::spend(items.len());
+                next.extend(items.iter().filter(|item| filter.holds(item)));
+            }
             _ => {}
         }
     }

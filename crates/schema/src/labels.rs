@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::budget;
 use crate::error::FieldError;
 use crate::names;
 use crate::path::FieldPath;
@@ -263,6 +264,7 @@ impl Selector {
     /// Whether an object is selected whose labels the function gives.
     pub fn matches_with<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.as_ref().is_some_and(|requirements| {
+            budget::spend(requirements.len());
             requirements
                 .iter()
                 .all(|requirement| requirement.matches(label(&requirement.key)))

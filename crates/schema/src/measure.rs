@@ -27,12 +27,15 @@ const TEXT: usize = 16;
 /// assert!(measure::held(&json!({"a": 1})) > 600);
 /// ```
 pub fn held(value: &Value) -> usize {
-    budget::spend(1);
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => VALUE,
         Value::String(text) => VALUE + text_held(text.len()),
-        Value::Array(items) => VALUE + items.iter().map(held).sum::<usize>(),
+        Value::Array(items) => {
+            budget::spend(1 + items.len());
+            VALUE + items.iter().map(held).sum::<usize>()
+        }
         Value::Object(fields) => {
+            budget::spend(1 + fields.len());
             let entries = fields.iter().map(|(key, value)| text_held(key.len()) + held(value));
             VALUE + map_held(fields.len()) + entries.sum::<usize>()
         }
@@ -66,27 +69,27 @@ pub fn copy(value: &Value) -> Value {
     value.clone()
 }
 
-/// Whether two values are equal, as `==` has it; what is looked at is counted.
+/// Whether two values are equal, as `==` has it; what is looked at is counted, by the container.
 pub fn same(left: &Value, right: &Value) -> bool {
-    budget::spend(1);
     match (left, right) {
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            budget::spend(1 + left.len());
+            left.iter().zip(right).all(|(left, right)| same(left, right))
         }
-        (Value::Object(left), Value::Object(right)) => {
-            left.len() == right.len()
-                && left
-                    .iter()
-                    .zip(right)
-                    .all(|((key, left), (other, right))| same_text(key, other) && same(left, right))
+        (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+            budget::spend(1 + left.len());
+            let mut entries = left.iter().zip(right);
+            entries.all(|((key, left), (other, right))| same_text(key, other) && same(left, right))
         }
+        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => false,
         (Value::String(left), Value::String(right)) => same_text(left, right),
         (left, right) => left == right,
     }
 }
 
 fn same_text(left: &str, right: &str) -> bool {
-    if left.len() == right.len() {
+    const SHORT: usize = 64;
+    if left.len() == right.len() && left.len() > SHORT {
         budget::spend_on_text(left.len());
     }
     left == right

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 
@@ -37,6 +38,7 @@ impl Form {
     }
 
     fn fits(&self, text: &str) -> bool {
+        budget::spend_on_text(text.len());
         self.compiled.is_match(text)
     }
 

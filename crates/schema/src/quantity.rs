@@ -67,10 +67,12 @@ impl Quantity {
     pub fn new(mantissa: i128, exponent: i32, format: Format) -> Self {
         let (mut mantissa, mut exponent) = (mantissa, exponent);
         // Nano is the finest unit there is.
-        while exponent < NANO && mantissa != 0 {
-            let rest = mantissa % 10;
-            mantissa = mantissa / 10 + rest.signum();
-            exponent += 1;
+        if exponent < NANO {
+            mantissa = match power_of_ten(i64::from(NANO) - i64::from(exponent)) {
+                Some(divisor) => mantissa / divisor + (mantissa % divisor).signum(),
+                None => mantissa.signum(),
+            };
+            exponent = NANO;
         }
         while mantissa != 0 && mantissa % 10 == 0 && exponent < i32::MAX {
             mantissa /= 10;

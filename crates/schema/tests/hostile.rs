@@ -3,13 +3,18 @@
 //! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses is refused with its
 //! words; what it would work on for long is cancelled.
 
+use kubewright_schema::apply::{self, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::budget::{self, Limits};
 use kubewright_schema::cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
 use kubewright_schema::cel::types::{Decl, Type};
 use kubewright_schema::cel::value::Value as CelValue;
 use kubewright_schema::cel::{Environment, compile};
 use kubewright_schema::error::{self, FieldError};
+use kubewright_schema::fields::FieldSelector;
+use kubewright_schema::jsonpath::JsonPath;
+use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
+use kubewright_schema::quantity::{Format, Quantity};
 use kubewright_schema::structural::{self, PruneOptions};
 use kubewright_schema::{SchemaRef, catalog, patch};
 use serde_json::{Value, json};
@@ -571,5 +576,273 @@ fn definitions() {
     let many = definition(1_000);
     self::check("many versions that are alike", 1_000_000, Taken, || {
         kubewright_schema::definition::check(&many, None).is_empty()
+    });
+}
+
+/// A write by `kubectl` on top of what others own.
+fn updated(kind: &ObjectType, live: &Value, new: &Value, owners: &Value) -> bool {
+    let Ok(mut managed) = ManagedFields::decode(Some(owners)) else {
+        return false;
+    };
+    let writer = Manager::new("kubectl", Operation::Update, "v1", "");
+    apply::update(kind, live, new, &mut managed, &writer, "v1", "2026-01-01T00:00:00Z");
+    managed.encode().is_some()
+}
+
+#[test]
+fn owners_of_fields() {
+    let items = json!({"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}});
+    let kind = ObjectType::custom(crd(&json!({"type": "object", "properties": {
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": items},
+        "fields": {"type": "object", "additionalProperties": {"type": "integer"}}}})));
+    let check = |name: &str, steps: u64, expected: Outcome, live: &Value, new: &Value, owners: &Value| {
+        check(name, steps, expected, || updated(&kind, live, new, owners));
+    };
+    let none = json!([]);
+    let set = |items: &mut dyn Iterator<Item = usize>| json!({"set": items.map(|at| json!(format!("{at:06}"))).collect::<Value>()});
+    let map = |items: &mut dyn Iterator<Item = usize>, value: usize| json!({"map": items.map(|at| json!({"k": format!("{at:06}"), "v": value})).collect::<Value>()});
+    let down = set(&mut (0..20_000).rev());
+    check("a set written backwards", 1_000_000, Taken, &Value::Null, &down, &none);
+    let (even, odd) = (
+        map(&mut (0..10_000).map(|at| 2 * at), 1),
+        map(&mut (0..10_000).rev().map(|at| 2 * at + 1), 1),
+    );
+    let owner = |name: String, fields: Value| {
+        json!({"manager": name, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": fields, "time": "2026-01-01T00:00:00Z"})
+    };
+    let one = json!([owner("a".to_owned(), json!({"f:map": {}}))]);
+    check(
+        "items of which each goes and each comes",
+        2_000_000,
+        Taken,
+        &even,
+        &odd,
+        &one,
+    );
+    let fields = |from: usize, count: usize| -> Value {
+        (from..from + count)
+            .map(|at| (format!("f:x{at:06}"), json!({})))
+            .collect()
+    };
+    let many = numbered(2_000, |at| {
+        owner(format!("m{at:05}"), json!({"f:fields": fields(at * 10, 10)}))
+    });
+    let wide = |value: usize| {
+        let fields: Value = (0..20_000).map(|at| (format!("x{at:06}"), json!(value))).collect();
+        json!({ "fields": fields })
+    };
+    check(
+        "many owners of a wide object",
+        3_000_000,
+        Taken,
+        &wide(1),
+        &wide(2),
+        &many,
+    );
+    check(
+        "many owners of what did not change",
+        2_000_000,
+        Taken,
+        &wide(1),
+        &set(&mut (0..1)),
+        &many,
+    );
+    let malformed = |fields: Value| json!([owner("a".to_owned(), fields)]);
+    for fields in [
+        json!({"f": {}}),
+        json!({"k:{": {}}),
+        json!({format!("v:{}", "[".repeat(100_000)): {}}),
+        json!({format!("k:{}", "{\"a\":".repeat(100_000)): {}}),
+        json!("x".repeat(100_000)),
+    ] {
+        check(
+            "fields that are none",
+            100_000,
+            Refused,
+            &wide(1),
+            &wide(1),
+            &malformed(fields),
+        );
+    }
+    let mut deep = json!({});
+    for _ in 0..400 {
+        deep = json!({ "f:a": deep });
+    }
+    check(
+        "fields of deep objects",
+        1_000_000,
+        Taken,
+        &set(&mut (0..1)),
+        &set(&mut (1..2)),
+        &malformed(deep),
+    );
+    let applied = |name: &str, expected: Outcome, live: &Value, config: &Value, owners: &Value| {
+        self::check(name, 3_000_000, expected, || {
+            let mut managed = ManagedFields::decode(Some(owners)).expect("well-formed");
+            let manager = Manager::new("me", Operation::Apply, "v1", "");
+            apply::apply(
+                &kind,
+                live,
+                config,
+                &mut managed,
+                &manager,
+                "v1",
+                false,
+                "2026-01-01T00:00:00Z",
+            )
+            .is_ok()
+        });
+    };
+    applied("an apply against many owners", Refused, &wide(1), &wide(2), &many);
+    applied("an apply of a long list", Taken, &even, &odd, &one);
+    applied(
+        "a list of the same",
+        Refused,
+        &json!({}),
+        &json!({"set": times(20_000, &json!("a"))}),
+        &none,
+    );
+}
+
+#[test]
+fn strategic_and_merge_patches() {
+    let pod = catalog::for_kind("", "v1", "Pod").expect("built in");
+    let check = |name: &str, steps: u64, expected: Outcome, document: &Value, patch: &Value| {
+        check(name, steps, expected, || {
+            patch::strategic::apply(document, patch, &pod).is_ok()
+        });
+    };
+    let containers = |keys: &mut dyn Iterator<Item = usize>| json!({"spec": {"containers": keys.map(|at| json!({"name": format!("c{at}"), "image": "i"})).collect::<Value>()}});
+    let (up, down) = (containers(&mut (0..10_000)), containers(&mut (0..10_000).rev()));
+    check("lists merged by key", 1_000_000, Taken, &up, &down);
+    let mut ordered = down.clone();
+    ordered["spec"]["$setElementOrder/containers"] = down["spec"]["containers"].clone();
+    check("lists merged in an order", 1_000_000, Taken, &up, &ordered);
+    let finalizers = |count: usize| json!({"metadata": {"finalizers": numbered(count, |at| json!(format!("f{at}")))}});
+    let gone =
+        json!({"metadata": {"$deleteFromPrimitiveList/finalizers": numbered(20_000, |at| json!(format!("f{at}")))}});
+    check(
+        "scalars taken out of a list",
+        1_000_000,
+        Taken,
+        &finalizers(20_000),
+        &gone,
+    );
+    let (mut document, mut patch) = (json!({}), json!({}));
+    for _ in 0..400 {
+        document = json!({"below": document, "beside": numbered(100, |at| json!(at))});
+        patch = json!({ "below": patch });
+    }
+    check("a deep document", 1_000_000, Taken, &document, &patch);
+    self::check("a deep merge patch", 1_000_000, Taken, || {
+        patch::merge::apply(&document, &patch).is_object()
+    });
+}
+
+#[test]
+fn selectors_and_paths() {
+    let selector = |text: String| move || Selector::parse(&text).is_ok_and(|found| !found.matches(&json!({"a": "b"})));
+    let many = |count: usize, part: &dyn Fn(usize) -> String| (0..count).map(part).collect::<Vec<_>>().join(",");
+    check(
+        "many requirements",
+        1_000_000,
+        Taken,
+        selector(many(10_000, &|at| format!("k{at}=v"))),
+    );
+    check(
+        "many values",
+        1_000_000,
+        Taken,
+        selector(format!("a in ({})", many(20_000, &|at| format!("v{at}")))),
+    );
+    check(
+        "values that are none",
+        1_000_000,
+        Refused,
+        selector(format!("a in ({})", many(20_000, &|at| format!("_{at}_")))),
+    );
+    check("a long key", 1_000_000, Refused, selector("k".repeat(1_000_000)));
+    check("commas", 1_000_000, Refused, selector(",".repeat(100_000)));
+    check("escapes", 1_000_000, Refused, || {
+        FieldSelector::parse(&"\\".repeat(100_001)).is_ok()
+    });
+    let mut deep = json!({"a": 1});
+    for _ in 0..400 {
+        deep = json!({"a": deep, "b": [1, 2, 3]});
+    }
+    let object = json!({"items": times(2_000, &json!({"a": [1, 2, 3]})), "deep": deep});
+    let path = |name: &str, steps: u64, expected: Outcome, text: &str| {
+        check(name, steps, expected, || {
+            JsonPath::parse(text).is_ok_and(|path| {
+                path.find(&object);
+                path.render(&object);
+                true
+            })
+        });
+    };
+    path("two descents", 2_000_000, Taken, "..a..b");
+    path("three descents", 2_000_000, Refused, "..a..b..c");
+    path(
+        "descents in filters of descents",
+        2_000_000,
+        Taken,
+        "..[?(@..[?(@..a==1)])]",
+    );
+    path(
+        "unions",
+        2_000_000,
+        Cancelled,
+        &format!(".deep{}", "['a','a']".repeat(40)),
+    );
+    path(
+        "unions of the object itself",
+        2_000_000,
+        Cancelled,
+        &format!("$..{}", "['a','a']".repeat(40)),
+    );
+    path(
+        "ranges in ranges",
+        2_000_000,
+        Cancelled,
+        "{range ..a}{range $..a}{range ..b}{..a}{end}{end}{end}",
+    );
+    path("a path of many fields", 2_000_000, Taken, &".a".repeat(50_000));
+    path("brackets that do not close", 2_000_000, Refused, &"[".repeat(100_000));
+}
+
+#[test]
+fn numbers_and_differences() {
+    for text in [
+        "1e999999999",
+        "1e-999999999",
+        "1E2147483647",
+        "1e-2147483648",
+        &"9".repeat(1_000_000),
+        &format!("0.{}1", "0".repeat(1_000_000)),
+        &format!("{}Ei", "9".repeat(1_000_000)),
+        &format!("1e{}", "9".repeat(1_000_000)),
+    ] {
+        check("a quantity", 10_000, Taken, || {
+            let Ok(quantity) = text.parse::<Quantity>() else {
+                return true;
+            };
+            let twice = quantity.clone() + quantity.clone();
+            twice.to_string().len() < 64 && (twice - quantity).to_string().len() < 64
+        });
+    }
+    assert_eq!(
+        Quantity::new(-1, i32::MIN, Format::DecimalSi),
+        Quantity::new(-1, -9, Format::DecimalSi)
+    );
+    let spec =
+        |from: usize| json!({"containers": numbered(5_000, |at| json!({"name": format!("c{}", (at * from) % 5_003)}))});
+    check("a difference of long lists", 2_000_000, Cancelled, || {
+        !kubewright_schema::internal::difference("", "Pod", "spec", &spec(1), &spec(7)).is_empty()
+    });
+    check("many structs that are nothing", 2_000_000, Cancelled, || {
+        let containers = times(50_000, &json!({}));
+        kubewright_schema::internal::show("", "Pod", "spec.containers", &containers).is_some()
     });
 }

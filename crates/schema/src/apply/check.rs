@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::set::shown;
 use super::shape::{Form, Shape, element};
+use crate::budget;
 use crate::error::quote;
 use crate::go;
 use crate::measure;
@@ -29,6 +30,7 @@ pub(super) fn joined(errors: &[String]) -> String {
 }
 
 fn report(path: &str, message: &str, errors: &mut Vec<String>) {
+    budget::produce(measure::text_held(path.len() + message.len()));
     errors.push(if path.is_empty() {
         message.to_owned()
     } else {

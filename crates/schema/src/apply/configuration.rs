@@ -6,6 +6,7 @@ use super::set::{field, shown};
 use super::shape::{Form, Shape};
 use super::{ObjectType, check, merge};
 use crate::schema::{ListType, MapType, Schema, Type};
+use crate::{budget, measure};
 
 /// The object with the configuration merged into it, as server-side apply merges, but without owners: nothing is removed.
 ///
@@ -52,6 +53,7 @@ pub fn merge_configuration(kind: &ObjectType, live: &Value, configuration: &Valu
 
 /// A null that an expression constructs is a value of its own, which fits no type.
 fn nulls(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) {
+    budget::spend_on_text(path.len());
     match value {
         Value::Null => {
             let expected = match schema_of(shape).and_then(|schema| schema.type_) {
@@ -62,6 +64,7 @@ fn nulls(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) 
                 Some(Type::String) => "string, got &value.valueUnstructured{Value:0}",
                 None => return,
             };
+            budget::produce(path.len());
             errors.push(format!("{path}: expected {expected}"));
         }
         Value::Object(map) => {
@@ -81,9 +84,11 @@ fn nulls(value: &Value, shape: Shape<'_>, path: &str, errors: &mut Vec<String>) 
 
 /// The paths of the atomic lists and maps. Entries of maps are not looked into, as upstream: only declared fields and items are.
 fn atomics(value: &Value, shape: Shape<'_>, path: &str, found: &mut Vec<String>) {
+    budget::spend_on_text(path.len());
     match value {
         Value::Object(map) => {
             if is_atomic_map(shape) {
+                budget::produce(measure::text_held(path.len()));
                 found.push(path.to_owned());
             }
             for (key, below) in map {
@@ -94,6 +99,7 @@ fn atomics(value: &Value, shape: Shape<'_>, path: &str, found: &mut Vec<String>)
         }
         Value::Array(list) => {
             if is_atomic_list(shape, value) {
+                budget::produce(measure::text_held(path.len()));
                 found.push(path.to_owned());
             }
             for (index, item) in list.iter().enumerate() {

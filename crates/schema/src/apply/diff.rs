@@ -1,13 +1,14 @@
 //! What a write changed: the fields that came, went, or have another value.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::FieldSet;
 use super::set::{Node, field};
 use super::shape::{Form, Shape, element, fields};
+use crate::measure;
 
 /// The difference between two values of one type (`Comparison` upstream).
 #[derive(Debug, Default, PartialEq)]
@@ -78,7 +79,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
-    if old == new {
+    if measure::same(old, new) {
         return Found::default();
     }
     let form = shape.form([Some(old), Some(new)]);
@@ -148,9 +149,7 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
     let (olds, news) = (old.unwrap_or(&none), new.unwrap_or(&none));
     let mut found = Found::default();
     for (key, old_part, new_part) in side_by_side(olds, news) {
-        if old_part == new_part {
-            continue;
-        }
+        // What is equal is told apart below, where it is looked at anyway.
         // What nobody wrote in a struct that is there has a value all the same.
         let absent = |there: bool| if there { shape.absent(key) } else { None };
         let old_part = old_part.or_else(|| absent(old.is_some()));
@@ -186,10 +185,9 @@ fn side_by_side<'m>(
 fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> Found {
     let (old, new) = (index(old, form), index(new, form));
     let mut found = Found::default();
-    for element in old
-        .keys()
-        .chain(new.keys().filter(|element| !old.contains_key(*element)))
-    {
+    // In order, so that what is found is put at the end.
+    let elements: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for element in elements {
         let (old, new) = (old.get(element), new.get(element));
         let below = match (old.map_or(&[][..], Vec::as_slice), new.map_or(&[][..], Vec::as_slice)) {
             (old @ ([] | [_]), new @ ([] | [_])) => compare_parts(old.first().copied(), new.first().copied(), items),

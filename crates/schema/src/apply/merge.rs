@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::FieldSet;
 use super::set::field;
 use super::shape::{Form, Shape, element};
+use crate::budget;
 
 /// The live object with what is applied on top: granular maps and lists are joined, everything else is replaced.
 pub(super) fn merge(live: &Value, applied: &Value, shape: Shape<'_>) -> Value {
@@ -45,6 +46,7 @@ fn is_empty(value: Option<&Value>) -> bool {
 }
 
 fn join(live: Option<&Value>, applied: Option<&Value>, shape: Shape<'_>) -> Option<Value> {
+    budget::spend(1);
     let winner = || applied.or(live).cloned();
     let form = shape.form([live, applied]);
     if matches!(form, Form::Leaf) || (is_empty(live) && is_empty(applied)) || applied.is_none() {
@@ -146,6 +148,7 @@ fn join_lists(live: Option<&Value>, applied: Option<&Value>, form: Form<'_>, ite
 
 /// The value without these fields and items. What is emptied by that becomes null, so that it does not look like an empty value.
 pub(super) fn remove(value: &Value, gone: &FieldSet, shape: Shape<'_>) -> Value {
+    budget::spend(1);
     let form = shape.form([Some(value), None]);
     match (form, value) {
         (Form::Map, Value::Object(map)) => {

@@ -7,9 +7,15 @@
 //! short and mostly read in order, so they are lists rather than trees.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
+
+use crate::{budget, measure};
+
+/// What an element takes beside its text.
+const NODE: usize = 72;
 
 /// A set of paths into an object (`fieldpath.Set` upstream).
 ///
@@ -44,6 +50,11 @@ impl Node {
 
     pub(super) fn is_empty(&self) -> bool {
         !self.member && self.children.is_empty()
+    }
+
+    fn join(&mut self, other: Node) {
+        self.member |= other.member;
+        self.children.extend(other.children);
     }
 }
 
@@ -102,10 +113,24 @@ impl FieldSet {
         if node.is_empty() {
             return;
         }
+        budget::produce(NODE + element.len());
         match self.find(&element) {
             Ok(at) => self.nodes[at].1 = node,
-            Err(at) => self.nodes.insert(at, (element, node)),
+            Err(at) => {
+                // All that follow move.
+                budget::spend((self.nodes.len() - at) / 2);
+                self.nodes.insert(at, (element, node));
+            }
         }
+    }
+
+    /// The set of these elements, which come in any order; of an element that comes twice, the last is meant.
+    pub(super) fn of_elements(elements: BTreeMap<String, Node>) -> FieldSet {
+        let mut set = FieldSet::default();
+        for (element, node) in elements {
+            set.put(element, node);
+        }
+        set
     }
 
     /// Adds all paths of the other set.
@@ -114,16 +139,57 @@ impl FieldSet {
             *self = other;
             return;
         }
+        budget::spend(other.nodes.len());
+        // A few are put in; many are merged, for all that follow an element move when it is put in.
+        const FEW: usize = 8;
+        if other.nodes.len() > FEW {
+            self.merge(other);
+            return;
+        }
         for (element, theirs) in other.nodes {
             match self.find(&element) {
-                Ok(at) => {
-                    let ours = &mut self.nodes[at].1;
-                    ours.member |= theirs.member;
-                    ours.children.extend(theirs.children);
+                Ok(at) => self.nodes[at].1.join(theirs),
+                Err(at) => {
+                    budget::spend((self.nodes.len() - at) / 2);
+                    self.nodes.insert(at, (element, theirs));
                 }
-                Err(at) => self.nodes.insert(at, (element, theirs)),
             }
         }
+    }
+
+    /// Adds all paths of the other set, reading both in order.
+    fn merge(&mut self, other: FieldSet) {
+        budget::spend(self.nodes.len());
+        let mut ours = std::mem::take(&mut self.nodes).into_iter().peekable();
+        let mut theirs = other.nodes.into_iter().peekable();
+        while let (Some((our, _)), Some((their, _))) = (ours.peek(), theirs.peek()) {
+            let order = our.cmp(their);
+            let mine = (order != Ordering::Greater).then(|| ours.next()).flatten();
+            let other = (order != Ordering::Less).then(|| theirs.next()).flatten();
+            match (mine, other) {
+                (Some((element, mut node)), Some((_, other))) => {
+                    node.join(other);
+                    self.nodes.push((element, node));
+                }
+                (mine, other) => self.nodes.extend(mine.or(other)),
+            }
+        }
+        self.nodes.extend(ours);
+        self.nodes.extend(theirs);
+    }
+
+    /// All paths of the sets, which may be many: they are joined in pairs.
+    pub(super) fn union(mut sets: Vec<FieldSet>) -> FieldSet {
+        while sets.len() > 1 {
+            let mut joined = Vec::with_capacity(sets.len().div_ceil(2));
+            let mut rest = sets.into_iter();
+            while let Some(mut set) = rest.next() {
+                set.extend(rest.next().unwrap_or_default());
+                joined.push(set);
+            }
+            sets = joined;
+        }
+        sets.pop().unwrap_or_default()
     }
 
     /// Takes out the paths of the other set; longer and shorter paths stay.
@@ -185,8 +251,13 @@ impl FieldSet {
     pub fn paths(&self) -> Vec<String> {
         fn walk(set: &FieldSet, prefix: &str, found: &mut Vec<String>) {
             let members = set.iter().filter(|(_, node)| node.member);
-            found.extend(members.map(|(element, _)| format!("{prefix}{}", shown(element))));
+            found.extend(members.map(|(element, _)| {
+                let path = format!("{prefix}{}", shown(element));
+                budget::produce(measure::text_held(path.len()));
+                path
+            }));
             for (element, node) in set.iter().filter(|(_, node)| !node.children.is_empty()) {
+                budget::spend_on_text(prefix.len() + element.len());
                 walk(&node.children, &format!("{prefix}{}", shown(element)), found);
             }
         }
@@ -201,7 +272,7 @@ impl FieldSet {
     /// A text that says which element is none, for what is not written as `fieldsV1` is.
     pub fn decode(fields: &Value) -> Result<FieldSet, String> {
         let Value::Object(map) = fields else {
-            return Err(format!("fieldsV1 must be an object, not {fields}"));
+            return Err(format!("fieldsV1 must be an object, not {}", measure::shown(fields)));
         };
         let (set, member) = decode_map(map)?;
         if member {
@@ -223,17 +294,26 @@ struct Ordered<'a>(&'a [(String, Node)]);
 impl<'a> Ordered<'a> {
     /// Goes to the element, if it is there. What was asked for before must not come after it.
     fn pass(&mut self, element: &str) -> Option<&'a Node> {
-        while let Some(((known, node), rest)) = self.0.split_first() {
-            match known.as_str().cmp(element) {
-                Ordering::Less => self.0 = rest,
-                Ordering::Equal => {
-                    self.0 = rest;
-                    return Some(node);
-                }
-                Ordering::Greater => return None,
-            }
+        budget::spend(1);
+        // Mostly it is the next one. Where the other set is far larger, most of it is passed over in leaps.
+        let (mut from, mut leap) = (0, 1);
+        while self
+            .0
+            .get(from + leap - 1)
+            .is_some_and(|(known, _)| known.as_str() < element)
+        {
+            from += leap;
+            leap *= 2;
         }
-        None
+        let within = &self.0[from..self.0.len().min(from + leap)];
+        let at = from + within.partition_point(|(known, _)| known.as_str() < element);
+        self.0 = &self.0[at..];
+        let ((known, node), rest) = self.0.split_first()?;
+        if known != element {
+            return None;
+        }
+        self.0 = rest;
+        Some(node)
     }
 }
 
@@ -250,7 +330,7 @@ impl Node {
 
 /// The set, and whether `.` is in it.
 fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
-    let mut set = FieldSet::default();
+    let mut elements = BTreeMap::new();
     let mut itself = false;
     let nothing = Map::new();
     for (written, below) in map {
@@ -268,9 +348,9 @@ fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet, bool), String> {
         };
         let (children, member) = decode_map(below)?;
         let member = member || below.is_empty();
-        set.put(element, Node { member, children });
+        elements.insert(element, Node { member, children });
     }
-    Ok((set, itself))
+    Ok((FieldSet::of_elements(elements), itself))
 }
 
 /// The element in its one written form; none for one of a kind that is not known, which a later version may know.

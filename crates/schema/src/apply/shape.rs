@@ -1,11 +1,13 @@
 //! How a value is taken apart: what its schema says about lists and maps, and which path elements its parts have.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::FieldSet;
 use super::set::{Node, field, key_element};
+use crate::budget;
 use crate::catalog;
 use crate::schema::{ListType, MapType, Schema, SchemaRef, Type};
 use crate::structural;
@@ -272,6 +274,7 @@ fn keyed(schema: &Schema, item: &Value) -> Result<String, String> {
 
 /// The fields that an applied configuration owns (`ToFieldSet` upstream).
 pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
+    budget::spend(1);
     match (shape.form([Some(value), None]), value) {
         (Form::Leaf, _) => Node::LEAF,
         (Form::Map, Value::Object(map)) => {
@@ -289,22 +292,22 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
             }
         }
         (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => {
-            let mut children = FieldSet::default();
+            let mut children = BTreeMap::new();
             for item in list {
                 let Ok(element) = element(form, item) else { continue };
                 // Of items that stand twice only the place is owned: nobody can say whose the parts are.
-                let node = if children.get(&element).is_some() {
+                let node = if children.contains_key(&element) {
                     Node::LEAF
                 } else {
                     let mut node = fields(item, shape.items());
                     node.member = true;
                     node
                 };
-                children.put(element, node);
+                children.insert(element, node);
             }
             Node {
                 member: false,
-                children,
+                children: FieldSet::of_elements(children),
             }
         }
         _ => Node::default(),
@@ -315,6 +318,7 @@ pub(super) fn fields(value: &Value, shape: Shape<'_>) -> Node {
 pub(super) fn with_named(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
     let mut named = FieldSet::default();
     for (element, node) in set.iter() {
+        budget::spend(1);
         let (below, declared) = match element.split_once(':') {
             Some(("f", name)) => {
                 let part = shape.part_or_nothing(name);

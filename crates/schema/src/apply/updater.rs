@@ -10,7 +10,7 @@ use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::shape::{Shape, fields, with_named};
 use super::{FieldSet, ObjectType, check, merge};
-use crate::budget;
+use crate::{budget, measure};
 
 /// More Update entries than this are joined into one of [`ANCIENT`].
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -280,6 +280,7 @@ fn cap(managed: &mut ManagedFields) -> bool {
     }
     updates.sort();
     let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
+    let mut joined: BTreeMap<Manager, Vec<FieldSet>> = BTreeMap::new();
     for (_, manager) in updates {
         if left <= MAX_UPDATE_MANAGERS {
             break;
@@ -299,12 +300,17 @@ fn cap(managed: &mut ManagedFields) -> bool {
         }
         if manager != bucket
             && let Some(owned) = entries.remove(&manager)
-            && let Some(joined) = entries.get_mut(&bucket)
+            && let Some(of_bucket) = entries.get_mut(&bucket)
         {
-            joined.fields.extend(owned.fields);
+            joined.entry(bucket).or_default().push(owned.fields);
             // The later of the two: the entries come in the order of their times.
-            joined.time = owned.time;
+            of_bucket.time = owned.time;
             left -= 1;
+        }
+    }
+    for (bucket, sets) in joined {
+        if let Some(of_bucket) = entries.get_mut(&bucket) {
+            of_bucket.fields.extend(FieldSet::union(sets));
         }
     }
     true
@@ -477,15 +483,25 @@ fn give_way(
     others: &Changes,
 ) -> Result<(), ApplyError> {
     let mut conflicts = Vec::new();
-    for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
-        let difference = others.get(&owned.api_version).unwrap_or(difference);
+    let changed = |difference: &Diff| {
         let mut changed = difference.modified.clone();
         changed.extend(difference.added.clone());
-        let lost = owned.fields.intersection(&changed);
+        changed
+    };
+    let here = changed(difference);
+    let there: BTreeMap<&str, FieldSet> = others
+        .iter()
+        .map(|(version, seen)| (version.as_str(), changed(seen)))
+        .collect();
+    for (other, owned) in managed.entries.iter_mut().filter(|(other, _)| *other != manager) {
+        let difference = others.get(&owned.api_version).unwrap_or(difference);
+        let changed = there.get(owned.api_version.as_str()).unwrap_or(&here);
+        let lost = owned.fields.intersection(changed);
         if !force {
-            conflicts.extend(lost.paths().into_iter().map(|field| Conflict {
-                manager: shown(other),
-                field,
+            conflicts.extend(lost.paths().into_iter().map(|field| {
+                let manager = shown(other);
+                budget::produce(measure::text_held(manager.len()));
+                Conflict { manager, field }
             }));
         }
         owned.fields.subtract(&lost);
@@ -518,14 +534,18 @@ impl Pruning<'_> {
         if last.fields.is_empty() {
             return merged.clone();
         }
-        let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        let mut owned: BTreeMap<&str, Vec<FieldSet>> = BTreeMap::new();
         for entry in managed.entries.values() {
             let version = match self.convert {
                 Some(_) => entry.api_version.as_str(),
                 None => self.version,
             };
-            owned.entry(version).or_default().extend(entry.fields.clone());
+            owned.entry(version).or_default().push(entry.fields.clone());
         }
+        let joined = owned
+            .into_iter()
+            .map(|(version, sets)| (version, FieldSet::union(sets)));
+        let mut owned: BTreeMap<&str, FieldSet> = joined.collect();
         let first = match self.convert {
             Some(_) => last.api_version.as_str(),
             None => self.version,

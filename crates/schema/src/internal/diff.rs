@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::budget;
+
 const CONTEXT: usize = 3;
 const POPULAR_FROM: usize = 200;
 
@@ -160,8 +162,10 @@ fn longest(
     // Lengths of the blocks that end in the line before, by where they end in the other text.
     let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
     for (i, line) in a.iter().enumerate().take(a_high).skip(a_low) {
+        budget::spend(2);
         let mut next = BTreeMap::new();
         for &j in places.get(line).map_or(&[][..], Vec::as_slice) {
+            budget::spend(4);
             if j < b_low {
                 continue;
             }

@@ -11,6 +11,7 @@ mod table;
 
 use serde_json::{Map, Value};
 
+use crate::{budget, measure};
 use table::{Shape, Struct, Type};
 
 /// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and whatever the
@@ -143,8 +144,12 @@ enum Shown {
     Fields(Vec<(String, Shown)>),
 }
 
+/// What a field that is shown takes beside its text.
+const SHOWN: usize = 64;
+
 fn leaf(value: &Value) -> Shown {
-    Shown::Leaf(escape(&value.to_string()))
+    let text = measure::shown(value);
+    Shown::Leaf(escape(&text))
 }
 
 /// Go writes these three as escapes, so that JSON can stand in HTML.
@@ -207,6 +212,8 @@ fn show_fields(known: &'static Struct, value: &Value, into: &mut Vec<(String, Sh
         };
         let vanishes = field.omitted && if field.type_.pointer { found.is_null() } else { empty };
         if !vanishes {
+            // A struct shows all of its fields, however little of it is there.
+            budget::produce(SHOWN + 2 * field.name.len());
             into.push((field.name.to_owned(), shown(field.type_, found)));
         }
     }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::go;
+use crate::measure;
 use crate::schema::{Schema, SchemaRef, Type};
 
 const DIRECTIVE: &str = "$patch";
@@ -108,9 +109,11 @@ impl StrategicError {
 /// When a directive is malformed or an item of a merging list lacks its key. The document is not touched.
 pub fn apply(document: &Value, patch: &Value, schema: &SchemaRef) -> Result<Value, StrategicError> {
     match (document, patch) {
-        (Value::Object(document), Value::Object(patch)) => Ok(Value::Object(merge_map(document, patch, Some(schema))?)),
-        (_, Value::Object(patch)) => Ok(Value::Object(merge_map(&Map::new(), patch, Some(schema))?)),
-        (_, other) => Err(StrategicError::NotAnObject(other.to_string())),
+        (Value::Object(document), Value::Object(patch)) => {
+            Ok(Value::Object(merge_map(document.clone(), patch, Some(schema))?))
+        }
+        (_, Value::Object(patch)) => Ok(Value::Object(merge_map(Map::new(), patch, Some(schema))?)),
+        (_, other) => Err(StrategicError::NotAnObject(measure::shown(other))),
     }
 }
 
@@ -124,8 +127,9 @@ fn follows(schema: Option<&SchemaRef>, strategy: &str) -> bool {
     schema.is_some_and(|schema| schema.get().patch_strategy.iter().any(|word| word == strategy))
 }
 
+/// Takes the original, so that no level of a deep document is copied for each level around it.
 fn merge_map(
-    original: &Map<String, Value>,
+    original: Map<String, Value>,
     patch: &Map<String, Value>,
     schema: Option<&SchemaRef>,
 ) -> Result<Map<String, Value>, StrategicError> {
@@ -162,10 +166,14 @@ fn merge_map(
     }
     for (key, change) in patch.iter().filter(|(key, _)| !is_directive(key)) {
         let order = patch.get(&format!("{ORDER_PREFIX}{key}"));
-        if change.is_null() {
-            merged.remove(key);
-        } else if let Some(value) = merge_value(merged.get(key), change, order, child(schema, key))? {
-            merged.insert(key.clone(), value);
+        let schema = child(schema, key);
+        match merged.get_mut(key) {
+            _ if change.is_null() => {
+                merged.remove(key);
+            }
+            Some(present) => merge_value(present, change, order, schema)?,
+            // Where there was nothing, there is nothing to merge with.
+            None => merged.extend(fresh(change).map(|value| (key.clone(), value))),
         }
     }
     // An order without a change of the list only sorts it.
@@ -266,9 +274,9 @@ fn check_types(original: &[Value], change: &[Value]) -> Result<(), StrategicErro
 }
 
 /// `$retainKeys`: keys of the original that are not listed go.
-fn retain(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result<Map<String, Value>, StrategicError> {
+fn retain(original: Map<String, Value>, patch: &Map<String, Value>) -> Result<Map<String, Value>, StrategicError> {
     let Some(listed) = patch.get(RETAIN) else {
-        return Ok(original.clone());
+        return Ok(original);
     };
     let Value::Array(listed) = listed else {
         return Err(StrategicError::Retain);
@@ -280,27 +288,34 @@ fn retain(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result<M
     if unlisted.is_some() {
         return Err(StrategicError::Retain);
     }
-    let kept = original.iter().filter(|(key, _)| listed.contains(key.as_str()));
-    Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
+    let kept = original.into_iter().filter(|(key, _)| listed.contains(key.as_str()));
+    Ok(kept.collect())
 }
 
 fn merge_value(
-    original: Option<&Value>,
+    present: &mut Value,
     change: &Value,
     order: Option<&Value>,
     schema: Option<&SchemaRef>,
-) -> Result<Option<Value>, StrategicError> {
-    Ok(match (original, change) {
-        (Some(Value::Object(_)), Value::Object(_)) if follows(schema, "replace") => Some(change.clone()),
-        (Some(Value::Object(before)), Value::Object(change)) => Some(Value::Object(merge_map(before, change, schema)?)),
-        (Some(Value::Array(before)), Value::Array(change)) if follows(schema, "merge") => {
-            check_types(before, change)?;
-            Some(Value::Array(merge_list(before, change, order, schema)?))
+) -> Result<(), StrategicError> {
+    match (&mut *present, change) {
+        (Value::Object(_), Value::Object(_)) if follows(schema, "replace") => *present = change.clone(),
+        (Value::Object(before), Value::Object(change)) => {
+            *before = merge_map(std::mem::take(before), change, schema)?;
         }
-        (Some(Value::Array(_)), Value::Array(_)) => Some(change.clone()),
+        (Value::Array(before), Value::Array(change)) if follows(schema, "merge") => {
+            check_types(before, change)?;
+            *before = merge_list(before, change, order, schema)?;
+        }
+        (Value::Array(_), Value::Array(_)) => *present = change.clone(),
         // Where there was nothing of that type, there is nothing to merge with.
-        _ => fresh(change),
-    })
+        _ => {
+            if let Some(value) = fresh(change) {
+                *present = value;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A new part of the document: without `null`s, and without maps that say `$patch`. None when it is such a map itself.
@@ -374,7 +389,9 @@ fn merge_list(
     for item in &changes {
         let id = identity.check(item)?;
         match (places.get(&id).map(|place| &mut merged[*place]), item) {
-            (Some(Value::Object(before)), Value::Object(change)) => *before = merge_map(before, change, item_schema)?,
+            (Some(Value::Object(before)), Value::Object(change)) => {
+                *before = merge_map(std::mem::take(before), change, item_schema)?;
+            }
             (Some(before), _) => before.clone_from(item),
             (None, _) => {
                 places.insert(id, merged.len());

@@ -64,12 +64,13 @@ impl Words {
     fn unsupported(&mut self, at: FieldPath, value: &str, supported: &[&str]) {
         let supported: Vec<_> = supported.iter().map(|word| format!("{word:?}")).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.errors.push(FieldError {
+        let error = FieldError {
             reason: Reason::NotSupported,
             field: at.into(),
             bad_value: Some(value.into()),
             detail,
-        });
+        };
+        self.errors.push(error.counted());
     }
 
     /// Checks a schema and all below it.
