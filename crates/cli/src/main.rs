@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod allocator;
 mod commands;
+mod descriptors;
 mod files;
 mod hints;
 mod kubeconfig;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     };
     let output = arguments.output;
     log_to_stderr();
+    descriptors::raise();
     let done = match arguments.command {
         Command::Init(init) => init.run(output),
         Command::Edit(edit) => edit.run(output),

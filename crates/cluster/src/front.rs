@@ -17,9 +17,11 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
-use kubewright_apiserver::{ApiServer, Body, MAX_BODY, first_broken_escape};
+use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
+use kubewright_apiserver::{ApiServer, Body, MAX_BODY, UserInfo, first_broken_escape};
 use tokio::sync::Semaphore;
 
+use crate::listen::Place;
 use crate::response::ResponseBody;
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
@@ -27,6 +29,25 @@ use crate::response::ResponseBody;
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 /// And for how long.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Who is at the other end.
+pub(crate) struct Peer {
+    /// What the connection says of him; a request may say more.
+    pub(crate) identity: Identity,
+    /// His connection, when there is one.
+    pub(crate) place: Option<Arc<Place>>,
+}
+
+impl Peer {
+    /// He has shown who he is.
+    fn prove(&self, user: &UserInfo) {
+        if user.name != SYSTEM_ANONYMOUS
+            && let Some(place) = &self.place
+        {
+            place.prove();
+        }
+    }
+}
 
 /// The server with what is needed to answer its requests; cheap to clone.
 #[derive(Clone)]
@@ -43,8 +64,8 @@ pub(crate) struct Front {
 pub(crate) const BODIES: usize = 256 * 1024 * 1024;
 
 impl Front {
-    /// Answers one request over a connection that belongs to `identity`. Never fails: whatever goes wrong is an answer.
-    pub(crate) async fn answer<B>(&self, request: Request<B>, identity: &Identity) -> Response<ResponseBody>
+    /// Answers one request of somebody. Never fails: whatever goes wrong is an answer.
+    pub(crate) async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
@@ -55,10 +76,11 @@ impl Front {
                 "the path of the request holds the invalid escape {escape:?}"
             )));
         }
-        let found = match self.api.authenticate(identity, &parts.headers) {
+        let found = match self.api.authenticate(&peer.identity, &parts.headers) {
             Ok(found) => found,
             Err(refusal) => return self.refused(&parts, body, *refusal),
         };
+        peer.prove(&found.user);
         let admitted = match self.api.admit(&parts, found.user.clone()) {
             Ok(admitted) => admitted,
             Err(mut refusal) => {

@@ -10,7 +10,7 @@ use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::authentication::Identity;
 
 use crate::error::Error;
-use crate::front::Front;
+use crate::front::{Front, Peer};
 use crate::response::ResponseBody;
 
 /// A client of the server behind `front`. Must be called inside a tokio runtime, which carries the client's requests.
@@ -28,6 +28,10 @@ fn answer(
         if front.stop.is_requested() {
             return Err(Error::Stopped);
         }
-        Ok(front.answer(request, &Identity::User(UserInfo::admin())).await)
+        let peer = Peer {
+            identity: Identity::User(UserInfo::admin()),
+            place: None,
+        };
+        Ok(front.answer(request, &peer).await)
     })
 }

@@ -639,24 +639,6 @@ async fn a_client_that_stops_reading_a_watch_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn a_crowd_beyond_the_limit_waits_and_is_served() {
-    let (cluster, listening) = server(Limits {
-        connections: 4,
-        head: Duration::from_millis(300),
-        ..Limits::default()
-    })
-    .await;
-    let mut idle = Vec::new();
-    for _ in 0..4 {
-        idle.push(raw(&listening, Who::Nobody).await);
-    }
-    // The four say nothing and lose their places; the others get their turn.
-    others_are_served(&listening).await;
-    drop(idle);
-    cluster.stop().await;
-}
-
-#[tokio::test]
 async fn stop_waits_for_nobody() {
     let (cluster, listening) = server(Limits::default()).await;
     let quiet = raw(&listening, Who::Admin).await;

@@ -1,45 +1,33 @@
-//! A connection that gives up on a client which neither speaks nor listens.
+//! A connection that gives up on a client which does not listen, and tells when one begins to speak.
 //!
-//! Two limits, each a timer that exists only while it may fire:
-//! - *opening*: the preface of HTTP/2 must arrive (hyper has a timeout for the head of a request over HTTP/1, but none for this);
-//! - *stall*: while we have something to send, the client must take some of it.
-//!
-//! A connection on which both sides are silent is not touched: an idle watch may last for hours.
+//! While we have something to send, the client must take some of it; the timer exists only while it may fire. A connection on which both
+//! sides are silent is not touched here: an idle watch may last for hours, and who rests too long is the matter of [`super::places`].
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Length of HTTP/2's connection preface.
-const PREFACE: usize = 24;
+use super::places::Place;
 
 /// A stream with limits on silence. `Unpin`, as long as the stream is.
 pub(crate) struct Guarded<S> {
     stream: S,
-    opening: Option<Opening>,
+    /// Hears of what is read, where that begins a request.
+    place: Option<Arc<Place>>,
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-struct Opening {
-    missing: usize,
-    deadline: Pin<Box<Sleep>>,
-}
-
 impl<S> Guarded<S> {
-    /// With a deadline for the HTTP/2 preface, where that is what must come first.
-    pub(crate) fn new(stream: S, opening: Option<Duration>, stall: Duration) -> Guarded<S> {
-        let opening = opening.map(|limit| Opening {
-            missing: PREFACE,
-            deadline: Box::pin(tokio::time::sleep(limit)),
-        });
+    pub(crate) fn new(stream: S, place: Option<Arc<Place>>, stall: Duration) -> Guarded<S> {
         Guarded {
             stream,
-            opening,
+            place,
             stall,
             stalled: None,
         }
@@ -65,21 +53,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let Some(opening) = &mut self.opening else {
-            return result;
-        };
-        if result.is_ready() {
-            opening.missing = opening.missing.saturating_sub(buffer.filled().len() - before);
-            if opening.missing == 0 {
-                self.opening = None;
-            }
-            return result;
+        if let Some(place) = &self.place
+            && buffer.filled().len() > before
+            && !place.heard()
+        {
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the client sent something while a watch was sent to it",
+            )));
         }
-        ready!(opening.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client sent no request",
-        )))
+        result
     }
 }
 
@@ -119,35 +102,17 @@ mod tests {
 
     use super::*;
 
-    const OPENING: Duration = Duration::from_secs(10);
     const STALL: Duration = Duration::from_secs(60);
 
     /// A guarded server end whose peer takes up to `buffer` bytes without reading.
     fn pair(buffer: usize) -> (Guarded<DuplexStream>, DuplexStream) {
         let (server, client) = tokio::io::duplex(buffer);
-        (Guarded::new(server, Some(OPENING), STALL), client)
+        (Guarded::new(server, None, STALL), client)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_from_the_start_is_an_error() {
-        for sent in [0, 1, PREFACE - 1] {
-            let (mut server, mut client) = pair(1024);
-            client.write_all(&vec![b'P'; sent]).await.unwrap();
-            let start = tokio::time::Instant::now();
-            let error = server.read_exact(&mut [0; PREFACE]).await.unwrap_err();
-            assert_eq!(
-                (error.kind(), start.elapsed().as_secs()),
-                (io::ErrorKind::TimedOut, OPENING.as_secs()),
-                "{sent} bytes sent"
-            );
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_later_is_fine() {
-        let (mut server, mut client) = pair(1024);
-        client.write_all(&[b'P'; PREFACE]).await.unwrap();
-        server.read_exact(&mut [0; PREFACE]).await.unwrap();
+    async fn silence_is_fine() {
+        let (mut server, _client) = pair(1024);
         let long = tokio::time::timeout(Duration::from_secs(3600), server.read_u8()).await;
         assert!(long.is_err(), "an idle connection was ended: {long:?}");
     }

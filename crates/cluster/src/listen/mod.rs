@@ -5,31 +5,41 @@
 //! Invariants:
 //! - one connection never disturbs another: each is a task of its own with its own limits, and a panic ends in it;
 //! - no connection costs anything for longer than [`Limits`] allow without its client doing something for it;
+//! - nobody waits for a place: whoever comes gets one at once, or is told at once that there is none (see `places`);
 //! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is left.
 
+mod descriptors;
 mod guard;
+mod places;
 mod threads;
 mod tls;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::pin;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use kubewright_apiserver::authentication::Identity;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::front::Front;
+use crate::front::{Front, Peer};
+use crate::response::ResponseBody;
 use guard::Guarded;
+pub(crate) use places::Place;
+use places::{Bounds, Places, UnderWay};
 pub(crate) use threads::Threads;
 pub(crate) use tls::Tls;
 
@@ -45,16 +55,23 @@ const MAX_HEADERS: u32 = 64 * 1024;
 /// What one client may cost, over HTTPS. `Limits::default()` is right for nearly everyone.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How many connections may be open at the same time; further clients wait until one closes. Default 1000.
+    /// How many connections may be open at the same time. Default 0: as many as the process may open descriptors, less some for itself,
+    /// and 65,536 at most; `ulimit -n` says how many descriptors those are, and `kubewright` raises it as far as it may.
+    ///
+    /// A quarter of them at most belongs to clients that have not shown yet who they are (by a certificate, or a request with a token), a
+    /// quarter to one address of another machine, and seven eighths to this machine. Where there is no room for a new client,
+    /// connections that rest are closed: those whose client is unknown first, then those that have rested longest. When there are none,
+    /// the new one is closed at once, and the log says so.
     pub connections: usize,
     /// How many requests and watches one HTTP/2 connection may have open (`--http2-max-streams-per-connection`); a client opens
     /// another connection or waits. Default 1000: clients in Rust keep every watch on one connection and only wait.
     pub streams: u32,
     /// How long a TLS handshake may take. Default 10 seconds.
     pub handshake: Duration,
-    /// How long a client may take to send the head of a request, and how long a connection over HTTP/1 may rest between two
-    /// requests. Default 32 seconds, as kube-apiserver.
+    /// How long a client may take to send the head of a request. Default 32 seconds, as kube-apiserver.
     pub head: Duration,
+    /// How long a connection may rest between two requests. Default 90 seconds, as kube-apiserver.
+    pub idle: Duration,
     /// How long the body of a request may take to arrive. Default 60 seconds.
     pub body: Duration,
     /// How long a client may take nothing of what waits to be sent to it, such as the events of a watch. Default 60 seconds.
@@ -67,13 +84,24 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: 1000,
+            connections: 0,
             streams: 1000,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(32),
+            idle: Duration::from_secs(90),
             body: Duration::from_secs(60),
             stall: Duration::from_secs(60),
             ping: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// How many connections that are here and now.
+    fn places(&self) -> usize {
+        match self.connections {
+            0 => descriptors::allowed(),
+            connections => connections,
         }
     }
 }
@@ -89,41 +117,50 @@ struct Shared {
 
 /// Serves `socket` until the cluster stops and every connection is gone. Never fails: what goes wrong is one client's.
 pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, threads: Threads) {
-    let http = http_builder(&limits);
-    let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let places = Places::new(Bounds::of(limits.places()), limits.clone());
     let stop = front.stop.clone();
     let shared = Arc::new(Shared {
         acceptor: TlsAcceptor::from(tls.config.clone()),
+        http: http_builder(&limits),
         front,
         tls,
         limits,
-        http,
     });
     let mut connections = JoinSet::new();
     let accepting = async {
         loop {
-            let slot = slots
-                .clone()
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed");
-            let stream = accept(&socket).await;
-            let shared = shared.clone();
-            threads.serve(stream, &mut connections, async move |stream| {
-                connection(stream, &shared).await;
-                drop(slot);
-            });
+            let (stream, address) = accept(&socket, &places).await;
+            // A client without a place sees its connection end; the places tell the log.
+            if let Ok(taken) = places.take(address) {
+                let (shared, place) = (shared.clone(), taken.clone());
+                let task = threads.serve(stream, &mut connections, async move |stream| {
+                    connection(stream, &shared, &taken).await;
+                });
+                if let Some(task) = task {
+                    place.runs_as(task);
+                }
+            }
             // Those that ended meanwhile give their memory back.
             while let Some(ended) = connections.try_join_next() {
                 report_panic(ended);
             }
         }
     };
+    let sweeping = async {
+        let mut turns = tokio::time::interval(places.sweeping());
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            places.sweep();
+        }
+    };
     tokio::select! {
         () = stop.requested() => {}
         () = accepting => unreachable!("the loop has no end"),
+        () = sweeping => unreachable!("the loop has no end"),
     }
     drop(socket);
+    places.end();
     let draining = async {
         while let Some(ended) = connections.join_next().await {
             report_panic(ended);
@@ -146,11 +183,11 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// The next connection; an error of accept(2) is the trouble of one client, or passes.
-async fn accept(socket: &TcpListener) -> TcpStream {
+/// The next connection, and whose it is; an error of accept(2) is the trouble of one client, or passes.
+async fn accept(socket: &TcpListener, places: &Places) -> (TcpStream, IpAddr) {
     loop {
         match socket.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok((stream, address)) => return (stream, address.ip()),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -158,6 +195,8 @@ async fn accept(socket: &TcpListener) -> TcpStream {
                 ) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection; trying again");
+                // Most likely there are no descriptors left.
+                places.send_somebody_away();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -168,8 +207,8 @@ fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     let max_headers = usize::try_from(MAX_HEADERS).expect("64 Ki fits");
     http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
+        // The places know how long a head has been on its way.
+        .header_read_timeout(None)
         .max_buf_size(max_headers);
     http.http2()
         .timer(TokioTimer::new())
@@ -181,40 +220,78 @@ fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 }
 
 /// One connection, from handshake to end.
-async fn connection(stream: TcpStream, shared: &Shared) {
+async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows soon enough.
     let _ = stream.set_nodelay(true);
-    let stream = tokio::select! {
-        stream = tokio::time::timeout(shared.limits.handshake, handshake(stream, &shared.acceptor)) => match stream {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "a client did not complete the TLS handshake"),
-            Err(_) => return tracing::debug!("a client took too long for the TLS handshake"),
-        },
-        () = shared.front.stop.requested() => return,
+    // What a handshake needs is given back after it.
+    let stream = match Box::pin(handshake(stream, &shared.acceptor)).await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::debug!(%error, "a client did not complete the TLS handshake"),
     };
+    place.is_secure();
     let (_, session) = stream.get_ref();
     let identity = shared.tls.identify(session.peer_certificates());
+    if matches!(identity, Identity::User(_)) {
+        place.prove();
+    }
     // Not by looking at the first bytes, for which a client may take its time.
-    let (http, opening) = match session.alpn_protocol() {
-        Some(b"h2") => (shared.http.clone().http2_only(), Some(shared.limits.head)),
-        _ => (shared.http.clone().http1_only(), None),
+    let (http, is_second) = match session.alpn_protocol() {
+        Some(b"h2") => (shared.http.clone().http2_only(), true),
+        _ => (shared.http.clone().http1_only(), false),
     };
+    let peer = Arc::new(Peer {
+        identity,
+        place: Some(place.clone()),
+    });
     let front = &shared.front;
     let service = hyper::service::service_fn(|request| {
-        let (front, identity) = (front.clone(), identity.clone());
-        async move { Ok::<_, Infallible>(front.answer::<Incoming>(request, &identity).await) }
+        let (front, peer, under_way) = (front.clone(), peer.clone(), place.begin());
+        async move {
+            let response = front.answer::<Incoming>(request, &peer).await;
+            if !is_second && matches!(response.body(), ResponseBody::Watch(_)) {
+                under_way.watches();
+            }
+            Ok::<_, Infallible>(response.map(|body| Sent { body, under_way }))
+        }
     });
-    let stream = TokioIo::new(Guarded::new(stream, opening, shared.limits.stall));
+    // Between the frames of HTTP/2 there is no telling where a head begins.
+    let heard = (!is_second).then(|| place.clone());
+    let stream = TokioIo::new(Guarded::new(stream, heard, shared.limits.stall));
     let mut serving = pin!(http.serve_connection(stream, service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = front.stop.requested() => {
+        () = place.leaves() => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            let Ok(ended) = tokio::time::timeout(GRACE, serving).await else { return };
+            ended
         }
     };
     if let Err(error) = ended {
         tracing::debug!(error = &*error, "a connection ended early");
+    }
+}
+
+/// The body of an answer, which is under way until it is sent.
+struct Sent {
+    body: ResponseBody,
+    #[expect(dead_code, reason = "what counts is when it is dropped")]
+    under_way: UnderWay,
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = <ResponseBody as http_body::Body>::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Where connections are served; cheap to clone. Without threads of its own that is the runtime of the caller.
 #[derive(Clone, Default)]
@@ -45,21 +45,21 @@ impl Threads {
         })
     }
 
-    /// Lets `serve` have a connection, on the thread with the fewest; the task is one of `connections`.
-    pub(crate) fn serve<F, S>(&self, stream: TcpStream, connections: &mut JoinSet<()>, serve: F)
+    /// Lets `serve` have a connection, on the thread with the fewest; the task is one of `connections`. `None`: the connection is lost.
+    pub(crate) fn serve<F, S>(&self, stream: TcpStream, connections: &mut JoinSet<()>, serve: F) -> Option<AbortHandle>
     where
         F: FnOnce(TcpStream) -> S + Send + 'static,
         S: Future<Output = ()> + Send,
     {
         let Some(thread) = self.threads.iter().min_by_key(|thread| Arc::strong_count(&thread.load)) else {
-            connections.spawn(async move { serve(stream).await });
-            return;
+            return Some(connections.spawn(async move { serve(stream).await }));
         };
         // The socket belongs to the runtime that accepted it until it is said otherwise.
         let socket = match stream.into_std() {
             Ok(socket) => socket,
             Err(error) => {
-                return tracing::warn!(%error, "a connection could not be handed to the thread that serves it");
+                tracing::warn!(%error, "a connection could not be handed to the thread that serves it");
+                return None;
             }
         };
         let load = thread.load.clone();
@@ -70,7 +70,7 @@ impl Threads {
             }
             drop(load);
         };
-        connections.spawn_on(served, &thread.runtime);
+        Some(connections.spawn_on(served, &thread.runtime))
     }
 }
 
