@@ -5,13 +5,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 use serde_json::Value;
 
+use super::PREFIX;
 use super::special::{self, Special};
 use super::table::{self, Field, Message, Shape, Type};
 use super::write::{bytes, double, nested, varint};
-use super::{MAX_DEPTH, PREFIX};
+use crate::decode::MAX_DEPTH;
 
 /// Why an object has no protobuf form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum EncodeError {
         /// What it holds.
         value: String,
     },
-    /// More than [`MAX_DEPTH`] messages in each other.
+    /// More than [`MAX_DEPTH`] messages in each other, which no body has that was let in.
     #[error("exceeded max depth: messages may be nested {MAX_DEPTH} deep")]
     TooDeep,
 }
@@ -237,15 +237,11 @@ fn write_special(special: Special, value: &Value, depth: usize, out: &mut Vec<u8
             if value.is_null() {
                 return Some(Ok(()));
             }
-            let time: Timestamp = value.as_str()?.parse().ok()?;
+            let (seconds, nanos) = special::parse_time(value.as_str()?)?;
             let micro = special == Special::MicroTime;
-            varint(1, time.as_second().cast_unsigned(), out);
-            let nanos = if micro {
-                time.subsec_nanosecond() / 1000 * 1000
-            } else {
-                0
-            };
-            varint(2, u64::from(nanos.unsigned_abs()), out);
+            varint(1, seconds.cast_unsigned(), out);
+            let nanos = if micro { nanos / 1000 * 1000 } else { 0 };
+            varint(2, u64::from(nanos), out);
         }
         Special::Duration => varint(1, special::parse_duration(text(value)?)?.cast_unsigned(), out),
         Special::Quantity => {

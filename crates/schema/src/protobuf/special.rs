@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use serde_json::{Map, Value, json};
 
 use super::object::Decoder;
@@ -104,6 +106,21 @@ fn json_schema(decoder: &mut Decoder, wire: Wire<'_>, depth: usize) -> Result<Va
     Ok(Value::Object(schema))
 }
 
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// The seconds since 1970 of a time in RFC 3339, and its nanoseconds.
+pub(super) fn parse_time(text: &str) -> Option<(i64, u32)> {
+    let pieces = Pieces::parse(text).ok()?;
+    let local = DateTime::from_parts(pieces.date(), pieces.time()?);
+    let since = local
+        .duration_since(EPOCH)
+        .checked_sub(SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into()))?;
+    // What is before a whole second counts back from it in jiff, and forth from the one before in Go.
+    let back = i64::from(since.subsec_nanos() < 0);
+    let nanos = u32::try_from(i64::from(since.subsec_nanos()) + back * 1_000_000_000).ok()?;
+    Some((since.as_secs() - back, nanos))
+}
+
 fn time(data: &[u8], micro: bool) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0, 0);
     let mut reader = Reader::new(data, "Timestamp");
@@ -118,11 +135,11 @@ fn time(data: &[u8], micro: bool) -> Result<Value, ProtobufError> {
     if data.is_empty() || (seconds == ZERO_TIME && micros == 0) {
         return Ok(Value::Null);
     }
-    let all = seconds
-        .checked_mul(1_000_000)
-        .and_then(|all| all.checked_add(micros))
-        .ok_or(ProtobufError::Time)?;
-    let time = Timestamp::from_microsecond(all).map_err(|_| ProtobufError::Time)?;
+    // jiff's Timestamp ends two hours before the year 10000 does, so that it fits into every zone; Go's times do not.
+    let time = EPOCH
+        .checked_add(SignedDuration::new(seconds, 0))
+        .and_then(|time| time.checked_add(SignedDuration::from_micros(micros)))
+        .map_err(|_| ProtobufError::Time)?;
     let text = time
         .strftime(if micro {
             "%Y-%m-%dT%H:%M:%S.%6fZ"

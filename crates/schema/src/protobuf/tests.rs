@@ -503,6 +503,31 @@ fn recorded_answers() {
     );
 }
 
+/// Whatever date an object holds, somebody who reads protobuf gets it.
+#[test]
+fn times_go_to_the_ends_of_the_calendar() {
+    let check = |given: &str, there_and_back: &str| {
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"},
+            "spec": {"renewTime": given}});
+        let bytes = encode(&lease).expect(given);
+        assert_eq!(decode(&bytes).expect(given).value["spec"]["renewTime"], there_and_back);
+    };
+    check("2026-01-02T03:04:05.000006Z", "2026-01-02T03:04:05.000006Z");
+    check("1969-12-31T23:59:59.250000Z", "1969-12-31T23:59:59.250000Z");
+    check("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z");
+    check("0000-01-01T00:00:00.000000Z", "0000-01-01T00:00:00.000000Z");
+    check("9999-12-31T23:59:59.999999+23:59", "9999-12-31T00:00:59.999999Z");
+}
+
+/// As deep as anything is stored.
+#[test]
+fn what_is_stored_can_be_written_however_deep() {
+    let schema = (0..crate::decode::MAX_DEPTH - 10).fold(json!({"type": "string"}), |inner, _| json!({"not": inner}));
+    let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
+    assert!(encode(&object).is_ok());
+}
+
 #[test]
 fn what_has_no_protobuf_form() {
     let check = |object: Value, want: &str| {
