@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::StorageError;
+
 /// A stored version of an object. Immutable: a write makes another one.
 #[derive(Debug)]
 pub struct StoredObject {
@@ -151,6 +153,23 @@ impl Prepared {
             value: Some(value),
             encoded,
             at,
+        }
+    }
+
+    /// The same, if the text has at most so many bytes; what is longer loses its `managedFields`, which may be large and which nothing
+    /// depends on (as `rest.isTooLargeError` has it in the handlers of kube-apiserver).
+    pub(super) fn up_to(value: Value, max: usize) -> Result<Prepared, StorageError> {
+        let mut prepared = Prepared::new(value);
+        if prepared.encoded.len() > max
+            && let Some(mut value) = prepared.value.take()
+        {
+            let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+            metadata.and_then(|metadata| metadata.remove("managedFields"));
+            prepared = Prepared::new(value);
+        }
+        match prepared.encoded.len() {
+            length if length > max => Err(StorageError::TooLarge(length)),
+            _ => Ok(prepared),
         }
     }
 
