@@ -377,7 +377,7 @@ pub(crate) struct WatchStream {
     /// The last line, when nothing follows.
     last: Option<Bytes>,
     bookmarks: Option<(Duration, BoxFuture<'static, ()>)>,
-    /// Revision of the latest bookmark or event.
+    /// Revision of the latest bookmark or event that was sent.
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
     slot: Option<Slot>,
@@ -457,8 +457,11 @@ impl WatchStream {
             |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|object| selection.shows(object));
         let was = matched(&change.before);
         let is = !change.deleted && selection.shows(&change.after);
-        self.marked = change.revision;
+        if was || is {
+            self.marked = change.revision;
+        }
         match (was, is) {
+            // The next bookmark tells its revision.
             (false, false) => None,
             (false, true) => Some(self.encoder.change("ADDED", change)),
             (true, true) => Some(self.encoder.change("MODIFIED", change)),

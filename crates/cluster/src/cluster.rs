@@ -72,7 +72,7 @@ struct Inner {
     /// The controllers, which are stopped first, while the server still answers what they are at.
     controllers: Mutex<Option<JoinHandle<()>>>,
     controllers_stop: StopSource,
-    /// Listeners.
+    /// Listeners, and what removes old Events.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -132,6 +132,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn service_range(mut self, range: ServiceRange) -> ClusterBuilder {
         self.config.service_range = range;
+        self
+    }
+
+    /// How long Events stay after their last write; zero: for ever. Default one hour, as kube-apiserver.
+    #[must_use]
+    pub fn event_ttl(mut self, lifetime: Duration) -> ClusterBuilder {
+        self.config.event_ttl = lifetime;
         self
     }
 
@@ -251,6 +258,8 @@ impl ClusterBuilder {
         let api = ApiServer::with(parts);
         // What every cluster has from its beginning is safe before anybody looks at it.
         api.settled().await.map_err(Error::NotKept)?;
+        let expiring = api.clone();
+        let expiring = tokio::spawn(async move { expiring.expire_events().await });
         let front = Front {
             api,
             stop,
@@ -279,7 +288,7 @@ impl ClusterBuilder {
             journal,
             controllers: Mutex::new(controllers),
             controllers_stop,
-            tasks: Mutex::default(),
+            tasks: Mutex::new(vec![expiring]),
         };
         Ok(Cluster { inner: Arc::new(inner) })
     }

@@ -4,8 +4,9 @@
 //! stored after all gives them back, and so does one that goes or becomes one without. Who finds an IPAddress in the way cannot have the
 //! address, whoever wrote it.
 //!
-//! Invariant: a stored Service holds each of its cluster IPs in an IPAddress, unless somebody else removed that. Upstream puts it back
-//! after some minutes; here the next start does.
+//! Invariants: a stored Service holds each of its cluster IPs in an IPAddress, unless somebody else removed that. Upstream puts it back
+//! after some minutes; here the next start does. A process that ends between the two writes leaves an IPAddress without a Service, which
+//! the next start removes. (Node ports stand in Services alone.)
 //!
 //! Not here: which address a Service gets (`kinds/services/allocation.rs`). No webhook is asked about what the server writes here.
 
@@ -24,6 +25,10 @@ use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 /// Where IPAddresses are stored, and what is given addresses.
 pub(super) const STORE: &str = "ipaddresses.networking.k8s.io";
 pub(super) const SERVICES: &str = "services";
+
+/// The label that says who wrote an IPAddress, and what it says of this server.
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// Addresses of a Service that is not stored yet: given back when it is dropped before that.
 pub(super) struct Held {
@@ -116,10 +121,32 @@ impl Inner {
         }
     }
 
+    /// Removes what was written down for a Service that was not stored before the process ended, or has that address no more
+    /// (`repairip`'s `syncIPAddress`). What others wrote down is theirs.
+    pub(super) fn release_orphans(&self) {
+        let listed = self.storage.list(STORE, &ListRequest::default());
+        for (key, address) in listed.iter().flat_map(|listed| &listed.items) {
+            let value = address.value();
+            if get(value, &["metadata", "labels", MANAGED_BY]) != ALLOCATOR || self.is_used(key, value) {
+                continue;
+            }
+            if let Err(error) = self.storage.delete(STORE, key, address.revision()) {
+                tracing::error!(%key, %error, "an address that no Service has cannot be given back");
+            }
+        }
+    }
+
+    /// Whether the Service that an IPAddress names has that address.
+    fn is_used(&self, ip: &str, address: &Value) -> bool {
+        let parent = |field: &str| get(address, &["spec", "parentRef", field]).as_str().unwrap_or("");
+        let key = format!("{}/{}", parent("namespace"), parent("name"));
+        let service = self.storage.get(SERVICES, &key);
+        service.is_some_and(|service| cluster_ips(service.value()).any(|held| held.to_string() == ip))
+    }
+
     /// The IPAddress, as it is stored.
     fn address(&self, ip: IpAddr, service: &Value) -> Value {
         const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
-        const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
         let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
         let now = rfc3339(self.env.now());
         let fields = json!({
@@ -129,7 +156,7 @@ impl Inner {
         json!({
             "metadata": {
                 "name": ip.to_string(), "uid": uuid(self.env.as_ref()), "creationTimestamp": now,
-                "labels": {FAMILY: family, MANAGED_BY: "ipallocator.k8s.io"},
+                "labels": {FAMILY: family, MANAGED_BY: ALLOCATOR},
                 "managedFields": [{"manager": "kube-apiserver", "operation": "Update", "apiVersion": "networking.k8s.io/v1",
                     "time": now, "fieldsType": "FieldsV1", "fieldsV1": fields}],
             },
@@ -229,6 +256,28 @@ mod tests {
         address["spec"] = json!({"parentRef": {"resource": "services", "namespace": "default", "name": "z"}});
         check(format!("POST {ADDRESSES}"), &address, 201, &["10.0.0.73 z"]);
         check(post(), &fixed("d", "10.0.0.73"), 422, &["10.0.0.73 z"]);
+    }
+
+    /// As after a process that ended before it stored the Service.
+    #[test]
+    fn a_start_gives_back_what_no_service_has() {
+        let world = World::new();
+        let inner = &world.api.inner;
+        let service =
+            json!({"metadata": {"name": "lost", "namespace": "default"}, "spec": {"clusterIPs": ["10.0.0.80"]}});
+        inner
+            .hold_addresses(&service, None)
+            .map(Held::keep)
+            .expect("it is free");
+        let mut address = inner.address([10, 0, 0, 81].into(), &service);
+        address["metadata"]["labels"] = json!({});
+        inner.storage.create(STORE, "10.0.0.81", address).expect("it is free");
+        assert_eq!(
+            held(&world),
+            ["10.0.0.1 kubernetes", "10.0.0.80 lost", "10.0.0.81 lost"]
+        );
+        inner.release_orphans();
+        assert_eq!(held(&world), ["10.0.0.1 kubernetes", "10.0.0.81 lost"]);
     }
 
     #[test]

@@ -68,6 +68,7 @@ fn complete(server: &Inner) {
         "services",
         services::kubernetes_service(server.config.service_range),
     );
+    server.release_orphans();
     server.complete_addresses();
     for (name, value, description) in policy::SYSTEM_CLASSES {
         create(

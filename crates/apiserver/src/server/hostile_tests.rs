@@ -278,3 +278,42 @@ fn items_of_pods_are_not_compared_in_pairs() {
     let claim = |index: usize| json!({"name": format!("c{index}"), "resourceClaimName": "r"});
     check("resourceClaims", &json!({"resourceClaims": many(COUNT, claim)}), 201);
 }
+
+/// As kube-apiserver 1.36 with etcd's limit of 1.5 MiB answers.
+#[test]
+fn what_is_stored_is_not_too_large() {
+    let hostile = Hostile::new();
+    let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ws.x.io"},
+        "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"}, "versions": [
+            {"name": "v1", "served": true, "storage": true,
+             "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let definitions = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    hostile.check("definition", definitions, &crd, 201, ANY);
+    let path = "/apis/x.io/v1/namespaces/default/ws";
+    let check = |name: &str, size: usize, code: u16, message: &str| {
+        let object = json!({"apiVersion": "x.io/v1", "kind": "W", "metadata": {"name": name, "finalizers": ["x.io/a", "x.io/b"]},
+            "spec": {"a": "x".repeat(size)}});
+        let answer = hostile.check(name, &format!("POST {path}"), &object, code, ANY);
+        let said = answer["message"].as_str().unwrap_or_default();
+        assert!(said.starts_with(message), "{name}: {said}");
+        answer
+    };
+    check("fits", 1_500_000, 201, "");
+    let full = check("unmanaged", 3 * 512 * 1024 - 400, 201, "");
+    assert_eq!(
+        full["metadata"]["managedFields"],
+        Value::Null,
+        "they are given up first"
+    );
+    check("large", 1_600_000, 500, "etcdserver: request is too large");
+    let larger = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (";
+    check("larger", 2_500_000, 500, larger);
+    let patch = |what: &str, patch: Value, code: u16| {
+        hostile.check(what, &format!("PATCH {path}/unmanaged"), &patch, code, ANY);
+    };
+    patch("grow", json!({"spec": {"b": "y".repeat(100_000)}}), 500);
+    hostile.check("delete", &format!("DELETE {path}/unmanaged"), &Value::Null, 200, ANY);
+    patch("one less", json!({"metadata": {"finalizers": ["x.io/a"]}}), 200);
+    patch("none", json!({"metadata": {"finalizers": null}}), 200);
+    hostile.check("gone", &format!("GET {path}/unmanaged"), &Value::Null, 404, ANY);
+}

@@ -29,6 +29,7 @@ mod delete;
 mod embedded;
 mod empties;
 mod eviction;
+mod expiry;
 mod follow;
 mod head;
 mod health;
@@ -126,6 +127,9 @@ pub struct Config {
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: std::time::Duration,
+    /// How long Events stay after their last write (`--event-ttl`), when somebody polls [`ApiServer::expire_events`]; zero: for ever.
+    /// Default one hour.
+    pub event_ttl: std::time::Duration,
     /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
     pub issuer: String,
     /// Users who come with a token (`--token-auth-file`). Default nobody.
@@ -146,6 +150,7 @@ impl Default for Config {
             watch_buffer: 4096,
             max_watches: 20_000,
             bookmark_interval: std::time::Duration::from_secs(60),
+            event_ttl: std::time::Duration::from_secs(3600),
             service_range: ServiceRange::default(),
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),

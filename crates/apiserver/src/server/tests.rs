@@ -43,6 +43,10 @@ impl World {
         }
     }
 
+    pub(super) fn advance(&self, by: Duration) {
+        self.env.advance(by);
+    }
+
     fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>, user: UserInfo) -> Answer {
         self.send_within(Limits::REQUEST, line, headers, body, user)
     }
@@ -1048,6 +1052,14 @@ fn initial_events_and_bookmarks() {
     assert_eq!(marked.lines(), Vec::<String>::new());
     world.env.advance(Duration::from_secs(60));
     assert_eq!(marked.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
+    // What a selector hides is not sent, but passed.
+    let mut choosy = world.watch("resourceVersion=0&allowWatchBookmarks=true&labelSelector=no%3Dbody");
+    for name in ["b", "c"] {
+        world.must(201, &post_maps(), &map(name));
+        assert_eq!(choosy.lines(), Vec::<String>::new());
+        world.env.advance(Duration::from_secs(60));
+        assert_eq!(choosy.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
+    }
 }
 
 /// store-W11: one who does not read is cut off, the others go on.

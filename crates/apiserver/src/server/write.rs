@@ -386,13 +386,17 @@ impl<'a> Writer<'a> {
             };
         }
         let created = budget::unlimited(|| {
-            let stored = self.server.storage.create(&resource.store, &key, form)?;
+            let stored = self
+                .server
+                .storage
+                .create_up_to(&resource.store, &key, form, max_stored(resource))?;
             self.server.after_write(resource, &stored);
             self.server.after_create(resource);
             Ok(stored)
         });
         match created {
             Ok(stored) => Ok(Written::Stored(self.server.show_one(resource, stored).await?)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(resource, length)),
             Err(error) => Err(refused(&error).unwrap_or_else(taken)),
         }
     }
@@ -583,7 +587,8 @@ impl<'a> Writer<'a> {
                 return Ok(shown(stored));
             }
             let unchanged = same_content(present.value(), &stored);
-            let stored = storage.update(&resource.store, key, present.revision(), stored)?;
+            let max = max_stored(resource);
+            let stored = storage.update_up_to(&resource.store, key, present.revision(), stored, max)?;
             if !unchanged {
                 self.server.after_write(resource, &stored);
                 self.server.after_update(resource, old, &stored);
@@ -593,6 +598,7 @@ impl<'a> Writer<'a> {
         match result {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(resource, length)),
             Err(error) => refused(&error).map_or(Ok(None), Err),
         }
     }
@@ -605,6 +611,25 @@ pub(crate) fn default(object: &mut Value, resource: &Resource) {
     } else {
         (resource.strategy.default)(object);
     }
+}
+
+/// How many bytes the text of a stored object may have: as etcd's `--max-request-bytes`, which kube-apiserver meets with JSON for custom
+/// kinds. Built-in kinds are protobuf there, half as long at best.
+fn max_stored(resource: &Resource) -> usize {
+    const ETCD: usize = 3 * 512 * 1024;
+    if resource.custom.is_some() { ETCD } else { 2 * ETCD }
+}
+
+/// What etcd, or the client of it, says of an object that is too large.
+fn too_large(resource: &Resource, length: usize) -> Status {
+    const SENT: usize = 2 * 1024 * 1024;
+    Status::untyped(if resource.custom.is_some() && length > SENT {
+        format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({length} vs. {SENT})"
+        )
+    } else {
+        "etcdserver: request is too large".to_owned()
+    })
 }
 
 /// Whether an update leaves nothing that keeps a terminating object (store's `ShouldDeleteDuringUpdate`).

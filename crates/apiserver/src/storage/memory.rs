@@ -515,7 +515,17 @@ impl Storage for MemoryStorage {
     }
 
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.add(store, key, fitting(Prepared::new(value), None)?)
+        self.create_up_to(store, key, value, usize::MAX)
+    }
+
+    fn create_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        value: Value,
+        max: usize,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.add(store, key, fitting(Prepared::up_to(value, max)?, None)?)
     }
 
     fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
@@ -523,12 +533,24 @@ impl Storage for MemoryStorage {
     }
 
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.update_up_to(store, key, expected, value, usize::MAX)
+    }
+
+    fn update_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        max: usize,
+    ) -> Result<Arc<StoredObject>, StorageError> {
         let present = self.expect(store, key, expected)?;
         if same_content(present.value(), &value) {
             return Ok(present);
         }
-        let next = fitting(Prepared::new(value), Some(&present))?;
-        self.swap(store, key, expected, next, false)
+        // What is there already may become smaller step by step.
+        let prepared = Prepared::up_to(value, max.max(present.encoded().len()))?;
+        self.swap(store, key, expected, fitting(prepared, Some(&present))?, false)
     }
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {

@@ -157,6 +157,9 @@ pub enum StorageError {
         /// How deep it nests.
         depth: usize,
     },
+    /// The text of the object is longer than it may be, even without who owns which field.
+    #[error("the object is too large: {0} bytes")]
+    TooLarge(usize),
     /// The change cannot be kept: what keeps it fails. It was not done.
     #[error("the storage cannot keep changes: {0}")]
     Unavailable(String),
@@ -198,6 +201,21 @@ pub trait Storage: Send + Sync + 'static {
     /// [`StorageError::AlreadyExists`].
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError>;
 
+    /// The same of an object whose text may have so many bytes. One that is longer loses its `managedFields` first.
+    ///
+    /// # Errors
+    /// [`StorageError::AlreadyExists`], [`StorageError::TooLarge`].
+    fn create_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        value: Value,
+        max: usize,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        let _ = max;
+        self.create(store, key, value)
+    }
+
     /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose `metadata.resourceVersion` is `""`. A
     /// storage may keep the text without reading it, so the caller answers for what it holds.
     ///
@@ -214,6 +232,22 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`].
     fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError>;
+
+    /// The same of an object whose text may have so many bytes, or as many as it has now. One that is longer loses its `managedFields` first.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`], [`StorageError::Conflict`], [`StorageError::TooLarge`].
+    fn update_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        max: usize,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        let _ = max;
+        self.update(store, key, expected, value)
+    }
 
     /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the delete.
     ///

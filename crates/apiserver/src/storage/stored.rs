@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
+use super::StorageError;
+
 /// A stored version of an object. Immutable: a write makes another one.
 #[derive(Debug)]
 pub struct StoredObject {
@@ -181,6 +183,23 @@ impl Prepared {
     /// How deep its lists and objects nest.
     pub(super) fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// The same, if the text has at most so many bytes; what is longer loses its `managedFields`, which may be large and which nothing
+    /// depends on (as `rest.isTooLargeError` has it in the handlers of kube-apiserver).
+    pub(super) fn up_to(value: Value, max: usize) -> Result<Prepared, StorageError> {
+        let mut prepared = Prepared::new(value);
+        if prepared.encoded.len() > max
+            && let Some(mut value) = prepared.value.take()
+        {
+            let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+            metadata.and_then(|metadata| metadata.remove("managedFields"));
+            prepared = Prepared::new(value);
+        }
+        match prepared.encoded.len() {
+            length if length > max => Err(StorageError::TooLarge(length)),
+            _ => Ok(prepared),
+        }
     }
 
     /// A text that was written like this before, with an empty resourceVersion.

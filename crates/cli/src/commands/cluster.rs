@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
 use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
+use crate::rollout::duration;
 use crate::signals::stop_signal;
 
 /// Run a Kubernetes cluster in this process, until Ctrl-C
@@ -44,6 +45,10 @@ pub(crate) struct Arguments {
     /// Addresses that Services get
     #[arg(long, value_name = "CIDR", default_value_t)]
     service_cluster_ip_range: ServiceRange,
+
+    /// How long Events stay after their last write, such as `30m`; `0s`: for ever
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration)]
+    event_ttl: Duration,
 }
 
 impl Arguments {
@@ -66,7 +71,8 @@ impl Arguments {
             let builder = builder
                 .controllers(self.controllers)
                 .api(config)
-                .service_range(self.service_cluster_ip_range);
+                .service_range(self.service_cluster_ip_range)
+                .event_ttl(self.event_ttl);
             match self.data_dir {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,

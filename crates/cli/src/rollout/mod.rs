@@ -91,17 +91,29 @@ pub(crate) fn image_or_variable(image: Option<String>) -> Option<String> {
         .filter(|image| !image.is_empty())
 }
 
-/// `90s`, `5m`, `1h`, or seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "say a time such as 90s or 5m".to_owned())?;
-    let seconds = match &text[digits.len()..] {
-        "" | "s" => number,
-        "m" => number.saturating_mul(60),
-        "h" => number.saturating_mul(3600),
-        unit => return Err(format!("{unit} is no unit of time: say s, m or h")),
-    };
-    Ok(Duration::from_secs(seconds))
+/// `90s`, `5m`, `1h0m0s`, or seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let (mut seconds, mut rest) = (0_u64, text);
+    loop {
+        let unit = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let (digits, after) = rest.split_at(unit);
+        let number: u64 = digits.parse().map_err(|_| "say a time such as 90s or 5m".to_owned())?;
+        let next = after
+            .find(|letter: char| letter.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(next);
+        let factor = match unit {
+            "" | "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            unit => return Err(format!("{unit} is no unit of time: say s, m or h")),
+        };
+        seconds = seconds.saturating_add(number.saturating_mul(factor));
+        if after.is_empty() {
+            return Ok(Duration::from_secs(seconds));
+        }
+        rest = after;
+    }
 }
 
 /// A text at a JSON pointer; empty when there is none.
@@ -138,6 +150,7 @@ mod tests {
     fn times_have_units() {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("1h0m30s"), Ok(Duration::from_secs(3630)));
         assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
         assert!(duration("soon").is_err());
         assert!(duration("5d").is_err());
