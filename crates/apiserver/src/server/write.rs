@@ -388,7 +388,7 @@ impl<'a> Writer<'a> {
         let created = budget::unlimited(|| {
             let stored = self.server.storage.create(&resource.store, &key, form)?;
             self.server.after_write(resource, &stored);
-            self.server.after_create(resource);
+            self.server.after_create(resource, &stored);
             Ok(stored)
         });
         match created {
