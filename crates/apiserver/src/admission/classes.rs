@@ -1,7 +1,8 @@
 //! Plugins that look up a class that an object names, or the default one, and write what the class says into the object: Priority,
 //! RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes' own.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -21,12 +22,22 @@ const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
 /// Fills in what classes of priority, runtime, storage and ingress say about new pods, claims and ingresses.
 pub struct Classes {
     storage: Arc<dyn Storage>,
+    defaults: Mutex<BTreeMap<&'static str, Known>>,
+}
+
+/// The classes of a store that say that they are the default, and the state of the store that they were read from.
+struct Known {
+    at: u64,
+    defaults: Vec<Arc<StoredObject>>,
 }
 
 impl Classes {
     /// The plugin, looking classes up in `storage`.
     pub fn new(storage: Arc<dyn Storage>) -> Classes {
-        Classes { storage }
+        Classes {
+            storage,
+            defaults: Mutex::default(),
+        }
     }
 
     fn check(&self, attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
@@ -83,9 +94,8 @@ impl Classes {
 
     /// The class of pods that name none: the lowest of those that say so.
     fn default_priority(&self) -> Option<Arc<StoredObject>> {
-        self.all(PRIORITY_CLASSES)
+        self.defaults(PRIORITY_CLASSES, |class| get(class, &["globalDefault"]) == true)
             .into_iter()
-            .filter(|class| get(class.value(), &["globalDefault"]) == true)
             .min_by_key(|class| get(class.value(), &["value"]).as_i64())
     }
 
@@ -113,12 +123,24 @@ impl Classes {
         Ok(())
     }
 
-    fn all(&self, store: &str) -> Vec<Arc<StoredObject>> {
+    /// The classes of a store that say that they are the default, read once for each state of the store.
+    fn defaults(&self, store: &'static str, is_default: impl Fn(&Value) -> bool) -> Vec<Arc<StoredObject>> {
+        let at = self.storage.changes(store);
+        let mut known = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(store).filter(|known| known.at == at) {
+            return known.defaults.clone();
+        }
         // A store that cannot be listed has no default: the object is then as its client wrote it.
-        self.storage
-            .list(store, &ListRequest::default())
-            .map(|listed| listed.items.into_iter().map(|(_, object)| object).collect())
-            .unwrap_or_default()
+        let listed = self.storage.entries(store, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default().into_iter();
+        let classes = items.map(|(_, entry)| entry.object());
+        let defaults: Vec<_> = classes.filter(|class| is_default(class.value())).collect();
+        let fresh = Known {
+            at,
+            defaults: defaults.clone(),
+        };
+        known.insert(store, fresh);
+        defaults
     }
 
     fn priority(&self, pod: &Value) -> Result<Priority, String> {
@@ -221,12 +243,12 @@ impl Classes {
     }
 
     /// Of the classes that one of the annotations makes the default: the newest, of those the first by name.
-    fn newest_default(&self, store: &str, annotations: &[&str]) -> Option<Arc<StoredObject>> {
-        let is_default = |class: &Arc<StoredObject>| {
-            let is_true = |key: &&str| get(class.value(), &["metadata", "annotations", key]) == "true";
+    fn newest_default(&self, store: &'static str, annotations: &[&str]) -> Option<Arc<StoredObject>> {
+        let is_default = |class: &Value| {
+            let is_true = |key: &&str| get(class, &["metadata", "annotations", key]) == "true";
             annotations.iter().any(is_true)
         };
-        self.all(store).into_iter().filter(is_default).max_by(|a, b| {
+        self.defaults(store, is_default).into_iter().max_by(|a, b| {
             let time = |class: &StoredObject| object::text(class.value(), "creationTimestamp").to_owned();
             let name = |class: &StoredObject| object::name(class.value()).to_owned();
             time(a).cmp(&time(b)).then_with(|| name(b).cmp(&name(a)))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Registry, StrategyContext, Unallocated};
+use crate::registry::{Registry, StrategyContext, Taken, Unallocated};
 
 /// A text such as `${uid:1}` in a recording stands for anything.
 pub(crate) fn fits(ours: &Value, recorded: &Value) -> bool {
@@ -71,7 +71,7 @@ fn check(case: &Value) -> Result<(), String> {
     (strategy.prepare_create)(&mut object, &context);
     let mut errors = match strategy
         .allocate
-        .map(|allocate| allocate(&mut object, None, &mut std::iter::empty(), &context))
+        .map(|allocation| (allocation.give)(&mut object, None, &Taken::default(), &context))
     {
         Some(Err(Unallocated::Invalid(errors))) => errors,
         Some(Err(why)) => panic!("{object}: {why:?}"),
@@ -193,8 +193,10 @@ fn defaults_are_idempotent_and_nothing_panics() {
             let _ = (strategy.warnings)(&twice, Some(body));
             let _ = (strategy.grace_period)(&twice);
             (strategy.prepare_update)(&mut twice, body, &context);
-            if let Some(allocate) = strategy.allocate {
-                let _ = allocate(&mut twice, Some(body), &mut [body].into_iter(), &context);
+            if let Some(allocation) = strategy.allocate {
+                let mut taken = Taken::default();
+                taken.add(&(allocation.held)(body));
+                let _ = (allocation.give)(&mut twice, Some(body), &taken, &context);
             }
             let now = "2026-01-01T00:00:00Z".parse().expect("a time");
             let options = crate::table::Options {

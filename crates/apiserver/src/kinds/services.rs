@@ -22,7 +22,7 @@ use super::check::{
     keep, text,
 };
 use super::ranges;
-use crate::registry::{NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::registry::{Allocation, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How Services are written.
 pub(crate) const SERVICE: Strategy = Strategy {
@@ -47,7 +47,10 @@ pub(crate) const SERVICE: Strategy = Strategy {
         errors.into_vec()
     },
     warnings: super::service_warnings::warnings,
-    allocate: Some(allocation::allocate),
+    allocate: Some(Allocation {
+        held: allocation::held,
+        give: allocation::allocate,
+    }),
     ..PLAIN
 };
 

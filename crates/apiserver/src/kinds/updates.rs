@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Registry, Resource, StrategyContext, Unallocated};
+use crate::registry::{Allocation, Registry, Resource, StrategyContext, Taken, Unallocated};
 
 fn row(path: &str) -> std::sync::Arc<Resource> {
     let (group_version, plural) = path.rsplit_once('/').expect("a path");
@@ -52,12 +52,9 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     (strategy.default)(&mut old);
     additions::tolerate(&row, &mut old, None);
     (strategy.prepare_create)(&mut old, &context);
-    if let Some(allocate) = strategy.allocate {
-        assert_eq!(
-            allocate(&mut old, None, &mut std::iter::empty(), &context),
-            Ok(()),
-            "{path}"
-        );
+    if let Some(allocation) = strategy.allocate {
+        let given = (allocation.give)(&mut old, None, &Taken::default(), &context);
+        assert_eq!(given, Ok(()), "{path}");
     }
     assert_eq!(
         texts((strategy.validate_create)(&old)),
@@ -71,13 +68,10 @@ fn check(path: &str, body: Value, patch: Value, wanted: &[&str]) -> (Value, Valu
     additions::tolerate(&row, &mut new, Some(&old));
     (strategy.prepare_update)(&mut new, &old, &context);
     let mut errors = Vec::new();
-    if let Some(allocate) = strategy.allocate {
-        errors.extend(why_not(allocate(
-            &mut new,
-            Some(&old),
-            &mut [&old].into_iter(),
-            &context,
-        )));
+    if let Some(allocation) = strategy.allocate {
+        let mut taken = Taken::default();
+        taken.add(&(allocation.held)(&old));
+        errors.extend(why_not((allocation.give)(&mut new, Some(&old), &taken, &context)));
     }
     errors.extend(texts((strategy.validate_update)(&new, &old)));
     assert_eq!(errors, wanted, "{path}: {patch}");
@@ -304,7 +298,7 @@ fn what_is_taken_is_refused() {
         dry_run: false,
         unlabelled: false,
     };
-    let allocate = row.strategy.allocate.expect("services allocate");
+    let Allocation { held, give } = row.strategy.allocate.expect("services allocate");
     let make = |spec: Value| {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
         (row.strategy.default)(&mut service);
@@ -313,11 +307,12 @@ fn what_is_taken_is_refused() {
     };
     let mut stored =
         make(json!({"type": "NodePort", "clusterIP": "10.0.0.9", "ports": [{"port": 80, "nodePort": 31234}]}));
-    assert_eq!(allocate(&mut stored, None, &mut std::iter::empty(), &context), Ok(()));
-    let stored = stored;
+    assert_eq!(give(&mut stored, None, &Taken::default(), &context), Ok(()));
+    let mut taken = Taken::default();
+    taken.add(&held(&stored));
     let refused = |spec: Value, texts: &[&str]| {
         let mut service = make(spec.clone());
-        let result = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
+        let result = give(&mut service, None, &taken, &context);
         assert_eq!(why_not(result), texts, "{spec}");
     };
     let allocated = "provided port is already allocated";
@@ -354,7 +349,7 @@ fn what_is_taken_is_refused() {
     let mut given = std::collections::BTreeSet::new();
     for _ in 0..100 {
         let mut service = make(json!({"type": "NodePort", "ports": [{"port": 80}]}));
-        let result = allocate(&mut service, None, &mut [&stored].into_iter(), &context);
+        let result = give(&mut service, None, &taken, &context);
         assert_eq!(result, Ok(()));
         let (ip, port) = (&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["nodePort"]);
         assert!(

@@ -7,6 +7,7 @@
 //! and so do both groups of Event.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -461,19 +462,70 @@ pub struct Strategy {
     pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
     /// Texts for `Warning` headers (new, old).
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
-    /// Values that are unique among all objects of the store and that the server hands out: a Service's cluster IP and node ports.
-    pub allocate: Option<Allocate>,
+    /// Values that are unique among all objects of the store and that the server hands out: a Service's cluster IP and
+    /// node ports.
+    pub allocate: Option<Allocation>,
 }
 
-/// Hands out what is unique in a store: called after `prepare_…` and before validation, with the object, the one it replaces, and every
-/// stored object of the same store (what is allocated is derived from them, so that there is no second truth). The pipeline calls it and
-/// stores the result under one lock, or repeats both when another write came between. An error refuses the write.
+/// How what is unique in a store is handed out.
+#[derive(Clone, Copy)]
+pub struct Allocation {
+    /// What a stored object holds.
+    pub held: fn(&Value) -> Vec<Holding>,
+    /// Gives an object what it needs: called after `prepare_…` and before validation, with the object, the one it
+    /// replaces, and what is taken. An error refuses the write.
+    pub give: Allocate,
+}
+
+/// See [`Allocation::give`].
 pub type Allocate = fn(
     object: &mut Value,
     old: Option<&Value>,
-    stored: &mut dyn Iterator<Item = &Value>,
+    taken: &Taken,
     context: &StrategyContext<'_>,
 ) -> Result<(), Unallocated>;
+
+/// Something that only one object of a store may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// A cluster IP.
+    Ip(IpAddr),
+    /// A port of all nodes.
+    Port(i64),
+}
+
+/// What is held, and by how many: by an object as it is stored, and perhaps once more by a write of it that is under
+/// way.
+#[derive(Debug, Default)]
+pub struct Taken {
+    counts: BTreeMap<Holding, usize>,
+}
+
+impl Taken {
+    /// Whether somebody holds it.
+    pub fn has(&self, holding: Holding) -> bool {
+        self.counts.contains_key(&holding)
+    }
+
+    /// Somebody holds these from now on.
+    pub fn add(&mut self, holdings: &[Holding]) {
+        for holding in holdings {
+            *self.counts.entry(*holding).or_default() += 1;
+        }
+    }
+
+    /// One who held these does not any more.
+    pub fn remove(&mut self, holdings: &[Holding]) {
+        for holding in holdings {
+            if let Some(count) = self.counts.get_mut(holding) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(holding);
+                }
+            }
+        }
+    }
+}
 
 /// Why an object does not get what is unique in its store.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,8 @@
 //!
 //! Invariant: an APIService without the label, or with another value of it, is nobody's business here.
 
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -75,8 +76,14 @@ fn spec(group: &str, version: &str) -> Value {
     json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version})
 }
 
-/// Whether the text of an APIService may name a Service. Nearly none does, and this is asked often: so the text is asked first.
-pub(super) fn names_a_service(encoded: &[u8]) -> bool {
+/// APIServices that name a Service: the namespace and the name of that.
+pub(super) type OfOthers = BTreeMap<Arc<str>, (String, String)>;
+
+/// [`OfOthers`], and the state of the store that it was read from: nearly all writes leave that alone.
+pub(super) type KnownOfOthers = Mutex<(Option<u64>, Arc<OfOthers>)>;
+
+/// Whether the text of an APIService may name a Service. Nearly none does, so the text is asked first.
+fn names_a_service(encoded: &[u8]) -> bool {
     const NAMED: &[u8] = b"\"service\":{";
     encoded.windows(NAMED.len()).any(|window| window == NAMED)
 }
@@ -94,11 +101,11 @@ impl Inner {
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
     pub(super) fn ranked(&self) -> Vec<Ranked> {
-        let listed = self.storage.list(STORE, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
-        if !items.iter().any(|(_, service)| names_a_service(service.encoded())) {
+        if self.services_of_others().is_empty() {
             return Vec::new();
         }
+        let listed = self.storage.list(STORE, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
         let ranked = items.iter().map(|(_, service)| {
             let spec = get(service.value(), &["spec"]);
             let text = |field: &str| get(spec, &[field]).as_str().unwrap_or("").to_owned();
@@ -112,6 +119,26 @@ impl Inner {
             }
         });
         ranked.collect()
+    }
+
+    /// The APIServices of other servers, each with the namespace and the name of the Service that it names.
+    pub(super) fn services_of_others(&self) -> Arc<OfOthers> {
+        let at = self.storage.changes(STORE);
+        let mut known = self.of_others.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 == Some(at) {
+            return known.1.clone();
+        }
+        let listed = self.storage.entries(STORE, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        let named = items.into_iter().filter(|(_, entry)| names_a_service(entry.encoded()));
+        let named = named.filter_map(|(name, entry)| {
+            let service = entry.object();
+            let service = get(service.value(), &["spec", "service"]);
+            let text = |field: &str| get(service, &[field]).as_str().unwrap_or("").to_owned();
+            service.is_object().then(|| (name, (text("namespace"), text("name"))))
+        });
+        *known = (Some(at), Arc::new(named.collect()));
+        known.1.clone()
     }
 
     /// After a write of an APIService: one of those that the server keeps is put back.

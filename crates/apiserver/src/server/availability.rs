@@ -107,14 +107,11 @@ impl Inner {
 
     /// The same of those that name a Service which was written, or of which an endpoint was.
     pub(super) fn settle_available_through(&self, namespace: &str, service: &str) {
-        let listed = self.storage.list(api_services::STORE, &ListRequest::default());
-        for (_, api_service) in listed.iter().flat_map(|listed| &listed.items) {
-            if !api_services::names_a_service(api_service.encoded()) {
-                continue;
-            }
-            let named = get(api_service.value(), &["spec", "service"]);
-            if (text(named, &["namespace"]), text(named, &["name"])) == (namespace, service) {
-                self.settle_availability(api_service);
+        for (key, (of, name)) in &*self.services_of_others() {
+            if (of.as_str(), name.as_str()) == (namespace, service)
+                && let Some(api_service) = self.storage.get(api_services::STORE, key)
+            {
+                self.settle_availability(&api_service);
             }
         }
     }

@@ -1,7 +1,12 @@
 //! Values that must be unique in a store (a Service's cluster IP and node ports) while they are handed out.
 //!
-//! What is taken is read off the stored objects each time, together with the objects of writes that have allocated and not stored yet:
-//! their claims. Who holds which cluster IP stands in IPAddresses as well, as upstream (`addresses`).
+//! What the stored objects hold is kept beside storage, object by object with its revision, so that a write reads no
+//! other object. To it comes what writes hold that have allocated and not stored yet: their claims. Who holds which
+//! cluster IP stands in IPAddresses as well, as upstream (`addresses`).
+//!
+//! Invariants: a write holds what it was given from the moment when it was given until its object is stored, or is not;
+//! what is known of an object is brought up to date from storage, under one lock, after each write of it, so that it
+//! never goes back in time. Everything here may be made anew from storage.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +14,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::Inner;
-use super::addresses::Held;
-use crate::registry::{Resource, StrategyContext, Unallocated};
-use crate::storage::ListRequest;
+use super::addresses::{Held, SERVICES};
+use super::write::key;
+use crate::object;
+use crate::registry::{Holding, Resource, StrategyContext, Taken, Unallocated};
+use crate::storage::{ListRequest, StoredObject};
 
-/// The claims of all writes in flight, by store and number.
-pub(crate) type Claims = Arc<Mutex<BTreeMap<(String, u64), Value>>>;
+/// What is taken in each store whose objects hold something.
+pub(crate) type Claims = Arc<Mutex<BTreeMap<String, Allocated>>>;
+
+/// What is taken in one store.
+#[derive(Default)]
+pub(crate) struct Allocated {
+    /// By stored objects and by claims.
+    taken: Taken,
+    /// By stored objects: key, revision, and what was held then.
+    stored: BTreeMap<String, (u64, Vec<Holding>)>,
+}
+
+impl Allocated {
+    /// Takes note of what is stored under a key now.
+    fn put(&mut self, key: &str, stored: Option<&StoredObject>, held: fn(&Value) -> Vec<Holding>) {
+        let known = self.stored.get(key).map(|(revision, _)| *revision);
+        if known == stored.map(StoredObject::revision) {
+            return;
+        }
+        if let Some((_, before)) = self.stored.remove(key) {
+            self.taken.remove(&before);
+        }
+        if let Some(stored) = stored {
+            let holdings = held(stored.value());
+            self.taken.add(&holdings);
+            self.stored.insert(key.to_owned(), (stored.revision(), holdings));
+        }
+    }
+}
 
 /// The claim of one write: ends when it is dropped, which is after its object was stored or refused.
 #[derive(Default)]
 pub(crate) struct Claim {
-    held: Option<(Claims, (String, u64))>,
+    held: Option<(Claims, String, Vec<Holding>)>,
     addresses: Option<Held>,
 }
 
@@ -34,8 +68,11 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some((claims, key)) = &self.held {
-            claims.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some((claims, store, holdings)) = &self.held {
+            let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(allocated) = claims.get_mut(store) {
+                allocated.taken.remove(holdings);
+            }
         }
     }
 }
@@ -49,28 +86,60 @@ impl Inner {
         old: Option<&Value>,
         context: &StrategyContext<'_>,
     ) -> Result<Claim, Unallocated> {
-        let Some(allocate) = resource.strategy.allocate else {
+        let Some(allocation) = resource.strategy.allocate else {
             return Ok(Claim::default());
         };
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        let listed = self.storage.list(&resource.store, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
-        let claimed = claims
-            .iter()
-            .filter(|((store, _), _)| *store == *resource.store)
-            .map(|(_, object)| object);
-        let mut taken = items.iter().map(|(_, item)| item.value()).chain(claimed);
-        allocate(object, old, &mut taken, context)?;
+        let allocated = claims.entry(resource.store.to_string()).or_default();
+        (allocation.give)(object, old, &allocated.taken, context)?;
         if context.dry_run {
             return Ok(Claim::default());
         }
         let addresses = self.hold_addresses(object, old)?;
-        let number = claims.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
-        let key = (resource.store.to_string(), number);
-        claims.insert(key.clone(), object.clone());
+        let holdings = (allocation.held)(object);
+        allocated.taken.add(&holdings);
         Ok(Claim {
-            held: Some((self.claims.clone(), key)),
+            held: Some((self.claims.clone(), resource.store.to_string(), holdings)),
             addresses: Some(addresses),
         })
+    }
+
+    /// Runs after every write and removal: what the object holds is known from then on.
+    pub(crate) fn note_holdings(&self, resource: &Resource, changed: &StoredObject) {
+        let Some(allocation) = resource.strategy.allocate else {
+            return;
+        };
+        let metadata = changed.head();
+        let key = key(object::namespace(metadata), object::name(metadata));
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let allocated = claims.entry(resource.store.to_string()).or_default();
+        let present = self.storage.get(&resource.store, &key);
+        allocated.put(&key, present.as_deref(), allocation.held);
+    }
+
+    /// The same for all objects, whatever was known of them: at the start, and when writes were taken back.
+    pub(crate) fn note_all_holdings(&self) {
+        let Some(resource) = self.registry.lookup("", "v1", SERVICES) else {
+            return;
+        };
+        let Some(allocation) = resource.strategy.allocate else {
+            return;
+        };
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let allocated = claims.entry(resource.store.to_string()).or_default();
+        let Ok(listed) = self.storage.entries(&resource.store, &ListRequest::default()) else {
+            return;
+        };
+        let stored: BTreeMap<_, _> = listed.items.into_iter().collect();
+        let known: Vec<String> = allocated.stored.keys().cloned().collect();
+        for key in known.iter().filter(|key| !stored.contains_key(key.as_str())) {
+            allocated.put(key, None, allocation.held);
+        }
+        for (key, entry) in &stored {
+            let known = allocated.stored.get(&**key).map(|(revision, _)| *revision);
+            if known != Some(entry.revision()) {
+                allocated.put(key, Some(&entry.object()), allocation.held);
+            }
+        }
     }
 }

@@ -36,8 +36,15 @@ const SERVICE_RANGE: &str = "kubernetes";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 impl Inner {
+    /// Makes anew, from what is stored, all that is kept in step with it.
+    pub(crate) fn recall(&self) {
+        self.settle_definitions();
+        self.note_all_holdings();
+    }
+
     /// Runs after every write that stored something.
     pub(crate) fn after_write(&self, resource: &Arc<Resource>, stored: &Arc<StoredObject>) {
+        self.note_holdings(resource, stored);
         if is_definition(resource) {
             let name = object::name(stored.head());
             self.settle_definition(name);
@@ -47,8 +54,6 @@ impl Inner {
             self.settle_availability(stored);
         } else if resource.store == FLOW_SCHEMAS {
             self.settle_flow_schema(stored);
-        } else if resource.store == PRIORITY_LEVELS {
-            self.settle_flow_schemas();
         }
         self.settle_reachable(resource, stored);
     }
@@ -65,9 +70,11 @@ impl Inner {
     }
 
     /// Runs after a write that made an object, and after what follows every write.
-    pub(crate) fn after_create(&self, resource: &Resource) {
+    pub(crate) fn after_create(&self, resource: &Resource, made: &StoredObject) {
         if let Some(custom) = &resource.custom {
             self.after_create_of_custom(&custom.crd_name);
+        } else if resource.store == PRIORITY_LEVELS {
+            self.settle_flow_schemas(object::name(made.head()));
         }
     }
 
@@ -80,6 +87,7 @@ impl Inner {
 
     /// Runs after every removal.
     pub(crate) fn after_delete(&self, resource: &Arc<Resource>, gone: &Arc<StoredObject>) {
+        self.note_holdings(resource, gone);
         if is_definition(resource) {
             self.settle_definition(object::name(gone.head()));
         } else if let Some(custom) = &resource.custom {
@@ -90,7 +98,7 @@ impl Inner {
             self.drop_endpoints(gone.value());
             self.release_addresses(gone.value(), &Value::Null);
         } else if resource.store == PRIORITY_LEVELS {
-            self.settle_flow_schemas();
+            self.settle_flow_schemas(object::name(gone.head()));
         }
         self.settle_reachable(resource, gone);
     }
@@ -103,11 +111,18 @@ impl Inner {
         }
     }
 
-    /// All FlowSchemas say whether their priority levels are there.
-    pub(crate) fn settle_flow_schemas(&self) {
-        let listed = self.storage.list(FLOW_SCHEMAS, &ListRequest::default());
+    /// The FlowSchemas of a priority level that came or went say whether it is there. Others are not opened for it.
+    fn settle_flow_schemas(&self, level: &str) {
+        let named = format!("\"name\":{level:?}");
+        let listed = self.storage.entries(FLOW_SCHEMAS, &ListRequest::default());
         for (_, schema) in listed.iter().flat_map(|listed| &listed.items) {
-            self.settle_flow_schema(schema);
+            if schema
+                .encoded()
+                .windows(named.len())
+                .any(|text| text == named.as_bytes())
+            {
+                self.settle_flow_schema(&schema.object());
+            }
         }
     }
 

@@ -49,6 +49,9 @@ impl Storage for Counting {
         self.count(&listed.items);
         Ok(listed)
     }
+    fn changes(&self, store: &str) -> u64 {
+        self.inner.changes(store)
+    }
     fn is_empty(&self, store: &str) -> bool {
         self.inner.is_empty(store)
     }
@@ -142,6 +145,171 @@ fn definition(index: usize) -> Value {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]
         }
     })
+}
+
+/// What is created, changed and deleted of a kind: its path, and the object of a number.
+type Kind = (&'static str, fn(usize) -> Value);
+
+fn named(index: usize, rest: Value) -> Value {
+    let mut object = rest;
+    object["metadata"] = json!({"name": format!("a{index}")});
+    object
+}
+
+fn workload(index: usize) -> Value {
+    let labels = json!({"app": "a"});
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+    named(
+        index,
+        json!({"spec": {"selector": {"matchLabels": labels}, "template": template}}),
+    )
+}
+
+const KINDS: [Kind; 27] = [
+    ("/api/v1/namespaces/default/configmaps", |index| named(index, json!({}))),
+    ("/api/v1/namespaces/default/secrets", |index| named(index, json!({}))),
+    ("/api/v1/namespaces/default/serviceaccounts", |index| {
+        named(index, json!({}))
+    }),
+    ("/api/v1/namespaces/default/services", |index| {
+        named(index, json!({"spec": {"ports": [{"port": 80}]}}))
+    }),
+    ("/api/v1/namespaces/kube-public/services", |index| {
+        named(index, json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}))
+    }),
+    ("/api/v1/namespaces/default/pods", |index| {
+        named(index, json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}))
+    }),
+    ("/api/v1/namespaces/default/persistentvolumeclaims", |index| {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        named(index, json!({"spec": spec}))
+    }),
+    ("/api/v1/namespaces/default/events", |index| {
+        let about = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+        named(
+            index,
+            json!({"involvedObject": about, "reason": "R", "message": "m", "type": "Normal"}),
+        )
+    }),
+    ("/api/v1/namespaces/default/endpoints", |index| named(index, json!({}))),
+    ("/api/v1/namespaces/default/limitranges", |index| {
+        named(index, json!({"spec": {"limits": []}}))
+    }),
+    ("/api/v1/nodes", |index| named(index, json!({}))),
+    ("/apis/apps/v1/namespaces/default/deployments", workload),
+    ("/apis/apps/v1/namespaces/default/daemonsets", workload),
+    ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", |index| {
+        named(index, json!({"rules": []}))
+    }),
+    ("/apis/rbac.authorization.k8s.io/v1/clusterroles", |index| {
+        named(index, json!({"rules": []}))
+    }),
+    (
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+        |index| {
+            let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+            named(
+                index,
+                json!({"roleRef": role, "subjects": [{"kind": "User", "name": "u"}]}),
+            )
+        },
+    ),
+    ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", |index| {
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+        named(
+            index,
+            json!({"roleRef": role, "subjects": [{"kind": "User", "name": "u"}]}),
+        )
+    }),
+    ("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", |index| {
+        named(index, json!({"addressType": "IPv4", "endpoints": []}))
+    }),
+    ("/apis/networking.k8s.io/v1/ipaddresses", |index| {
+        let parent = json!({"resource": "services", "namespace": "default", "name": "s"});
+        let mut address = named(index, json!({"spec": {"parentRef": parent}}));
+        address["metadata"]["name"] = json!(format!("10.9.{}.{}", index / 250, index % 250 + 1));
+        address
+    }),
+    ("/apis/networking.k8s.io/v1/namespaces/default/ingresses", |index| {
+        let service = json!({"name": "s", "port": {"number": 80}});
+        named(index, json!({"spec": {"defaultBackend": {"service": service}}}))
+    }),
+    ("/apis/apiregistration.k8s.io/v1/apiservices", |index| {
+        let mut service = named(
+            index,
+            json!({"spec": {"group": format!("g{index}.io"), "version": "v1",
+            "groupPriorityMinimum": 10, "versionPriority": 10}}),
+        );
+        service["metadata"]["name"] = json!(format!("v1.g{index}.io"));
+        service
+    }),
+    (
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+        |index| {
+            let rule =
+                json!({"apiGroups": ["x.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["xs"]});
+            let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
+            named(index, json!({"spec": spec}))
+        },
+    ),
+    (
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        |index| {
+            let rule =
+                json!({"apiGroups": ["x.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["xs"]});
+            named(
+                index,
+                json!({"webhooks": [{"name": "a.b.io", "clientConfig": {"url": "https://x.io"}, "rules": [rule],
+            "sideEffects": "None", "admissionReviewVersions": ["v1"]}]}),
+            )
+        },
+    ),
+    ("/apis/scheduling.k8s.io/v1/priorityclasses", |index| {
+        named(index, json!({"value": 7}))
+    }),
+    ("/apis/storage.k8s.io/v1/storageclasses", |index| {
+        named(index, json!({"provisioner": "a.io/b"}))
+    }),
+    ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", |index| {
+        named(
+            index,
+            json!({"spec": {"priorityLevelConfiguration": {"name": "exempt"}, "rules": []}}),
+        )
+    }),
+    ("/apis/coordination.k8s.io/v1/namespaces/default/leases", |index| {
+        named(index, json!({}))
+    }),
+];
+
+#[test]
+fn a_write_looks_at_no_more_objects_when_there_are_more() {
+    let world = World::new();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1000", "count/configmaps": "1000"}}});
+    world.cost("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    // What the first write of all makes known is not counted.
+    let round = |index: usize, (path, object): &Kind| {
+        let object = object(index);
+        let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap_or(""));
+        let create = world.cost("POST", path, &object);
+        let update = world.cost("PATCH", &one, &label);
+        [create, update, world.cost("DELETE", &one, &Value::Null)]
+    };
+    let mut grown = Vec::new();
+    for kind in &KINDS {
+        round(0, kind);
+        let few = round(1, kind);
+        for index in 2..30 {
+            world.cost("POST", kind.0, &kind.1(index));
+        }
+        round(30, kind);
+        let many = round(31, kind);
+        if many != few || few.iter().sum::<usize>() > 60 {
+            grown.push(format!("{}: {few:?} with few, {many:?} with many", kind.0));
+        }
+    }
+    assert!(grown.is_empty(), "create, update, delete: {grown:#?}");
 }
 
 #[test]

@@ -227,8 +227,9 @@ pub(crate) struct Inner {
     pub(crate) watches: Arc<AtomicUsize>,
     /// What is known of the definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
-    /// Objects with allocated values that are not stored yet, so that nothing is given twice.
+    /// What objects hold that no other may have, so that nothing is given twice.
     claims: claims::Claims,
+    of_others: api_services::KnownOfOthers,
     /// See [`crate::registry::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -306,10 +307,12 @@ impl ApiServer {
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
             claims: claims::Claims::default(),
+            of_others: api_services::KnownOfOthers::default(),
             turns,
         };
-        inner.settle_definitions();
+        inner.recall();
         bootstrap::fill(&inner);
+        inner.note_all_holdings();
         ApiServer { inner: Arc::new(inner) }
     }
 

@@ -31,8 +31,8 @@ impl Inner {
             return Ok(());
         };
         settled.await.map_err(|error| {
-            // What was taken back may have been a definition.
-            budget::unlimited(|| self.settle_definitions());
+            // What was taken back may have been anything that something is known of.
+            budget::unlimited(|| self.recall());
             unavailable(&error)
         })
     }

@@ -391,7 +391,7 @@ impl<'a> Writer<'a> {
                 .storage
                 .create_up_to(&resource.store, &key, form, max_stored(resource))?;
             self.server.after_write(resource, &stored);
-            self.server.after_create(resource);
+            self.server.after_create(resource, &stored);
             Ok(stored)
         });
         match created {

@@ -97,6 +97,8 @@ struct State {
 
 struct Store {
     objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// How often something was written here, or taken back.
+    changes: u64,
     history: History,
     subscribers: Vec<Weak<Subscriber>>,
 }
@@ -256,6 +258,7 @@ impl Shared {
         let after = Arc::new(prepared.finish(state.revision));
         let entry = Entry::of(&after);
         let (name, place) = state.named_store(store);
+        place.changes += 1;
         let before = if deleted {
             place.objects.remove(&key)
         } else {
@@ -333,6 +336,7 @@ impl State {
         let floor = self.floor;
         let store = self.stores.entry(name.clone()).or_insert_with(|| Store {
             objects: BTreeMap::new(),
+            changes: 0,
             history: History::since(floor),
             subscribers: Vec::new(),
         });
@@ -382,7 +386,9 @@ impl State {
     /// Undoes everything that is pending, and ends the watches that began with some of it.
     fn take_back(&mut self, wake: &mut Vec<Waker>) {
         while let Some(Record { store, change }) = self.pending.pop_back() {
-            let objects = &mut self.store(&store).objects;
+            let store = self.store(&store);
+            store.changes += 1;
+            let objects = &mut store.objects;
             match &change.before {
                 Some(before) => objects.insert(change.key.clone(), Entry::of(before)),
                 None => objects.remove(&change.key),
@@ -585,6 +591,11 @@ impl Storage for MemoryStorage {
         let Listed { revision, items } = self.entries(store, request)?;
         let items = self.shared.open_all(items);
         Ok(Listed { revision, items })
+    }
+
+    fn changes(&self, store: &str) -> u64 {
+        let state = self.shared.read();
+        state.stores.get(store).map_or(0, |store| store.changes)
     }
 
     fn is_empty(&self, store: &str) -> bool {

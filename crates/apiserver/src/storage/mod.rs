@@ -277,6 +277,13 @@ pub trait Storage: Send + Sync + 'static {
         all.is_ok_and(|all| all.items.is_empty())
     }
 
+    /// A number that is another one whenever something in the store changed since it was asked for: who keeps what he
+    /// made of a store asks for it before he reads.
+    fn changes(&self, store: &str) -> u64 {
+        let _ = store;
+        self.revision()
+    }
+
     /// All changes of keys with `prefix` after revision `after`.
     ///
     /// # Errors

@@ -30,8 +30,8 @@ pub(super) struct Source<P> {
 type Read<T> = BTreeMap<String, (u64, Arc<T>)>;
 
 struct Known<P> {
-    /// The revision of storage that it is about.
-    at: Option<u64>,
+    /// The state of both stores that it is about.
+    at: Option<[u64; 2]>,
     policies: Read<P>,
     bindings: Read<Binding>,
     hooks: Arc<Vec<Hook<P>>>,
@@ -75,9 +75,9 @@ impl<P> Source<P> {
     /// The policies that have a binding.
     pub(super) fn hooks(&self, storage: &dyn Storage) -> Arc<Vec<Hook<P>>> {
         // Asked before anything is listed: what is written in between makes it look old, not new.
-        let revision = storage.revision();
+        let at = [self.policies, self.bindings].map(|store| storage.changes(store));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.at == Some(revision) {
+        if known.at == Some(at) {
             return known.hooks.clone();
         }
         let bindings = refresh(storage, self.bindings, &known.bindings, Binding::new);
@@ -102,7 +102,7 @@ impl<P> Source<P> {
             known.policies = policies;
             known.bindings = bindings;
         }
-        known.at = Some(revision);
+        known.at = Some(at);
         known.hooks.clone()
     }
 }

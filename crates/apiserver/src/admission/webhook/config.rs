@@ -68,6 +68,8 @@ pub(super) struct Configurations {
 /// What was read, and from which objects.
 #[derive(Default)]
 struct Known {
+    /// The state of the store that they were read from.
+    at: Option<u64>,
     from: Vec<Arc<StoredObject>>,
     webhooks: Arc<Vec<Webhook>>,
 }
@@ -91,10 +93,16 @@ impl Configurations {
 
     /// What is configured now.
     fn webhooks(&self, storage: &dyn Storage) -> Arc<Vec<Webhook>> {
+        // Asked before anything is listed: what is written in between makes it look old, not new.
+        let at = storage.changes(self.store);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.at == Some(at) {
+            return known.webhooks.clone();
+        }
         let listed = storage.list(self.store, &ListRequest::default());
         // What cannot be listed was never written: the store comes into being with its first object.
         let items = listed.map(|listed| listed.items).unwrap_or_default();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.at = Some(at);
         let same = known.from.len() == items.len()
             && known
                 .from

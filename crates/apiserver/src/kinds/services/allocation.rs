@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::node_ports::{Ports, health_check_port, keep_node_ports, needs_node_ports, node_ports};
 use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::kinds::check::{At, Errors, Object, each, get};
-use crate::registry::{StrategyContext, Unallocated};
+use crate::registry::{Holding, StrategyContext, Taken, Unallocated};
 
 /// The one family that the cluster has addresses of.
 const FAMILY: &str = "IPv4";
@@ -25,20 +25,19 @@ const FAMILY: &str = "IPv4";
 pub(super) fn allocate(
     service: &mut Value,
     old: Option<&Value>,
-    stored: &mut dyn Iterator<Item = &Value>,
+    taken: &Taken,
     context: &StrategyContext<'_>,
 ) -> Result<(), Unallocated> {
-    let taken = Taken::of(stored);
     if let Some(old) = old {
         keep_allocated(service, old);
     }
     link_ips(service, old);
     families(service, old)?;
     if needs_cluster_ip(service) && old.is_none_or(|old| !needs_cluster_ip(old)) {
-        cluster_ips(service, &taken, context)?;
+        cluster_ips(service, taken, context)?;
     }
     let mut ports = Ports {
-        taken: &taken.ports,
+        taken,
         given: Vec::new(),
         context,
     };
@@ -107,29 +106,16 @@ pub(super) fn refuse(errors: Errors) -> Result<(), Unallocated> {
     Err(Unallocated::Invalid(errors.into_vec()))
 }
 
-/// What the stored Services hold.
-#[derive(Debug, Default)]
-struct Taken {
-    ips: BTreeSet<IpAddr>,
-    ports: BTreeSet<i64>,
+/// What a stored Service holds.
+pub(super) fn held(service: &Value) -> Vec<Holding> {
+    let ips = texts(service, "clusterIPs").filter_map(|ip| ip.parse().ok());
+    let ports = node_ports(service).chain(health_check_port(service));
+    ips.map(Holding::Ip).chain(ports.map(Holding::Port)).collect()
 }
 
-impl Taken {
-    fn of(services: &mut dyn Iterator<Item = &Value>) -> Self {
-        let mut taken = Taken::default();
-        for service in services {
-            let ips = texts(service, "clusterIPs");
-            taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
-            taken.ports.extend(node_ports(service));
-            taken.ports.extend(health_check_port(service));
-        }
-        taken
-    }
-
-    /// Whether a cluster IP is somebody's: a Service's, or that of whom an IPAddress names.
-    fn has(&self, ip: IpAddr, context: &StrategyContext<'_>) -> bool {
-        self.ips.contains(&ip) || context.held_ips.is_held(ip)
-    }
+/// Whether a cluster IP is somebody's: a Service's, or that of whom an IPAddress names.
+fn is_taken(ip: IpAddr, taken: &Taken, context: &StrategyContext<'_>) -> bool {
+    taken.has(Holding::Ip(ip)) || context.held_ips.is_held(ip)
 }
 
 /// Who leaves out what was allocated keeps it.
@@ -334,7 +320,7 @@ fn cluster_ips(service: &mut Value, taken: &Taken, context: &StrategyContext<'_>
         } else {
             "the provided network does not match the current range".to_owned()
         }
-    } else if taken.has(ip, context) {
+    } else if is_taken(ip, taken, context) {
         "provided IP is already allocated".to_owned()
     } else {
         return Ok(());
@@ -351,7 +337,7 @@ fn free_ip(taken: &Taken, context: &StrategyContext<'_>) -> Option<Ipv4Addr> {
     }
     range
         .candidates(context.turn())
-        .find(|ip| !taken.has(IpAddr::V4(*ip), context))
+        .find(|ip| !is_taken(IpAddr::V4(*ip), taken, context))
 }
 
 /// Takes away what the new type does not have, unless the client changed it in the same request: then validation speaks.
