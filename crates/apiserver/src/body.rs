@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::Stream;
+use kubewright_schema::stack::with_room;
 
 /// The body of a response.
 pub enum Body {
@@ -80,7 +81,7 @@ impl Iterator for LongBody {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let piece = self.pieces.next()?;
+        let piece = with_room(|| self.pieces.next())?;
         self.left = self.left.saturating_sub(piece.len());
         Some(piece)
     }
@@ -115,6 +116,6 @@ impl Stream for WatchBody {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.lines.as_mut().poll_next(cx)
+        with_room(|| self.lines.as_mut().poll_next(cx))
     }
 }

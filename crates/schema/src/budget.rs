@@ -20,6 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::stack::with_room;
+
 /// How much something may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -176,7 +178,7 @@ fn of_payload(payload: Box<dyn Any + Send>) -> Exhausted {
     }
 }
 
-/// A future with limits, wherever and however often it is polled.
+/// A future with limits, wherever and however often it is polled; and with room on the stack for what nests.
 pub struct Metered<F> {
     /// Dropped when it is cancelled, as a panicking future may not be polled again.
     future: Option<Pin<Box<F>>>,
@@ -202,7 +204,7 @@ impl<F: Future> Future for Metered<F> {
             return Poll::Pending;
         };
         let before = Before::replaced_by(Some(this.left));
-        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        let polled = catch_unwind(AssertUnwindSafe(|| with_room(|| future.as_mut().poll(cx))));
         this.left = LEFT.get().unwrap_or(this.left);
         drop(before);
         match polled {

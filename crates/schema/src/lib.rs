@@ -7,6 +7,7 @@
 // what it may cost
 pub mod budget;
 pub mod measure;
+pub mod stack;
 // values and patches
 pub mod apply;
 pub mod decode;
