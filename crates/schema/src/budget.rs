@@ -100,8 +100,8 @@ pub fn produce(bytes: usize) {
     });
 }
 
-/// Whether so much more may be done: for what has words of its own for work that is too much, and leaves something to those who say them.
-/// Without limits everything may.
+/// Whether so much more may be done: for what has words of its own for work that is too much, and leaves something to
+/// those who say them. Without limits everything may.
 #[inline]
 pub fn affords(steps: usize, bytes: usize) -> bool {
     /// One part in so many of the limits of a request is not for them.

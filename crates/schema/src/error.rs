@@ -90,7 +90,8 @@ impl FieldError {
         .counted()
     }
 
-    /// Says what the error takes: there may be one for each value that a client sent, each with a path and a value of its own.
+    /// Says what the error takes: there may be one for each value that a client sent, each with a path and a value of
+    /// its own.
     pub(crate) fn counted(self) -> FieldError {
         let shown = self.bad_value.as_ref().map_or(0, measure::held);
         budget::produce(size_of::<FieldError>() + self.field.len() + self.detail.len() + shown);

@@ -1,7 +1,8 @@
-//! Inputs that were made to cost much, and what they cost: the steps and bytes that the budget of a request counts, never a clock.
+//! Inputs that were made to cost much, and what they cost: the steps and bytes that the budget of a request counts,
+//! never a clock.
 //!
-//! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses is refused with its
-//! words; what it would work on for long is cancelled.
+//! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses
+//! is refused with its words; what it would work on for long is cancelled.
 
 use kubewright_schema::apply::{self, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::budget::{self, Limits};
@@ -29,7 +30,8 @@ enum Outcome {
 }
 use Outcome::{Cancelled, Refused, Taken};
 
-/// Does the work within so many steps and as many bytes as a request may make. The work answers whether the input was taken.
+/// Does the work within so many steps and as many bytes as a request may make. The work answers whether the input was
+/// taken.
 fn check(name: &str, steps: u64, expected: Outcome, work: impl FnOnce() -> bool) {
     let limits = Limits {
         steps,
@@ -137,7 +139,8 @@ fn unknown_fields() {
     );
     let keys: Value = (0..2_000).map(|at| (format!("{at}"), json!({"x": 1}))).collect();
     let schema = crd(&json!({"type": "object", "properties": {
-        "map": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "object"}}}}}));
+        "map": {"type": "object", "additionalProperties":
+            {"type": "object", "additionalProperties": {"type": "object"}}}}}));
     self::check("paths that all begin with a long name", 1_000_000, Cancelled, || {
         let mut object = json!({"map": {long: keys}});
         structural::prune(&mut object, &schema, PruneOptions::CUSTOM_RESOURCE).is_empty()
@@ -374,8 +377,12 @@ fn protobuf_bodies() {
 fn changes_of_lists() {
     let schema = crd(&json!({"type": "object", "properties": {"list": {"type": "array",
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
-        "items": {"type": "object", "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}}}}}));
-    let list = |keys: &mut dyn Iterator<Item = usize>, value: usize| json!({"list": keys.map(|at| json!({"k": at, "v": value})).collect::<Value>()});
+        "items": {"type": "object", "properties":
+            {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}}}}}));
+    let list = |keys: &mut dyn Iterator<Item = usize>, value: usize| {
+        let items: Value = keys.map(|at| json!({"k": at, "v": value})).collect();
+        json!({ "list": items })
+    };
     let old = list(&mut (0..20_000), 5);
     let check = |name: &str, new: &Value, errors: usize| {
         check(name, 5_000_000, Taken, || {
@@ -570,7 +577,8 @@ fn definitions() {
     };
     let definition = |count: usize| {
         json!({"metadata": {"name": "as.b.c"}, "spec": {"group": "b.c", "scope": "Cluster",
-        "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"}, "conversion": {"strategy": "None"},
+        "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"},
+        "conversion": {"strategy": "None"},
         "versions": numbered(count, version)}, "status": {"storedVersions": ["v0"]}})
     };
     let many = definition(1_000);
@@ -600,8 +608,14 @@ fn owners_of_fields() {
         check(name, steps, expected, || updated(&kind, live, new, owners));
     };
     let none = json!([]);
-    let set = |items: &mut dyn Iterator<Item = usize>| json!({"set": items.map(|at| json!(format!("{at:06}"))).collect::<Value>()});
-    let map = |items: &mut dyn Iterator<Item = usize>, value: usize| json!({"map": items.map(|at| json!({"k": format!("{at:06}"), "v": value})).collect::<Value>()});
+    let set = |items: &mut dyn Iterator<Item = usize>| {
+        let items: Value = items.map(|at| json!(format!("{at:06}"))).collect();
+        json!({ "set": items })
+    };
+    let map = |items: &mut dyn Iterator<Item = usize>, value: usize| {
+        let items: Value = items.map(|at| json!({"k": format!("{at:06}"), "v": value})).collect();
+        json!({ "map": items })
+    };
     let down = set(&mut (0..20_000).rev());
     check("a set written backwards", 1_000_000, Taken, &Value::Null, &down, &none);
     let (even, odd) = (
@@ -714,7 +728,10 @@ fn strategic_and_merge_patches() {
             patch::strategic::apply(document, patch, &pod).is_ok()
         });
     };
-    let containers = |keys: &mut dyn Iterator<Item = usize>| json!({"spec": {"containers": keys.map(|at| json!({"name": format!("c{at}"), "image": "i"})).collect::<Value>()}});
+    let containers = |keys: &mut dyn Iterator<Item = usize>| {
+        let items: Value = keys.map(|at| json!({"name": format!("c{at}"), "image": "i"})).collect();
+        json!({"spec": {"containers": items}})
+    };
     let (up, down) = (containers(&mut (0..10_000)), containers(&mut (0..10_000).rev()));
     check("lists merged by key", 1_000_000, Taken, &up, &down);
     let mut ordered = down.clone();

@@ -1,8 +1,9 @@
-//! JSON patch (RFC 6902) with the habits of the library that the API server uses: negative indexes count from the end, `replace` of a
-//! missing field of an object sets it, an index such as `01` is read as 1.
+//! JSON patch (RFC 6902) with the habits of the library that the API server uses: negative indexes count from the end,
+//! `replace` of a missing field of an object sets it, an index such as `01` is read as 1.
 //!
-//! Invariants: at most [`MAX_OPERATIONS`]; what `copy` adds is bounded, for a copy of a copy doubles; the result nests no deeper than
-//! what the decoder would take; an operation costs what its path and its value are long, wherever in a list it works ([`tree`]).
+//! Invariants: at most [`MAX_OPERATIONS`]; what `copy` adds is bounded, for a copy of a copy doubles; the result nests
+//! no deeper than what the decoder would take; an operation costs what its path and its value are long, wherever in a
+//! list it works ([`tree`]).
 
 mod tree;
 

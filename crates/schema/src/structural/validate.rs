@@ -135,8 +135,8 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Says what an error costs. Most errors of alternatives are dropped when another one fits, so that those of a common size count as work,
-/// which is as good a bound, and only what is long counts as made.
+/// Says what an error costs. Most errors of alternatives are dropped when another one fits, so that those of a common
+/// size count as work, which is as good a bound, and only what is long counts as made.
 fn counted(error: FieldError) -> FieldError {
     const COMMON: usize = 512;
     let shown = error.bad_value.as_ref().map_or(0, measure::held);

@@ -8,7 +8,8 @@ use crate::cel::library;
 use crate::cel::types::Type;
 use crate::cel::value::{Text, Value};
 
-/// The largest text that one call may make where no request sets a limit. The budget ends far below it for all functions but `replace`.
+/// The largest text that one call may make where no request sets a limit. The budget ends far below it for all
+/// functions but `replace`.
 const MOST_BYTES: u64 = 64 << 20;
 
 impl<'a> Interpreter<'a, '_> {

@@ -149,7 +149,8 @@ pub fn instantiate(program: &Program) -> Result<(), Error> {
 /// Deeper than any expression that the parser lets through.
 const MAX_DEPTH: u32 = 600;
 
-/// Says that an evaluation did something. Beyond what the request may cost it is too expensive, as beyond the limit of its own cost.
+/// Says that an evaluation did something. Beyond what the request may cost it is too expensive, as beyond the limit of
+/// its own cost.
 pub(in crate::cel) fn worked(steps: usize) -> Result<(), Error> {
     if !budget::affords(steps, 0) {
         return Err(Error::CostExceeded);

@@ -111,8 +111,8 @@ pub(crate) fn compile(pattern: &str) -> Result<GoRegex, String> {
     Ok(regex)
 }
 
-/// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst each character of a
-/// text.
+/// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst
+/// each character of a text.
 fn weight(pattern: &str) -> usize {
     /// A class of Unicode's characters.
     const CLASS: usize = 500;

@@ -1,5 +1,6 @@
-//! A document under the operations of a patch: containers that no path leads through stay as they are, lists that one does lead through are
-//! kept in blocks, so that an item is put anywhere into a long list without moving all that follow.
+//! A document under the operations of a patch: containers that no path leads through stay as they are, lists that one
+//! does lead through are kept in blocks, so that an item is put anywhere into a long list without moving all that
+//! follow.
 
 use std::collections::BTreeMap;
 
