@@ -4,7 +4,7 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue` and `memory` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth` and `definitions` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod client;
+mod growth;
 mod https;
 mod load;
 mod machine;
@@ -23,6 +24,8 @@ mod start;
 
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
+
+const PARTS: [&str; 6] = ["start", "load", "queue", "memory", "definitions", "growth"];
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -45,13 +48,9 @@ async fn run() -> Result<(), String> {
     }
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let asked = |what: &str| wanted.is_empty() || wanted.iter().any(|name| name == what);
-    if let Some(unknown) = wanted
-        .iter()
-        .find(|name| !["start", "load", "queue", "memory"].contains(&name.as_str()))
-    {
-        return Err(format!(
-            "there is no measurement {unknown:?}: start, load, queue, memory"
-        ));
+    if let Some(unknown) = wanted.iter().find(|name| !PARTS.contains(&name.as_str())) {
+        let parts = PARTS.join(", ");
+        return Err(format!("there is no measurement {unknown:?}: {parts}"));
     }
     if asked("start") {
         start::measure(&kubewright, peer.as_ref()).await?;
@@ -64,6 +63,12 @@ async fn run() -> Result<(), String> {
     }
     if asked("memory") {
         report::memory(&kubewright).await?;
+    }
+    if asked("definitions") {
+        growth::definitions(&kubewright).await?;
+    }
+    if asked("growth") {
+        growth::measure(&kubewright).await?;
     }
     Ok(())
 }

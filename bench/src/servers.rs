@@ -26,6 +26,16 @@ enum Processes {
 impl Server {
     /// Ours, without controllers; durable when it gets a folder for its data.
     pub(crate) async fn ours(program: &Path, folder: &Path, data: Option<&Path>) -> Result<Server, String> {
+        Server::ours_with(program, folder, data, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub(crate) async fn ours_with(
+        program: &Path,
+        folder: &Path,
+        data: Option<&Path>,
+        arguments: &[&str],
+    ) -> Result<Server, String> {
         let address = free_address()?;
         let tokens = write_tokens(folder, TOKEN)?;
         let mut command = Command::new(program);
@@ -34,7 +44,8 @@ impl Server {
             .arg("--token-auth-file")
             .arg(tokens)
             .arg("--kubeconfig")
-            .arg(folder.join("kubeconfig"));
+            .arg(folder.join("kubeconfig"))
+            .args(arguments);
         if let Some(data) = data {
             command.arg("--data-dir").arg(data);
         }

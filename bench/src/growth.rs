@@ -1,0 +1,386 @@
+//! Whether a write costs more when there is more: of each kind with few objects and with many, and 1,000 definitions.
+//!
+//! * *CPU of a write*: as in `load`, of the server alone. So many objects are made first; then as many are created,
+//!   changed and deleted as the figure is the mean of. The least of some rounds counts: the machine is shared, and
+//!   nothing makes a round cheaper than it is.
+//! * The ratio is that of *many* to *few* of the same server: with few first, then those between, then with many.
+//! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
+//!   `kubectl` does it. Memory is what is resident a moment after the last, less what the idle server has, over the
+//!   bytes sent.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Spread;
+use crate::client::{Call, Connection};
+use crate::https;
+use crate::servers::Server;
+
+const FEW: usize = 10;
+const MANY: usize = 10_000;
+/// Writes of each sort in a round.
+const WRITES: usize = 200;
+const ROUNDS: usize = 5;
+const MOST: f64 = 1.5;
+
+/// A kind: what it is called here, its path, how many there are to be, and the object of a number.
+struct Kind {
+    name: &'static str,
+    path: &'static str,
+    many: usize,
+    object: fn(&str, usize) -> String,
+}
+
+const fn kind(name: &'static str, path: &'static str, object: fn(&str, usize) -> String) -> Kind {
+    Kind {
+        name,
+        path,
+        many: MANY,
+        object,
+    }
+}
+
+fn plain(name: &str, rest: &str) -> String {
+    format!(r#"{{"metadata":{{"name":"{name}"}}{rest}}}"#)
+}
+
+const RULES: &str = r#","rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]"#;
+const BINDING: &str = r#","roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"User","name":"u"}]"#;
+const POD: &str = r#","spec":{"containers":[{"name":"c","image":"i"}]}"#;
+const WORKLOAD: &str = r#","spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;
+const CLAIM: &str = r#","spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#;
+const EVENT: &str =
+    r#","involvedObject":{"kind":"Pod","namespace":"default","name":"p"},"reason":"R","message":"m","type":"Normal""#;
+const POLICY: &str = r#","spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["x.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["xs"]}]},"validations":[{"expression":"true"}]}"#;
+const WEBHOOK: &str = r#","webhooks":[{"name":"a.b.io","clientConfig":{"url":"https://x.io"},"rules":[{"apiGroups":["x.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["xs"]}],"sideEffects":"None","admissionReviewVersions":["v1"]}]"#;
+
+fn kinds() -> Vec<Kind> {
+    let mut kinds = vec![
+        kind("ConfigMap", "/api/v1/namespaces/default/configmaps", |name, _| {
+            plain(name, "")
+        }),
+        kind(
+            "ConfigMap under a quota",
+            "/api/v1/namespaces/quota/configmaps",
+            |name, _| plain(name, ""),
+        ),
+        kind("Secret", "/api/v1/namespaces/default/secrets", |name, _| {
+            plain(name, "")
+        }),
+        kind(
+            "ServiceAccount",
+            "/api/v1/namespaces/default/serviceaccounts",
+            |name, _| plain(name, ""),
+        ),
+        kind(
+            "Service, ClusterIP",
+            "/api/v1/namespaces/default/services",
+            |name, _| plain(name, r#","spec":{"ports":[{"port":80}]}"#),
+        ),
+        kind(
+            "Service, NodePort",
+            "/api/v1/namespaces/kube-public/services",
+            |name, _| plain(name, r#","spec":{"type":"NodePort","ports":[{"port":80}]}"#),
+        ),
+        kind("Pod", "/api/v1/namespaces/default/pods", |name, _| plain(name, POD)),
+        kind("Pod under a quota", "/api/v1/namespaces/quota/pods", |name, _| {
+            plain(name, POD)
+        }),
+        kind(
+            "PersistentVolumeClaim",
+            "/api/v1/namespaces/default/persistentvolumeclaims",
+            |name, _| plain(name, CLAIM),
+        ),
+        kind("Event", "/api/v1/namespaces/default/events", |name, _| {
+            plain(name, EVENT)
+        }),
+        kind(
+            "Deployment",
+            "/apis/apps/v1/namespaces/default/deployments",
+            |name, _| plain(name, WORKLOAD),
+        ),
+        kind(
+            "Role",
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+            |name, _| plain(name, RULES),
+        ),
+        kind(
+            "RoleBinding",
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+            |name, _| plain(name, BINDING),
+        ),
+        kind(
+            "ClusterRole",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            |name, _| plain(name, RULES),
+        ),
+        kind(
+            "EndpointSlice",
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+            |name, _| plain(name, r#","addressType":"IPv4","endpoints":[]"#),
+        ),
+        kind("IPAddress", "/apis/networking.k8s.io/v1/ipaddresses", |_, index| {
+            let name = format!("10.9{}.{}.{}", index / 62_500, index / 250 % 250, index % 250 + 1);
+            plain(
+                &name,
+                r#","spec":{"parentRef":{"resource":"services","namespace":"default","name":"s"}}"#,
+            )
+        }),
+        kind(
+            "APIService",
+            "/apis/apiregistration.k8s.io/v1/apiservices",
+            |name, _| {
+                let spec = format!(
+                    r#","spec":{{"group":"{name}.io","version":"v1","groupPriorityMinimum":9,"versionPriority":9}}"#
+                );
+                plain(&format!("v1.{name}.io"), &spec)
+            },
+        ),
+        kind(
+            "ValidatingAdmissionPolicy",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+            |name, _| plain(name, POLICY),
+        ),
+        kind(
+            "PriorityClass",
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            |name, _| plain(name, r#","value":7"#),
+        ),
+        kind(
+            "FlowSchema",
+            "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+            |name, _| {
+                plain(
+                    name,
+                    r#","spec":{"priorityLevelConfiguration":{"name":"exempt"},"rules":[]}"#,
+                )
+            },
+        ),
+        kind(
+            "Lease",
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            |name, _| plain(name, ""),
+        ),
+        kind(
+            "custom resource",
+            "/apis/d0.bench.io/v1/namespaces/default/things",
+            |name, _| {
+                format!(
+                    r#"{{"apiVersion":"d0.bench.io/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"f1":"a"}}}}"#
+                )
+            },
+        ),
+        kind("CustomResourceDefinition", DEFINITIONS, |name, index| {
+            small(name, index)
+        }),
+        // Every write that comes later asks them whether they are concerned: so they come last.
+        kind(
+            "ValidatingWebhookConfiguration",
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            |name, _| plain(name, WEBHOOK),
+        ),
+    ];
+    for kind in &mut kinds {
+        match kind.name {
+            // There are 2,768 node ports.
+            "Service, NodePort" => kind.many = 2_000,
+            "CustomResourceDefinition" => kind.many = 1_000,
+            _ => {}
+        }
+    }
+    kinds
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn small(name: &str, index: usize) -> String {
+    definition(
+        &format!("{name}.bench.io"),
+        &format!(r#""f{index}":{{"type":"string"}}"#),
+    )
+}
+
+fn definition(group: &str, fields: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"things.{group}"}},"spec":{{"group":"{group}","scope":"Namespaced","names":{{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}},"versions":[{{"name":"v1","served":true,"storage":true,"subresources":{{"status":{{}}}},"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{{fields}}}}}}}}}}}}}]}}}}"#
+    )
+}
+
+/// A definition of 49 KB: fields in fields, with words about each.
+fn large(index: usize) -> String {
+    let words = "What this field is for, and what happens when it is left out; see the documentation. ".repeat(2);
+    let mut fields = String::new();
+    for field in 0..40 {
+        if field > 0 {
+            fields.push(',');
+        }
+        fields += &format!(
+            r#""f{field}":{{"type":"object","description":"{words}","properties":{{"name":{{"type":"string","description":"{words}","maxLength":253}},"size":{{"type":"integer","description":"{words}","minimum":0,"default":1}},"kinds":{{"type":"array","description":"{words}","items":{{"type":"string","enum":["A","B","C"]}}}},"labels":{{"type":"object","description":"{words}","additionalProperties":{{"type":"string"}}}}}}}}"#
+        );
+    }
+    definition(&format!("d{index}.bench.io"), &fields)
+}
+
+/// Mean CPU of a create, a change and a delete, in microseconds.
+async fn costs(
+    server: &Server,
+    connection: &mut Connection,
+    kind: &Kind,
+    next: &mut usize,
+) -> Result<[f64; 3], String> {
+    let mut least = [f64::INFINITY; 3];
+    for _ in 0..ROUNDS {
+        let objects: Vec<String> = (*next..*next + WRITES)
+            .map(|index| (kind.object)(&format!("n{index}"), index))
+            .collect();
+        *next += WRITES;
+        let paths: Vec<String> = objects.iter().map(|object| path(kind, object)).collect();
+        for (sort, least) in least.iter_mut().enumerate() {
+            let before = server.cpu_milliseconds()?;
+            for (object, path) in objects.iter().zip(&paths) {
+                let call = match sort {
+                    0 => Call::post(kind.path, object.as_bytes()),
+                    1 => Call {
+                        method: "PATCH",
+                        path,
+                        content_type: "application/merge-patch+json",
+                        body: br#"{"metadata":{"labels":{"changed":"yes"}}}"#,
+                    },
+                    _ => Call {
+                        method: "DELETE",
+                        ..Call::get(path)
+                    },
+                };
+                connection.call(&call).await?;
+            }
+            let cost = (server.cpu_milliseconds()? - before) * 1000.0 / WRITES as f64;
+            *least = least.min(cost);
+        }
+    }
+    Ok(least)
+}
+
+/// Where an object is: its name stands first.
+fn path(kind: &Kind, object: &str) -> String {
+    let name = object
+        .split_once(r#""name":""#)
+        .and_then(|(_, rest)| rest.split_once('"'));
+    format!("{}/{}", kind.path, name.map_or("", |(name, _)| name))
+}
+
+/// Measures ours and prints a line for each kind.
+pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    let arguments = ["--service-cluster-ip-range", "10.0.0.0/16"];
+    let server = Server::ours_with(kubewright, folder.path(), None, &arguments).await?;
+    let mut connection = Connection::open(server.address).await?;
+    let quota = br#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1000000","count/configmaps":"1000000"}}}"#;
+    for (path, body) in [
+        (DEFINITIONS, large(0).as_bytes()),
+        ("/api/v1/namespaces", br#"{"metadata":{"name":"quota"}}"#.as_slice()),
+        ("/api/v1/namespaces/quota/resourcequotas", quota.as_slice()),
+    ] {
+        connection.call(&Call::post(path, body)).await?;
+    }
+    println!("\nCPU of a write by how many there are, µs: create, update, delete; goal ≤ {MOST} ×\n");
+    for kind in kinds() {
+        let (mut next, mut made) = (1_000_000, 0);
+        let mut fill = async |connection: &mut Connection, until: usize| -> Result<(), String> {
+            for index in made + 1..=until {
+                let object = (kind.object)(&format!("o{index}"), index);
+                connection.call(&Call::post(kind.path, object.as_bytes())).await?;
+            }
+            made = until;
+            Ok(())
+        };
+        fill(&mut connection, FEW).await?;
+        if kind.name == "IPAddress" {
+            next = 20_000;
+        }
+        let few = costs(&server, &mut connection, &kind, &mut next).await?;
+        fill(&mut connection, kind.many).await?;
+        let many = costs(&server, &mut connection, &kind, &mut next).await?;
+        let ratios: Vec<f64> = few.iter().zip(&many).map(|(few, many)| many / few).collect();
+        let verdict = if ratios.iter().all(|ratio| *ratio <= MOST) {
+            "met"
+        } else {
+            "MISSED"
+        };
+        let show = |costs: &[f64; 3]| costs.map(|cost| format!("{cost:6.0}")).join("");
+        let ratios: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        println!(
+            "{:<32} {FEW}: {}   {:>6}: {}   {}  {verdict}",
+            kind.name,
+            show(&few),
+            kind.many,
+            show(&many),
+            ratios.join(" "),
+        );
+    }
+    server.stop().await;
+    Ok(())
+}
+
+/// Installs 1,000 definitions of 49 KB, uses the last, and starts again with them.
+pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
+    const COUNT: usize = 1_000;
+    /// How many are taken together for the first and the last.
+    const SOME: usize = 50;
+    let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    let data = folder.path().join("data");
+    let server = Server::ours(kubewright, folder.path(), Some(&data)).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let idle = server.resident_megabytes()?;
+    let mut connection = Connection::open(server.address).await?;
+    let (mut times, mut bytes) = (Vec::new(), 0);
+    let started = Instant::now();
+    for index in 0..COUNT {
+        let body = large(index);
+        bytes += body.len();
+        let sent = Instant::now();
+        connection.call(&Call::post(DEFINITIONS, body.as_bytes())).await?;
+        times.push(sent.elapsed().as_secs_f64() * 1000.0);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let last = format!("/apis/d{}.bench.io/v1", COUNT - 1);
+    let thing = format!(
+        r#"{{"apiVersion":"d{}.bench.io/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"f1":{{"name":"b"}}}}}}"#,
+        COUNT - 1
+    );
+    let things = format!("{last}/namespaces/default/things");
+    connection.call(&Call::post(&things, thing.as_bytes())).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let resident = server.resident_megabytes()?;
+    for path in ["/apis", "/openapi/v3", &format!("/openapi/v3{last}")] {
+        let asked = Instant::now();
+        let length = connection.call(&Call::get(path)).await?;
+        println!(
+            "{path}: {length} bytes in {:.1} ms",
+            asked.elapsed().as_secs_f64() * 1000.0
+        );
+    }
+    server.stop().await;
+    let started = Instant::now();
+    let server = Server::ours(kubewright, folder.path(), Some(&data)).await?;
+    let ready = started.elapsed().as_secs_f64();
+    https::until_ready(server.address, Duration::from_secs(1)).await?;
+    let mut connection = Connection::open(server.address).await?;
+    connection.call(&Call::get(&format!("{things}/a"))).await?;
+    server.stop().await;
+    let json = bytes as f64 / 1_048_576.0;
+    let median = |times: &[f64]| Spread::of(times.to_vec()).median();
+    let (first, late) = (median(&times[..SOME]), median(&times[COUNT - SOME..]));
+    let verdict = |met: bool| if met { "met" } else { "MISSED" };
+    println!(
+        "\n{COUNT} definitions, {json:.0} MB: {seconds:.1} s (≤ 30) {}; the first {SOME} {first:.1} ms each, the last {late:.1} ms: \
+         {:.2} × (≤ {MOST}) {}\nmemory {resident:.0} MB, {idle:.0} MB of it idle: {:.2} × their JSON (≤ 3 ×) {}\n\
+         a start with them {ready:.2} s (≤ 2) {}",
+        verdict(seconds <= 30.0),
+        late / first,
+        verdict(late / first <= MOST),
+        (resident - idle) / json,
+        verdict(resident - idle <= 3.0 * json),
+        verdict(ready <= 2.0),
+    );
+    Ok(())
+}
