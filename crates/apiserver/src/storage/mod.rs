@@ -230,6 +230,17 @@ pub trait Storage: Send + Sync + 'static {
         Ok(Listed { revision, items })
     }
 
+    /// How many objects a store holds now.
+    fn count(&self, store: &str) -> usize {
+        self.entries(store, &ListRequest::default())
+            .map_or(0, |listed| listed.items.len())
+    }
+
+    /// How long the text of an object is, without opening it; 0 when there is none.
+    fn text_length(&self, store: &str, key: &str) -> usize {
+        self.get(store, key).map_or(0, |object| object.encoded().len())
+    }
+
     /// All changes of keys with `prefix` after revision `after`.
     ///
     /// # Errors
