@@ -31,6 +31,7 @@ use crate::front::{BODIES, Front};
 use crate::listen::{self, Limits, Listening, Threads, Tls};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::signer::ServiceAccountKey;
+use crate::work::Workers;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
@@ -265,6 +266,7 @@ impl ClusterBuilder {
             stop,
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
+            workers: Workers::for_this_machine(),
         };
         let client = inprocess::client(front.clone());
         let (controllers_stop, stopped) = Stop::pair();

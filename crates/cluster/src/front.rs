@@ -4,6 +4,7 @@
 //! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all together, and a body
 //!   that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
+//! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection;
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
@@ -18,11 +19,12 @@ use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
-use kubewright_apiserver::{ApiServer, Body, MAX_BODY, UserInfo, first_broken_escape};
+use kubewright_apiserver::{Admitted, ApiServer, Body, MAX_BODY, UserInfo, Weight, first_broken_escape};
 use tokio::sync::Semaphore;
 
 use crate::listen::Place;
 use crate::response::ResponseBody;
+use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
 /// a broken connection or stream when we end it while they still send.
@@ -39,6 +41,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// As whom his requests wait for their turn.
+    fn client(&self, user: &UserInfo) -> Client {
+        Client {
+            user: user.name.clone(),
+            connection: self.place.as_ref().map(|place| place.id()),
+        }
+    }
+
     /// He has shown who he is.
     fn prove(&self, user: &UserInfo) {
         if user.name != SYSTEM_ANONYMOUS
@@ -58,6 +68,8 @@ pub(crate) struct Front {
     pub(crate) body_timeout: Duration,
     /// A permit for each byte that bodies under way may still take.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Answer what may take long.
+    pub(crate) workers: Workers,
 }
 
 /// How many bytes the bodies of all requests under way may take together; who comes later gets 429.
@@ -92,18 +104,18 @@ impl Front {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
         };
-        let handled = AssertUnwindSafe(self.api.answer(admitted, &parts, &body.bytes))
-            .catch_unwind()
-            .await;
-        let mut response = handled.unwrap_or_else(|_| {
-            let (method, path) = (&parts.method, parts.uri.path());
-            tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
-            status(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
-                "Internal error occurred: this request made the API server panic; its log says where",
-            )
-        });
+        let mut response = match self.api.weight(&admitted, &parts, body.bytes.len()) {
+            Weight::Light => handled(&self.api, admitted, &parts, &body).await,
+            Weight::Heavy => {
+                let client = peer.client(&found.user);
+                let api = self.api.clone();
+                let work = async move { handled(&api, admitted, &parts, &body).await };
+                match self.workers.run(client, Box::pin(work)).await {
+                    Ok(response) => response,
+                    Err(Crowded) => too_many("too many long requests are under way, please try again later"),
+                }
+            }
+        };
         found.warn(&mut response);
         self.respond(response)
     }
@@ -155,6 +167,20 @@ impl Front {
         }
         Err(self.api.body_too_large())
     }
+}
+
+/// What the API server answers; a panic in it is an answer, too.
+async fn handled(api: &ApiServer, admitted: Admitted, head: &http::request::Parts, body: &Held) -> Response<Body> {
+    let answer = AssertUnwindSafe(api.answer(admitted, head, &body.bytes)).catch_unwind();
+    answer.await.unwrap_or_else(|_| {
+        let (method, path) = (&head.method, head.uri.path());
+        tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
+        status(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "Internal error occurred: this request made the API server panic; its log says where",
+        )
+    })
 }
 
 /// A body that was read, which counts as one under way for as long as this is there.

@@ -35,6 +35,7 @@ mod outbound;
 mod response;
 mod signer;
 mod webhook_certificates;
+mod work;
 
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use durable::{DataDirError, Report, repair};

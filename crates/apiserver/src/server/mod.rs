@@ -57,6 +57,7 @@ mod subresource;
 mod token_request;
 mod token_review;
 mod update;
+mod weight;
 mod write;
 pub(crate) mod yaml;
 
@@ -89,6 +90,7 @@ pub(crate) use managed::object_type;
 pub use query::first_broken_escape;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
+pub use weight::Weight;
 pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};

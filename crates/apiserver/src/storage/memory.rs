@@ -587,6 +587,17 @@ impl Storage for MemoryStorage {
         Ok(Listed { revision, items })
     }
 
+    fn count(&self, store: &str) -> usize {
+        let state = self.shared.read();
+        state.stores.get(store).map_or(0, |store| store.objects.len())
+    }
+
+    fn text_length(&self, store: &str, key: &str) -> usize {
+        let state = self.shared.read();
+        let entry = state.stores.get(store).and_then(|store| store.objects.get(key));
+        entry.map_or(0, |entry| entry.encoded().len())
+    }
+
     fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
         let Listed { revision, items } = self.entries(store, request)?;
         let items = self.shared.open_all(items);

@@ -271,10 +271,20 @@ pub trait Storage: Send + Sync + 'static {
         Ok(Listed { revision, items })
     }
 
+    /// How many objects a store holds now.
+    fn count(&self, store: &str) -> usize {
+        self.entries(store, &ListRequest::default())
+            .map_or(0, |listed| listed.items.len())
+    }
+
+    /// How long the text of an object is, without opening it; 0 when there is none.
+    fn text_length(&self, store: &str, key: &str) -> usize {
+        self.get(store, key).map_or(0, |object| object.encoded().len())
+    }
+
     /// Whether a store holds nothing.
     fn is_empty(&self, store: &str) -> bool {
-        let all = self.entries(store, &ListRequest::default());
-        all.is_ok_and(|all| all.items.is_empty())
+        self.count(store) == 0
     }
 
     /// A number that is another one whenever something in the store changed since it was asked for: who keeps what he

@@ -304,6 +304,10 @@ impl Place {
         let _ = self.task.set(task);
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The handshake is over.
     pub(crate) fn is_secure(&self) {
         self.resting.store(self.places.now(), Ordering::Relaxed);

@@ -17,6 +17,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::work::STACK;
+
 /// Where connections are served; cheap to clone. Without threads of its own that is the runtime of the caller.
 #[derive(Clone, Default)]
 pub(crate) struct Threads {
@@ -80,6 +82,7 @@ impl Thread {
         let handle = runtime.handle().clone();
         std::thread::Builder::new()
             .name("kubewright-serve".to_owned())
+            .stack_size(STACK)
             .spawn(move || {
                 // Nothing is ever sent: the error says that the sender is gone.
                 let _ = runtime.block_on(running.changed());

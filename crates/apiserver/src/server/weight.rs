@@ -1,0 +1,145 @@
+//! Whether a request may take longer than a few milliseconds, as far as that shows before it is answered.
+//!
+//! A shell answers light requests on the thread that serves the connection, where a detour would cost more than the answer, and heavy ones
+//! where they hold up nobody else. So this looks at lengths and counts only; it reads nothing and costs next to nothing.
+
+use super::head::{Admitted, Target};
+use super::route::{ResourcePath, Verb};
+use super::{ApiServer, Inner, write};
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// A few milliseconds at most.
+    Light,
+    /// Perhaps longer.
+    Heavy,
+}
+
+/// The longest text that is read or written on the way: of a body, of the object that it changes.
+const LIGHT_TEXT: usize = 16 * 1024;
+
+/// The most objects that are looked at.
+const LIGHT_OBJECTS: usize = 500;
+
+/// What changes the rules of everything else: `definitions.rs` and `admission/policy` read and check them whole.
+const RULES: [(&str, &str); 5] = [
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+];
+
+impl ApiServer {
+    /// The weight of a request with a body of this length.
+    pub fn weight(&self, admitted: &Admitted, head: &http::request::Parts, body: usize) -> Weight {
+        let heavy = body > LIGHT_TEXT
+            || match &admitted.target {
+                Target::Resource(path, verb) => self.inner.is_heavy(admitted, path, *verb),
+                // Documents of all kinds, made when they are asked for.
+                Target::Path => head.uri.path().starts_with("/openapi/"),
+            };
+        if heavy { Weight::Heavy } else { Weight::Light }
+    }
+}
+
+impl Inner {
+    fn is_heavy(&self, admitted: &Admitted, path: &ResourcePath, verb: Option<Verb>) -> bool {
+        let Some(verb) = verb else { return false };
+        let kinds = self.registry.snapshot();
+        let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
+            return false;
+        };
+        let many = || self.storage.count(&resource.store) > LIGHT_OBJECTS;
+        match (verb, path.name.as_deref()) {
+            (Verb::List | Verb::DeleteCollection, _) => many(),
+            // Changes since a version are sent one by one.
+            (Verb::Watch, _) => matches!(admitted.query.get("resourceVersion"), "" | "0") && many(),
+            (Verb::Create, None) => is_rule(path),
+            (_, Some(name)) => {
+                let namespace = if resource.namespaced {
+                    path.namespace.as_deref().unwrap_or("")
+                } else {
+                    ""
+                };
+                let long = self.storage.text_length(&resource.store, &write::key(namespace, name)) > LIGHT_TEXT;
+                long || (verb != Verb::Get && is_rule(path))
+            }
+            (_, None) => false,
+        }
+    }
+}
+
+fn is_rule(path: &ResourcePath) -> bool {
+    RULES
+        .iter()
+        .any(|(group, plural)| path.group == *group && path.plural == *plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use futures::FutureExt as _;
+    use http::Request;
+    use serde_json::json;
+
+    use super::*;
+    use crate::env::fake::{FakeEnv, Shared};
+    use crate::{Config, UserInfo};
+
+    fn check(api: &ApiServer, method: &str, path: &str, body: usize, expected: Weight) {
+        let request = Request::builder().method(method).uri(path).body(()).expect("a request");
+        let (head, ()) = request.into_parts();
+        let admitted = api
+            .admit(&head, UserInfo::admin())
+            .unwrap_or_else(|_| panic!("{path} is refused"));
+        assert_eq!(
+            api.weight(&admitted, &head, body),
+            expected,
+            "{method} {path} with {body} bytes"
+        );
+    }
+
+    #[test]
+    fn what_is_heavy() {
+        use Weight::{Heavy, Light};
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+        let create = |name: &str, text: &str| {
+            let body =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": text}});
+            let request = Request::post(MAPS).header("Content-Type", "application/json");
+            let request = request.body(Bytes::from(body.to_string())).expect("a request");
+            let answer = api
+                .handle(request, UserInfo::admin())
+                .now_or_never()
+                .expect("no waiting");
+            assert_eq!(answer.status(), 201);
+        };
+        create("small", "x");
+        create("large", &"x".repeat(LIGHT_TEXT));
+        check(&api, "POST", MAPS, LIGHT_TEXT, Light);
+        check(&api, "POST", MAPS, LIGHT_TEXT + 1, Heavy);
+        check(&api, "PATCH", &format!("{MAPS}/small"), 10, Light);
+        check(&api, "PATCH", &format!("{MAPS}/large"), 10, Heavy);
+        check(&api, "GET", &format!("{MAPS}/nothing"), 0, Light);
+        check(&api, "POST", CRDS, 10, Heavy);
+        check(&api, "GET", &format!("{CRDS}/a.b.c"), 0, Light);
+        check(&api, "PUT", &format!("{CRDS}/a.b.c"), 10, Heavy);
+        check(&api, "GET", "/openapi/v3/api/v1", 0, Heavy);
+        check(&api, "GET", "/readyz", 0, Light);
+        check(&api, "GET", MAPS, 0, Light);
+        for index in 0..LIGHT_OBJECTS {
+            create(&format!("one-{index}"), "x");
+        }
+        check(&api, "GET", MAPS, 0, Heavy);
+        check(&api, "DELETE", MAPS, 0, Heavy);
+        check(&api, "GET", &format!("{MAPS}?watch=1"), 0, Heavy);
+        check(&api, "GET", &format!("{MAPS}?watch=1&resourceVersion=7"), 0, Light);
+        check(&api, "GET", "/api/v1/namespaces/default/secrets", 0, Light);
+    }
+}
