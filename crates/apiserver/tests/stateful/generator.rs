@@ -86,6 +86,22 @@ pub(crate) fn sequence(seed: u64) -> Vec<Step> {
             definition.to_string(),
         ));
     }
+    // Something is there, so that not everything is refused.
+    for kind in &some {
+        let mut object = kind.examples[random.below(kind.examples.len())].clone();
+        let name = if kind.collection == objects::DEFINITIONS {
+            DEFINITION
+        } else {
+            NAMES[0]
+        };
+        object["metadata"]["name"] = json!(name);
+        steps.push(ask(
+            "POST",
+            kind.collection.replace("{ns}", "default"),
+            "application/json",
+            object.to_string(),
+        ));
+    }
     for _ in 0..2 + random.below(STEPS) {
         let kind = some[random.below(some.len())];
         steps.push(step(&mut random, kind));

@@ -25,8 +25,8 @@ impl Kind {
 }
 
 /// Names are few, so that requests meet.
-pub(crate) const NAMES: &[&str] = &["a", "b", "c"];
-pub(crate) const NAMESPACES: &[&str] = &["default", "default", "a"];
+pub(crate) const NAMES: &[&str] = &["a", "a", "a", "b"];
+pub(crate) const NAMESPACES: &[&str] = &["default", "default", "default", "default", "default", "a"];
 /// The name of the definition; its objects are the last of [`kinds`].
 pub(crate) const DEFINITION: &str = "things.example.com";
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

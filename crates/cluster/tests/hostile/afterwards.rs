@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::client::{self, Answer, Connection};
+use crate::client::{Answer, Connection};
 use crate::common::SOON;
 use crate::input::{self, Request};
 use crate::server::Server;
@@ -44,33 +44,34 @@ fn made_by(request: &Request) -> Option<Made> {
 
 /// Reads, lists, watches and deletes all of them.
 pub(crate) async fn check(server: &Server, made: &[Made]) -> Result<(), String> {
+    let mut client = Connection::open(server).await?;
     for made in made {
-        one(server, made)
+        one(server, &mut client, made)
             .await
             .map_err(|problem| format!("{} {} afterwards: {problem}", made.collection, made.name))?;
     }
     Ok(())
 }
 
-async fn one(server: &Server, made: &Made) -> Result<(), String> {
+async fn one(server: &Server, client: &mut Connection, made: &Made) -> Result<(), String> {
     let Made { collection, name } = made;
     let path = format!("{collection}/{name}");
-    if client::ask(server, &input::get(&path)).await?.code == 404 {
+    if client.ask(&input::get(&path)).await?.code == 404 {
         return Ok(());
     }
     for accept in ["application/json", "application/yaml", TABLE] {
-        let answer = client::ask(server, &input::get(&path).header("Accept", accept)).await?;
+        let answer = client.ask(&input::get(&path).header("Accept", accept)).await?;
         expect(&answer, &[200], accept)?;
     }
     for path in [&path, collection] {
-        let answer = client::ask(server, &input::get(path).header("Accept", PROTOBUF)).await?;
+        let answer = client.ask(&input::get(path).header("Accept", PROTOBUF)).await?;
         // Custom resources have no protobuf.
         expect(&answer, &[200, 406], PROTOBUF)?;
-        let answer = client::ask(server, &input::get(path)).await?;
+        let answer = client.ask(&input::get(path)).await?;
         expect(&answer, &[200], "read or list")?;
     }
     watch(server, made).await?;
-    remove(server, &path).await
+    remove(client, &path).await
 }
 
 async fn watch(server: &Server, made: &Made) -> Result<(), String> {
@@ -82,13 +83,13 @@ async fn watch(server: &Server, made: &Made) -> Result<(), String> {
     connection.ask_until(&watch, "{\"type\":\"ADDED\"").await
 }
 
-async fn remove(server: &Server, path: &str) -> Result<(), String> {
+async fn remove(client: &mut Connection, path: &str) -> Result<(), String> {
     let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-    let answer = client::ask(server, &input::delete(path, now)).await?;
+    let answer = client.ask(&input::delete(path, now)).await?;
     expect(&answer, &[200, 202, 404], "delete")?;
     let began = Instant::now();
     loop {
-        let answer = client::ask(server, &input::get(path)).await?;
+        let answer = client.ask(&input::get(path)).await?;
         if answer.code == 404 {
             return Ok(());
         }
@@ -97,7 +98,7 @@ async fn remove(server: &Server, path: &str) -> Result<(), String> {
             .is_some_and(|object| !object["metadata"]["finalizers"].is_null());
         if held {
             let free = input::merge_patch(path, json!({"metadata": {"finalizers": null}}));
-            let answer = client::ask(server, &free).await?;
+            let answer = client.ask(&free).await?;
             expect(&answer, &[200, 404, 409, 422], "finalizers")?;
         }
         if began.elapsed() > SOON {

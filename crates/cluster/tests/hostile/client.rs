@@ -38,11 +38,6 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Sends a request on a connection of its own.
-pub(crate) async fn ask(server: &Server, request: &Request) -> Result<Answer, String> {
-    Connection::open(server).await?.ask(request).await
-}
-
 /// A connection that was used already, so that its handshake is over.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,

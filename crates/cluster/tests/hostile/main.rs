@@ -27,7 +27,7 @@ mod values;
 use std::env;
 use std::time::Instant;
 
-use client::Answer;
+use client::{Answer, Connection};
 use input::{Input, Request};
 use neighbour::Neighbour;
 use report::{Report, Row};
@@ -92,24 +92,25 @@ async fn check(server: &Server, input: &Input, report: &mut Report) -> Result<()
 
 /// Makes what has to be there before, and sends what the input is about.
 async fn send(server: &Server, request: &Request) -> Result<Answer, String> {
+    let mut client = Connection::open(server).await?;
     for before in &request.before {
-        let answer = client::ask(server, before).await?;
+        let answer = client.ask(before).await?;
         if answer.code >= 300 {
             return Err(format!("{} {} is refused: {answer:?}", before.method, before.path));
         }
         server.settle().await;
     }
-    client::ask(server, request).await
+    client.ask(request).await
 }
 
 /// The same once more with nobody else around.
 async fn measured(server: &Server, request: &Request) -> Result<Row, String> {
+    let mut client = Connection::open(server).await?;
     for before in &request.before {
-        client::ask(server, before).await?;
+        client.ask(before).await?;
     }
-    let mut connection = client::Connection::open(server).await?;
     let before = server.begin_measuring();
-    let answer = connection.ask(request).await?;
+    let answer = client.ask(request).await?;
     let figures = server.figures(before);
     afterwards::check(server, &afterwards::made(request, &answer)).await?;
     Ok(Row {

@@ -80,6 +80,8 @@ impl Server {
             .arg(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "server_process", "--nocapture"])
             .env(SERVES, &kubeconfig)
+            // The trace of a panic that is reported anyway takes a second.
+            .env("RUST_BACKTRACE", "0")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

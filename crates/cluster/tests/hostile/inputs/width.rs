@@ -50,7 +50,7 @@ pub(crate) fn inputs() -> Vec<Input> {
                 config_map("wide", &format!("\"ownerReferences\":{owners}"), ""),
             )
         }),
-        input("100,000 labels", &[413, 422], || {
+        input("100,000 labels", &[201, 413, 422], || {
             create(
                 CONFIG_MAPS,
                 "wide",
@@ -179,7 +179,7 @@ pub(crate) fn inputs() -> Vec<Input> {
             let rest = format!("\"data\":{}", fields(60_000, |_| "\"?\"".to_owned()));
             create(SECRETS, "wide", object("v1", "Secret", "wide", "", &rest))
         }),
-        input("an EndpointSlice with 50,000 endpoints", &[413, 422], || {
+        input("an EndpointSlice with 50,000 endpoints", &[201, 413, 422], || {
             let endpoints = items(50_000, |_| r#"{"addresses":["10.0.0.1"]}"#.to_owned());
             let rest = format!(r#""addressType":"IPv4","endpoints":{endpoints}"#);
             create(
