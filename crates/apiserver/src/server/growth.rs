@@ -22,7 +22,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn count<T>(&self, items: &[T]) {
+    fn handed<T>(&self, items: &[T]) {
         self.handed.fetch_add(items.len(), Ordering::Relaxed);
     }
 }
@@ -46,21 +46,24 @@ impl Storage for Counting {
     }
     fn entries(&self, store: &str, request: &ListRequest) -> Result<Listed<Arc<Entry>>, StorageError> {
         let listed = self.inner.entries(store, request)?;
-        self.count(&listed.items);
+        self.handed(&listed.items);
         Ok(listed)
     }
     fn changes(&self, store: &str) -> u64 {
         self.inner.changes(store)
     }
-    fn is_empty(&self, store: &str) -> bool {
-        self.inner.is_empty(store)
+    fn count(&self, store: &str) -> usize {
+        self.inner.count(store)
+    }
+    fn text_length(&self, store: &str, key: &str) -> usize {
+        self.inner.text_length(store, key)
     }
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
         self.inner.watch(store, prefix, after)
     }
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
         let (listed, changes) = self.inner.list_and_watch(store, prefix);
-        self.count(&listed.items);
+        self.handed(&listed.items);
         (listed, changes)
     }
     fn close_watches(&self) {

@@ -609,11 +609,6 @@ impl Storage for MemoryStorage {
         state.stores.get(store).map_or(0, |store| store.changes)
     }
 
-    fn is_empty(&self, store: &str) -> bool {
-        let state = self.shared.read();
-        state.stores.get(store).is_none_or(|store| store.objects.is_empty())
-    }
-
     fn watch(&self, store: &str, prefix: &str, after: u64) -> Result<Box<dyn ChangeStream>, StorageError> {
         let bounds = &self.shared.bounds;
         let mut state = self.shared.write();
