@@ -8,7 +8,8 @@
 //! Invariants:
 //! - the same request costs the same steps on every machine: there is no clock here;
 //! - without limits nothing is counted and nothing is cancelled;
-//! - a commit is never cancelled, nor what must follow it ([`unlimited`]).
+//! - a commit is never cancelled, nor what must follow it, nor the making of what all requests share: a `LazyLock` whose making was
+//!   cancelled would stay broken ([`unlimited`]).
 //!
 //! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their queries: a check in
 //! every loop would otherwise turn each function that can only succeed into one that can fail.

@@ -15,6 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use crate::budget;
 use crate::schema::{Schema, SchemaRef, parse};
 
 /// The definitions of Kubernetes 1.36.
@@ -40,7 +41,10 @@ pub fn definition(name: &str) -> Option<SchemaRef> {
 /// The schema of the metadata of every object, which is asked for so often that it is looked up once only.
 pub fn object_meta() -> &'static SchemaRef {
     static OBJECT_META: LazyLock<SchemaRef> = LazyLock::new(|| {
-        definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("the catalog has the metadata of objects")
+        budget::unlimited(|| {
+            definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+                .expect("the catalog has the metadata of objects")
+        })
     });
     &OBJECT_META
 }

@@ -276,9 +276,11 @@ impl SchemaRef {
     /// A schema that allows everything and keeps everything.
     pub fn any() -> Self {
         static ANY: LazyLock<SchemaRef> = LazyLock::new(|| {
-            SchemaRef::new(Schema {
-                preserve_unknown_fields: true,
-                ..Schema::default()
+            budget::unlimited(|| {
+                SchemaRef::new(Schema {
+                    preserve_unknown_fields: true,
+                    ..Schema::default()
+                })
             })
         });
         ANY.clone()

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use kubewright_schema::budget;
 use kubewright_schema::catalog;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
@@ -765,8 +766,10 @@ const KINDS: &[Kind] = &[
 /// The rows of the built-in kinds, made once.
 pub(super) fn rows() -> Vec<Arc<Resource>> {
     static ROWS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
-        let mut columns = columns();
-        KINDS.iter().map(|kind| Arc::new(row(kind, &mut columns))).collect()
+        budget::unlimited(|| {
+            let mut columns = columns();
+            KINDS.iter().map(|kind| Arc::new(row(kind, &mut columns))).collect()
+        })
     });
     ROWS.clone()
 }
@@ -774,13 +777,15 @@ pub(super) fn rows() -> Vec<Arc<Resource>> {
 /// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
 pub(crate) fn token_request() -> Arc<Resource> {
     static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
-        let kind = Kind {
-            kind: "TokenRequest",
-            plural: "tokenrequests",
-            namespaced: true,
-            ..AUTHENTICATION
-        };
-        Arc::new(row(&kind, &mut BTreeMap::new()))
+        budget::unlimited(|| {
+            let kind = Kind {
+                kind: "TokenRequest",
+                plural: "tokenrequests",
+                namespaced: true,
+                ..AUTHENTICATION
+            };
+            Arc::new(row(&kind, &mut BTreeMap::new()))
+        })
     });
     ROW.clone()
 }

@@ -32,7 +32,7 @@ impl Storage for Counting {
         self.inner.revision()
     }
     fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
-        self.count(&[()]);
+        self.handed(&[()]);
         self.inner.get(store, key)
     }
     fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use kubewright_schema::budget;
 use kubewright_schema::catalog;
 use serde_json::Value;
 
@@ -19,20 +20,22 @@ fn number(object: &Value, part: &str) -> Value {
 /// The row of the Scale of a kind: custom kinds show the same columns in other words.
 pub(super) fn row_of(scaled: &Resource) -> Arc<Resource> {
     static CUSTOM: LazyLock<Arc<Resource>> = LazyLock::new(|| {
-        let mut row = (*row()).clone();
-        let words = [
-            ("Desired", "Number of desired replicas"),
-            ("Available", "Number of actual replicas"),
-        ];
-        for column in &mut row.columns {
-            if let Some((_, description)) = words.iter().find(|(name, _)| *name == column.name) {
-                column.description = (*description).into();
+        budget::unlimited(|| {
+            let mut row = (*row()).clone();
+            let words = [
+                ("Desired", "Number of desired replicas"),
+                ("Available", "Number of actual replicas"),
+            ];
+            for column in &mut row.columns {
+                if let Some((_, description)) = words.iter().find(|(name, _)| *name == column.name) {
+                    column.description = (*description).into();
+                }
+                if column.name == "Age" {
+                    column.type_ = "date".into();
+                }
             }
-            if column.name == "Age" {
-                column.type_ = "date".into();
-            }
-        }
-        Arc::new(row)
+            Arc::new(row)
+        })
     });
     match scaled.custom {
         Some(_) => Arc::clone(&CUSTOM),
@@ -43,41 +46,43 @@ pub(super) fn row_of(scaled: &Resource) -> Arc<Resource> {
 /// The row of `autoscaling/v1` Scale, which no path of its own serves.
 pub(super) fn row() -> Arc<Resource> {
     static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
-        let autoscaler = Registry::new().lookup("autoscaling", "v1", "horizontalpodautoscalers");
-        let mut row = (*autoscaler.expect("the group has a kind")).clone();
-        row.kind = "Scale".into();
-        row.list_kind = "ScaleList".into();
-        row.plural = "scales".into();
-        row.singular = "scale".into();
-        row.conversion = None;
-        row.subresources = Vec::new();
-        row.schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
-        let age = row.columns.pop().expect("an autoscaler shows its age");
-        let column = |name: &'static str, type_: &'static str, description: &'static str, cell: Cell| Column {
-            name: name.into(),
-            type_: type_.into(),
-            format: "".into(),
-            description: description.into(),
-            priority: 0,
-            cell,
-        };
-        row.columns = vec![
-            column("Name", "string", table::NAME_DESCRIPTION, Cell::Name),
-            column(
-                "Desired",
-                "integer",
-                REPLICAS,
-                Cell::With(|object, _| number(object, "spec")),
-            ),
-            column(
-                "Available",
-                "integer",
-                OBSERVED,
-                Cell::With(|object, _| number(object, "status")),
-            ),
-            age,
-        ];
-        Arc::new(row)
+        budget::unlimited(|| {
+            let autoscaler = Registry::new().lookup("autoscaling", "v1", "horizontalpodautoscalers");
+            let mut row = (*autoscaler.expect("the group has a kind")).clone();
+            row.kind = "Scale".into();
+            row.list_kind = "ScaleList".into();
+            row.plural = "scales".into();
+            row.singular = "scale".into();
+            row.conversion = None;
+            row.subresources = Vec::new();
+            row.schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
+            let age = row.columns.pop().expect("an autoscaler shows its age");
+            let column = |name: &'static str, type_: &'static str, description: &'static str, cell: Cell| Column {
+                name: name.into(),
+                type_: type_.into(),
+                format: "".into(),
+                description: description.into(),
+                priority: 0,
+                cell,
+            };
+            row.columns = vec![
+                column("Name", "string", table::NAME_DESCRIPTION, Cell::Name),
+                column(
+                    "Desired",
+                    "integer",
+                    REPLICAS,
+                    Cell::With(|object, _| number(object, "spec")),
+                ),
+                column(
+                    "Available",
+                    "integer",
+                    OBSERVED,
+                    Cell::With(|object, _| number(object, "status")),
+                ),
+                age,
+            ];
+            Arc::new(row)
+        })
     });
     Arc::clone(&ROW)
 }

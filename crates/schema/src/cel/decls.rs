@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use super::types::Type;
+use crate::budget;
 
 /// A function: a name with its overloads.
 #[derive(Debug)]
@@ -59,25 +60,29 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 const TEXT: &str = include_str!("../../data/cel-functions.txt");
 
 static OVERLOADS: LazyLock<Vec<Overload>> = LazyLock::new(|| {
-    TEXT.lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| overload(line).expect("the table is constant and its test reads every line"))
-        .collect()
+    budget::unlimited(|| {
+        TEXT.lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(|line| overload(line).expect("the table is constant and its test reads every line"))
+            .collect()
+    })
 });
 
 static TABLE: LazyLock<BTreeMap<&'static str, Function>> = LazyLock::new(|| {
-    let mut table = BTreeMap::new();
-    for overload in OVERLOADS.iter() {
+    budget::unlimited(|| {
+        let mut table = BTreeMap::new();
+        for overload in OVERLOADS.iter() {
+            table
+                .entry(overload.function)
+                .or_insert_with(|| Function {
+                    name: overload.function,
+                    overloads: Vec::new(),
+                })
+                .overloads
+                .push(overload);
+        }
         table
-            .entry(overload.function)
-            .or_insert_with(|| Function {
-                name: overload.function,
-                overloads: Vec::new(),
-            })
-            .overloads
-            .push(overload);
-    }
-    table
+    })
 });
 
 /// Reads one line of the table.

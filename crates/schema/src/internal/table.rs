@@ -1,5 +1,6 @@
 //! The committed table of structs, read line by line as they are asked for.
 
+use crate::budget;
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
@@ -51,25 +52,27 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let mut table = Table::default();
-    let mut package = "";
-    for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            let (name, group) = section.split_once(' ').unwrap_or((section, "-"));
-            package = name;
-            table.groups.insert(group, package);
-            continue;
+    budget::unlimited(|| {
+        let mut table = Table::default();
+        let mut package = "";
+        for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                let (name, group) = section.split_once(' ').unwrap_or((section, "-"));
+                package = name;
+                table.groups.insert(group, package);
+                continue;
+            }
+            let (name, line) = line.split_once(' ').unwrap_or((line, ""));
+            let found = Struct {
+                name,
+                package,
+                line,
+                fields: OnceLock::new(),
+            };
+            table.structs.entry(package).or_default().insert(name, found);
         }
-        let (name, line) = line.split_once(' ').unwrap_or((line, ""));
-        let found = Struct {
-            name,
-            package,
-            line,
-            fields: OnceLock::new(),
-        };
-        table.structs.entry(package).or_default().insert(name, found);
-    }
-    table
+        table
+    })
 });
 
 fn find(package: &str, name: &str) -> Option<&'static Struct> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use super::special::Special;
+use crate::budget;
 
 static TEXT: &str = include_str!("../../data/kubernetes-1.36.protobuf");
 
@@ -100,7 +101,7 @@ struct Table {
     messages: BTreeMap<&'static str, BTreeMap<&'static str, Message>>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| table(TEXT));
+static TABLE: LazyLock<Table> = LazyLock::new(|| budget::unlimited(|| table(TEXT)));
 
 fn table(text: &'static str) -> Table {
     let mut table = Table::default();

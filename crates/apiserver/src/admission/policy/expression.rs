@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use kubewright_schema::budget;
 use kubewright_schema::cel::types::{Decl, Field, ObjectType, Type};
 use kubewright_schema::cel::{Environment, Program, compile};
 
@@ -183,69 +184,73 @@ fn object(name: &str, fields: &[(&'static str, Decl)]) -> Decl {
 }
 
 static REQUEST: LazyLock<Decl> = LazyLock::new(|| {
-    let text = || Decl::new(Type::String);
-    let versioned =
-        |name: &str, last: &'static str| object(name, &[("group", text()), ("version", text()), (last, text())]);
-    let kind = versioned("kubernetes.GroupVersionKind", "kind");
-    let resource = versioned("kubernetes.GroupVersionResource", "resource");
-    let extra = Decl::new(Type::map(Type::String, Type::list(Type::String)));
-    let user = [
-        ("username", text()),
-        ("uid", text()),
-        ("groups", texts()),
-        ("extra", extra),
-    ];
-    let fields = [
-        ("kind", kind.clone()),
-        ("resource", resource.clone()),
-        ("subResource", text()),
-        ("requestKind", kind),
-        ("requestResource", resource),
-        ("requestSubResource", text()),
-        ("name", text()),
-        ("namespace", text()),
-        ("operation", text()),
-        ("userInfo", object("kubernetes.UserInfo", &user)),
-        ("dryRun", Decl::new(Type::Bool)),
-        ("options", Decl::new(Type::Dyn)),
-    ];
-    object("kubernetes.AdmissionRequest", &fields)
+    budget::unlimited(|| {
+        let text = || Decl::new(Type::String);
+        let versioned =
+            |name: &str, last: &'static str| object(name, &[("group", text()), ("version", text()), (last, text())]);
+        let kind = versioned("kubernetes.GroupVersionKind", "kind");
+        let resource = versioned("kubernetes.GroupVersionResource", "resource");
+        let extra = Decl::new(Type::map(Type::String, Type::list(Type::String)));
+        let user = [
+            ("username", text()),
+            ("uid", text()),
+            ("groups", texts()),
+            ("extra", extra),
+        ];
+        let fields = [
+            ("kind", kind.clone()),
+            ("resource", resource.clone()),
+            ("subResource", text()),
+            ("requestKind", kind),
+            ("requestResource", resource),
+            ("requestSubResource", text()),
+            ("name", text()),
+            ("namespace", text()),
+            ("operation", text()),
+            ("userInfo", object("kubernetes.UserInfo", &user)),
+            ("dryRun", Decl::new(Type::Bool)),
+            ("options", Decl::new(Type::Dyn)),
+        ];
+        object("kubernetes.AdmissionRequest", &fields)
+    })
 });
 
 static NAMESPACE: LazyLock<Decl> = LazyLock::new(|| {
-    let (text, time, int) = (
-        || Decl::new(Type::String),
-        || Decl::new(Type::Timestamp),
-        || Decl::new(Type::Int),
-    );
-    let condition = [
-        ("status", text()),
-        ("type", text()),
-        ("lastTransitionTime", time()),
-        ("message", text()),
-        ("reason", text()),
-    ];
-    let conditions = Type::list(object("kubernetes.NamespaceCondition", &condition).ty);
-    let metadata = [
-        ("name", text()),
-        ("generateName", text()),
-        ("namespace", text()),
-        ("labels", labels()),
-        ("annotations", labels()),
-        // Upstream spells it so, and thus nobody can read it.
-        ("UID", text()),
-        ("creationTimestamp", time()),
-        ("deletionGracePeriodSeconds", int()),
-        ("deletionTimestamp", time()),
-        ("generation", int()),
-        ("resourceVersion", text()),
-        ("finalizers", texts()),
-    ];
-    let status = [("conditions", Decl::new(conditions)), ("phase", text())];
-    let fields = [
-        ("metadata", object("kubernetes.NamespaceMetadata", &metadata)),
-        ("spec", object("kubernetes.NamespaceSpec", &[("finalizers", texts())])),
-        ("status", object("kubernetes.NamespaceStatus", &status)),
-    ];
-    object("kubernetes.Namespace", &fields)
+    budget::unlimited(|| {
+        let (text, time, int) = (
+            || Decl::new(Type::String),
+            || Decl::new(Type::Timestamp),
+            || Decl::new(Type::Int),
+        );
+        let condition = [
+            ("status", text()),
+            ("type", text()),
+            ("lastTransitionTime", time()),
+            ("message", text()),
+            ("reason", text()),
+        ];
+        let conditions = Type::list(object("kubernetes.NamespaceCondition", &condition).ty);
+        let metadata = [
+            ("name", text()),
+            ("generateName", text()),
+            ("namespace", text()),
+            ("labels", labels()),
+            ("annotations", labels()),
+            // Upstream spells it so, and thus nobody can read it.
+            ("UID", text()),
+            ("creationTimestamp", time()),
+            ("deletionGracePeriodSeconds", int()),
+            ("deletionTimestamp", time()),
+            ("generation", int()),
+            ("resourceVersion", text()),
+            ("finalizers", texts()),
+        ];
+        let status = [("conditions", Decl::new(conditions)), ("phase", text())];
+        let fields = [
+            ("metadata", object("kubernetes.NamespaceMetadata", &metadata)),
+            ("spec", object("kubernetes.NamespaceSpec", &[("finalizers", texts())])),
+            ("status", object("kubernetes.NamespaceStatus", &status)),
+        ];
+        object("kubernetes.Namespace", &fields)
+    })
 });

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use kubewright_schema::budget;
 use kubewright_schema::cel::types::{Decl, Type};
 use kubewright_schema::cel::{Environment, compile, cost, eval};
 use kubewright_schema::check::{At, Errors};
@@ -13,20 +14,22 @@ const MAX_COST: u64 = 1_000_000;
 
 /// `device`: who drives it, and what it says of itself by the domain of who defines it.
 static DEVICE: LazyLock<Decl> = LazyLock::new(|| {
-    let sized = |ty: Type, max: u64| Decl {
-        max_elements: Some(max),
-        ..Decl::new(ty)
-    };
-    let attributes = Decl::map(Decl::map(sized(Type::Dyn, 64), 32), 32);
-    let quantity = Decl::new(Type::opaque("kubernetes.Quantity"));
-    let capacity = Decl::map(Decl::map(quantity, 32), 32);
-    let fields = [
-        ("driver", sized(Type::String, 63)),
-        ("allowMultipleAllocations", Decl::new(Type::Bool)),
-        ("attributes", attributes),
-        ("capacity", capacity),
-    ];
-    Decl::object("kubernetes.DRADevice", fields)
+    budget::unlimited(|| {
+        let sized = |ty: Type, max: u64| Decl {
+            max_elements: Some(max),
+            ..Decl::new(ty)
+        };
+        let attributes = Decl::map(Decl::map(sized(Type::Dyn, 64), 32), 32);
+        let quantity = Decl::new(Type::opaque("kubernetes.Quantity"));
+        let capacity = Decl::map(Decl::map(quantity, 32), 32);
+        let fields = [
+            ("driver", sized(Type::String, 63)),
+            ("allowMultipleAllocations", Decl::new(Type::Bool)),
+            ("attributes", attributes),
+            ("capacity", capacity),
+        ];
+        Decl::object("kubernetes.DRADevice", fields)
+    })
 });
 
 /// Refuses an expression that does not compile, is no question, or may cost too much.
