@@ -114,12 +114,15 @@ pub fn affords(steps: usize, bytes: usize) -> bool {
     })
 }
 
-/// Raises the limit: what is walked over was stored before, and is the server's to read however much of it there is.
+/// Raises the limits by what an object of so many bytes may cost that was stored before: it is the server's to read, however many there are.
 #[inline]
-pub fn allow(steps: usize) {
+pub fn allow_stored(bytes: usize) {
+    const EACH: u64 = 1000;
     LEFT.with(|left| {
         let Some(mut limits) = left.get() else { return };
-        limits.steps = limits.steps.saturating_add(steps as u64);
+        let bytes = bytes as u64;
+        limits.steps = limits.steps.saturating_add(EACH + bytes / 8);
+        limits.bytes = limits.bytes.saturating_add(bytes);
         left.set(Some(limits));
     });
 }
@@ -245,8 +248,9 @@ mod tests {
         check(|| unlimited(|| spend(11)), Ok(()));
         check(
             || {
-                allow(1);
-                spend(11);
+                allow_stored(80);
+                spend(1020);
+                produce(90);
             },
             Ok(()),
         );

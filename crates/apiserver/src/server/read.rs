@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
-use kubewright_schema::{decode, go};
+use kubewright_schema::{budget, decode, go};
 use serde_json::{Value, json};
 
 use super::convert::{defaulted, is_converted, predates};
@@ -222,6 +222,7 @@ impl Call<'_> {
         if selection.is_everything() {
             items.truncate(limit.unwrap_or(usize::MAX));
         }
+        items.iter().for_each(|entry| budget::allow_stored(entry.encoded().len()));
         let items = self.items(items, &selection).await?;
         // A page ends with the object that fills it; whether anything behind it would be chosen is not looked at.
         let (mut page, mut seen, mut last) = (Vec::new(), 0, None);

@@ -11,7 +11,10 @@ use super::PREFIX;
 use super::special::{self, Special};
 use super::table::{self, Field, Message, Shape, Type};
 use super::write::{bytes, double, nested, varint};
-use crate::decode::MAX_DEPTH;
+use crate::decode::MAX_STORED_DEPTH;
+
+/// A level of an object becomes one message, or two.
+const MAX_WRITTEN: usize = 2 * MAX_STORED_DEPTH;
 
 /// Why an object has no protobuf form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,8 +36,8 @@ pub enum EncodeError {
         /// What it holds.
         value: String,
     },
-    /// More than [`MAX_DEPTH`] messages in each other, which no body has that was let in.
-    #[error("exceeded max depth: messages may be nested {MAX_DEPTH} deep")]
+    /// More than [`MAX_WRITTEN`] messages in each other, which nothing has that is stored.
+    #[error("exceeded max depth: messages may be nested {MAX_WRITTEN} deep")]
     TooDeep,
 }
 
@@ -136,7 +139,7 @@ fn envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
 }
 
 fn write_message(message: &'static Message, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    if depth > MAX_DEPTH {
+    if depth > MAX_WRITTEN {
         return Err(EncodeError::TooDeep);
     }
     if let Some(whole) = message.whole() {
