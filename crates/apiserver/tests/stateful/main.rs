@@ -33,7 +33,7 @@ use measure::Measure;
 use world::World;
 
 /// Sequences of an ordinary run.
-const SEQUENCES: u64 = 40;
+const SEQUENCES: u64 = 24;
 
 #[test]
 fn no_sequence_hurts() {

@@ -27,14 +27,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who waits, by the moment and a number that tells them apart.
-type Sleepers = BTreeMap<(u64, u64), Waker>;
+/// By moment and number.
+type Timers = BTreeMap<(u64, u64), Waker>;
 
 /// Time that passes when it is asked to, and counted entropy.
 pub(crate) struct Clock {
     seed: AtomicU64,
-    /// Seconds since the beginning, and who waits for which moment, in milliseconds.
-    state: Mutex<(u64, Sleepers)>,
+    /// Milliseconds since the beginning, and who waits for which moment.
+    state: Mutex<(u64, Timers)>,
 }
 
 impl Clock {
