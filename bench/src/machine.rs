@@ -23,6 +23,14 @@ pub(crate) fn resident_megabytes(process: Option<u32>) -> Result<f64, String> {
     Ok(kilobytes / 1024.0)
 }
 
+/// How many files a process has open (Linux).
+pub(crate) fn descriptors(process: Option<u32>) -> Result<usize, String> {
+    let process = process.ok_or("the process has ended")?;
+    let open = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .map_err(|why| format!("cannot read the open files of process {process}: {why}"))?;
+    Ok(open.count())
+}
+
 /// Time that the threads of a process have spent on a processor, in milliseconds (Linux: `schedstat`, exact to the nanosecond; what ended
 /// threads have used is not in it, and servers keep theirs).
 pub(crate) fn cpu_milliseconds(process: Option<u32>) -> Result<f64, String> {

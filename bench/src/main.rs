@@ -4,7 +4,7 @@
 //! given: `KUBEWRIGHT_BENCH_KUBE_APISERVER` and `KUBEWRIGHT_BENCH_ETCD`. Only ratios of one run are worth quoting: absolute times depend
 //! on the machine. Each line says what is measured, from where to where.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth` and `definitions` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions` and `watchers` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -21,11 +21,12 @@ mod queue;
 mod report;
 mod servers;
 mod start;
+mod watchers;
 
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 6] = ["start", "load", "queue", "memory", "definitions", "growth"];
+const PARTS: [&str; 7] = ["start", "load", "queue", "memory", "definitions", "growth", "watchers"];
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -69,6 +70,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("growth") {
         growth::measure(&kubewright).await?;
+    }
+    if asked("watchers") {
+        watchers::measure(&kubewright).await?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::client::TOKEN;
-use crate::machine::{cpu_milliseconds, free_address, resident_megabytes};
+use crate::machine::{cpu_milliseconds, descriptors, free_address, resident_megabytes};
 use crate::peer::{self, Fsync, Peer, RunningPeer};
 use crate::{https, write_tokens};
 
@@ -86,6 +86,11 @@ impl Server {
     /// Resident memory, all processes together.
     pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
         self.ids().into_iter().map(resident_megabytes).sum()
+    }
+
+    /// Open files, all processes together.
+    pub(crate) fn descriptors(&self) -> Result<usize, String> {
+        self.ids().into_iter().map(descriptors).sum()
     }
 
     pub(crate) async fn stop(self) {
