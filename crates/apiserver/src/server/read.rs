@@ -222,7 +222,9 @@ impl Call<'_> {
         if selection.is_everything() {
             items.truncate(limit.unwrap_or(usize::MAX));
         }
-        items.iter().for_each(|entry| budget::allow_stored(entry.encoded().len()));
+        items
+            .iter()
+            .for_each(|entry| budget::allow_stored(entry.encoded().len()));
         let items = self.items(items, &selection).await?;
         // A page ends with the object that fills it; whether anything behind it would be chosen is not looked at.
         let (mut page, mut seen, mut last) = (Vec::new(), 0, None);
