@@ -80,7 +80,10 @@ async fn watch(server: &Server, made: &Made) -> Result<(), String> {
         made.name
     ));
     let mut connection = Connection::open(server).await?;
-    connection.ask_until(&watch, "{\"type\":\"ADDED\"").await
+    connection
+        .ask_until(&watch, "{\"type\":\"ADDED\"")
+        .await
+        .map_err(|problem| format!("watch: {problem}"))
 }
 
 async fn remove(client: &mut Connection, path: &str) -> Result<(), String> {
