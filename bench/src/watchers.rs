@@ -47,8 +47,8 @@ const REST: Duration = Duration::from_secs(3);
 
 /// What names a written object in an event; its number follows.
 const MARK: &[u8] = b"\"name\":\"w-";
-/// An event is at least so long behind its object's name.
-const TAIL: usize = 100;
+/// Of a name that ends with the bytes that were read, the rest may follow.
+const TAIL: usize = 1;
 
 /// Measures ours and prints.
 pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {

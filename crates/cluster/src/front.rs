@@ -5,6 +5,7 @@
 //!   that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection;
+//! - nothing is answered to whoever leaves too many answers unread (see [`crate::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
@@ -24,6 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::listen::Place;
 use crate::response::ResponseBody;
+use crate::unsent::{Counted, Sending, Unsent};
 use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
@@ -38,6 +40,8 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// His connection, when there is one.
     pub(crate) place: Option<Arc<Place>>,
+    /// What waits to be sent on it, where he may ask for more before he has taken it.
+    pub(crate) unsent: Option<Arc<Unsent>>,
 }
 
 impl Peer {
@@ -104,20 +108,26 @@ impl Front {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
         };
-        let mut response = match self.api.weight(&admitted, &parts, body.bytes.len()) {
-            Weight::Light => handled(&self.api, admitted, &parts, &body).await,
+        let (mut response, counted) = match self.api.weight(&admitted, &parts, body.bytes.len()) {
+            Weight::Light => counted(&self.api, peer.unsent.as_ref(), admitted, &parts, &body).await,
             Weight::Heavy => {
                 let client = peer.client(&found.user);
-                let api = self.api.clone();
-                let work = async move { handled(&api, admitted, &parts, &body).await };
+                let (api, unsent) = (self.api.clone(), peer.unsent.clone());
+                let work = async move { counted(&api, unsent.as_ref(), admitted, &parts, &body).await };
                 match self.workers.run(client, Box::pin(work)).await {
-                    Ok(response) => response,
-                    Err(Crowded) => too_many("too many long requests are under way, please try again later"),
+                    Ok(answer) => answer,
+                    Err(Crowded) => {
+                        let why = "too many long requests are under way, please try again later";
+                        (too_many(why), None)
+                    }
                 }
             }
         };
         found.warn(&mut response);
-        self.respond(response)
+        self.respond(response).map(|body| match counted {
+            Some(counted) => Sending::of(body, counted),
+            None => body,
+        })
     }
 
     /// Turns an answer of the core into one that can be sent.
@@ -167,6 +177,25 @@ impl Front {
         }
         Err(self.api.body_too_large())
     }
+}
+
+/// What the API server answers when there is room for it, which it takes.
+async fn counted(
+    api: &ApiServer,
+    unsent: Option<&Arc<Unsent>>,
+    admitted: Admitted,
+    head: &http::request::Parts,
+    body: &Held,
+) -> (Response<Body>, Option<Counted>) {
+    if let Some(unsent) = unsent
+        && unsent.room().await.is_err()
+    {
+        let why = "too many answers wait to be read by their clients, please try again later";
+        return (too_many(why), None);
+    }
+    let response = handled(api, admitted, head, body).await;
+    let counted = unsent.map(|unsent| unsent.count(response.body()));
+    (response, counted)
 }
 
 /// What the API server answers; a panic in it is an answer, too.

@@ -31,6 +31,7 @@ fn answer(
         let peer = Peer {
             identity: Identity::User(UserInfo::admin()),
             place: None,
+            unsent: None,
         };
         Ok(front.answer(request, &peer).await)
     })

@@ -34,6 +34,7 @@ mod listen;
 mod outbound;
 mod response;
 mod signer;
+mod unsent;
 mod webhook_certificates;
 mod work;
 

@@ -21,6 +21,8 @@ use kubewright::Stop;
 use kubewright_apiserver::{Body, LongBody, WatchBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::unsent::Sending;
+
 /// See the top of this file.
 pub(crate) enum ResponseBody {
     /// Complete: its length is known, and it is sent in one piece. Taken when sent.
@@ -29,6 +31,8 @@ pub(crate) enum ResponseBody {
     Long(LongBody),
     /// A watch: whole lines in every frame, until it ends or the cluster stops.
     Watch(Box<Watch>),
+    /// One of these, to a client that may take its time with it.
+    Sending(Box<Sending>),
 }
 
 /// A body that was announced and cannot be sent as announced.
@@ -206,7 +210,7 @@ impl<L: Lines> Watch<L> {
 }
 
 impl ResponseBody {
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
+    pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
         match self {
             ResponseBody::Full(bytes) => Poll::Ready(bytes.take().filter(|bytes| !bytes.is_empty()).map(Ok)),
             ResponseBody::Long(pieces) => match guarded(|| pieces.next()) {
@@ -217,6 +221,7 @@ impl ResponseBody {
                 }
             },
             ResponseBody::Watch(watch) => watch.poll_guarded(cx).map(|frame| frame.map(Ok)),
+            ResponseBody::Sending(sending) => sending.poll_piece(cx),
         }
     }
 }
@@ -245,6 +250,7 @@ impl http_body::Body for ResponseBody {
             ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             ResponseBody::Long(pieces) => pieces.is_empty(),
             ResponseBody::Watch(_) => false,
+            ResponseBody::Sending(sending) => sending.is_end_stream(),
         }
     }
 
@@ -253,6 +259,7 @@ impl http_body::Body for ResponseBody {
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
             ResponseBody::Watch(_) => SizeHint::default(),
+            ResponseBody::Sending(sending) => sending.size_hint(),
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use kubewright_apiserver::authentication::Identity;
 use tokio::io::AsyncWriteExt as _;
@@ -37,6 +37,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::front::{Front, Peer};
 use crate::response::ResponseBody;
+use crate::unsent::{self, PIECE, Room, Streams};
 use guard::Guarded;
 pub(crate) use places::Place;
 use places::{Bounds, Places, UnderWay};
@@ -51,6 +52,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest request line with headers, in bytes: over HTTP/1 as a whole, over HTTP/2 as decoded. Larger ones get 431.
 const MAX_HEADERS: u32 = 64 * 1024;
+
+/// How many streams a client may open and reset before they are looked at, or have reset for its mistakes.
+const MAX_RESETS: usize = 100;
 
 /// What one client may cost, over HTTPS. `Limits::default()` is right for nearly everyone.
 #[derive(Clone, Debug)]
@@ -112,12 +116,14 @@ struct Shared {
     tls: Tls,
     acceptor: TlsAcceptor,
     limits: Limits,
-    http: auto::Builder<TokioExecutor>,
+    http: auto::Builder<Streams>,
+    room: Arc<Room>,
 }
 
 /// Serves `socket` until the cluster stops and every connection is gone. Never fails: what goes wrong is one client's.
 pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, threads: Threads) {
     let places = Places::new(Bounds::of(limits.places()), limits.clone());
+    let room = Room::new(unsent::Bounds::default(), limits.stall);
     let stop = front.stop.clone();
     let shared = Arc::new(Shared {
         acceptor: TlsAcceptor::from(tls.config.clone()),
@@ -125,6 +131,7 @@ pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: L
         front,
         tls,
         limits,
+        room: room.clone(),
     });
     let mut connections = JoinSet::new();
     let accepting = async {
@@ -147,11 +154,12 @@ pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: L
         }
     };
     let sweeping = async {
-        let mut turns = tokio::time::interval(places.sweeping());
+        let mut turns = tokio::time::interval(places.sweeping().min(room.sweeping()));
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
             places.sweep();
+            room.sweep();
         }
     };
     tokio::select! {
@@ -203,8 +211,8 @@ async fn accept(socket: &TcpListener, places: &Places) -> (TcpStream, IpAddr) {
     }
 }
 
-fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
+pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<Streams> {
+    let mut http = auto::Builder::new(Streams);
     let max_headers = usize::try_from(MAX_HEADERS).expect("64 Ki fits");
     http.http1()
         // The places know how long a head has been on its way.
@@ -214,6 +222,10 @@ fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
+        // Of each stream; what else waits is counted.
+        .max_send_buf_size(2 * PIECE)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_RESETS)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(Duration::from_secs(15));
     http
@@ -242,6 +254,7 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     let peer = Arc::new(Peer {
         identity,
         place: Some(place.clone()),
+        unsent: is_second.then(|| shared.room.connection()),
     });
     let front = &shared.front;
     let service = hyper::service::service_fn(|request| {
