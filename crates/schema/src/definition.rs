@@ -1,7 +1,7 @@
 //! Whether a CustomResourceDefinition may be: its names, versions, columns, subresources, selectable fields, conversion, and its schemas.
 //!
 //! Kubernetes validates its internal type, where what all versions have in common stands at the top: the paths in its messages say
-//! `spec.validation` where the user wrote `spec.versions[0].schema`. [`Spec::place`] gives those paths.
+//! `spec.validation` where the user wrote `spec.versions[0].schema`. `Spec::place` gives those paths.
 //!
 //! Not here: the rules for a structural schema ([`structural`]), and what may change in a definition that exists.
 

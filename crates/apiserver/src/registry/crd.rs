@@ -1,8 +1,8 @@
 //! From a CustomResourceDefinition to what is served: accepted names, conditions, and rows of the resource table.
 //!
-//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here [`settle`] does
+//! In Kubernetes three controllers do this in the background (naming, establishing, finalizing). Here `settle` does
 //! it at once: a write to a definition is followed by a write of its status before anybody sees an answer. Which
-//! definition is looked at next, and which names the others have, is for [`super::definitions`] to say.
+//! definition is looked at next, and which names the others have, is for `super::definitions` to say.
 //!
 //! Invariants: a name that somebody has is nobody else's; only Established definitions are served; a definition that
 //! was once Established stays so.

@@ -8,7 +8,7 @@
 //!
 //! Invariants: a snapshot never changes; built-in rows come first, in the order of discovery; (group, version, plural) is unique.
 //!
-//! Not here: storage of the definitions. The pipeline stores them and tells of what changed ([`Registry::apply`]).
+//! Not here: storage of the definitions. The pipeline stores them and tells of what changed (`Registry::apply`).
 
 mod builtin;
 pub mod crd;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: at most [`MAX_OPERATIONS`]; what `copy` adds is bounded, for a copy of a copy doubles; the result nests
 //! no deeper than what the decoder would take; an operation costs what its path and its value are long, wherever in a
-//! list it works ([`tree`]).
+//! list it works (`tree`).
 
 mod tree;
 

@@ -36,7 +36,7 @@ pub enum EncodeError {
         /// What it holds.
         value: String,
     },
-    /// More than [`MAX_WRITTEN`] messages in each other, which nothing has that is stored.
+    /// More than `MAX_WRITTEN` messages in each other, which nothing has that is stored.
     #[error("exceeded max depth: messages may be nested {MAX_WRITTEN} deep")]
     TooDeep,
 }
