@@ -95,6 +95,8 @@ impl Connection {
         // A server may answer before it has read everything, and close: the answer counts.
         let _ = self.stream.write_all(head.as_bytes()).await;
         let _ = self.stream.write_all(&request.body).await;
+        // What the socket had no room for waits in the buffers of TLS until somebody says so.
+        let _ = self.stream.flush().await;
     }
 
     async fn whole(&mut self, request: &Request) -> Result<Answer, String> {
