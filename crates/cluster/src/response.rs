@@ -136,7 +136,7 @@ impl<L: Lines> Watch<L> {
     }
 
     /// The next frame. A panic ends the watch: what was sent of it is whole, and its reader goes on from there with another one.
-    fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         guarded(|| self.poll_frame(cx)).unwrap_or_else(|Panicked| {
             self.ended = true;
             self.pace.gathered = None;

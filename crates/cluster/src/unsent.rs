@@ -339,7 +339,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::listen::{Limits, http_builder};
+    use crate::listen::{Limits, http2_builder};
 
     const ANSWER: usize = 1024 * 1024;
     const MIB: usize = 1024 * 1024;
@@ -366,7 +366,7 @@ mod tests {
                 let unsent = unsent.clone();
                 async move { Ok::<_, std::convert::Infallible>(answer(&unsent).await) }
             });
-            let http = http_builder(&Limits::default()).http2_only();
+            let http = http2_builder(&Limits::default());
             // The client's end is the end.
             let _ = http.serve_connection(TokioIo::new(far), service).await;
         });

@@ -1,4 +1,5 @@
-//! Many connections at once: whoever says nothing keeps nobody waiting, and whoever finds no room is told.
+//! Many connections at once: whoever says nothing keeps nobody waiting, and whoever finds no room is told. A watch is an answer among others
+//! on its connection, whatever its client says beside.
 
 mod common;
 
@@ -135,5 +136,84 @@ async fn the_place_of_a_watch_is_free_when_its_client_goes() {
         }
     }
     a_new_client_is_served("after all that", &listening).await;
+    cluster.stop().await;
+}
+
+/// Sends this, and reads until the last chunk of a watch that ends after a second: its head, and its lines.
+async fn short_watch(stream: &mut TlsStream<TcpStream>, version: &str, rest: &str) -> (String, String) {
+    let request = format!("GET {WATCH}&timeoutSeconds=1 HTTP/{version}\r\nHost: x\r\n{rest}");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("the request is taken");
+    let mut text = Vec::new();
+    let reading = async {
+        while !text.ends_with(b"\r\n0\r\n\r\n") && stream.read_buf(&mut text).await.expect("an answer") > 0 {}
+    };
+    soon("the end of a watch", reading).await;
+    let text = String::from_utf8(text).expect("text");
+    let (head, mut body) = text.split_once("\r\n\r\n").expect("a head");
+    if !head.contains("transfer-encoding: chunked") {
+        return (head.to_owned(), body.to_owned());
+    }
+    let mut lines = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n").expect("the length of a chunk");
+        let length = usize::from_str_radix(length, 16).expect("a length");
+        let (chunk, end) = rest.split_at(length);
+        lines += chunk;
+        body = end.strip_prefix("\r\n").expect("the end of a chunk");
+        if length == 0 {
+            assert_eq!(body, "", "something behind the last chunk");
+            return (head.to_owned(), lines);
+        }
+    }
+}
+
+/// A watch sees what is there; whether its connection can be used again.
+async fn check_after_watch(listening: &Listening, version: &str, rest: &str, goes_on: bool) {
+    let mut stream = raw(listening, Who::Admin).await;
+    for _ in 0..2 {
+        let (head, lines) = short_watch(&mut stream, version, rest).await;
+        assert!(
+            head.starts_with(&format!("HTTP/{version} 200 OK\r\n")),
+            "{rest:?}: {head}"
+        );
+        for field in ["content-type: application/json", "date: "] {
+            assert!(head.contains(field), "{rest:?}: {head}");
+        }
+        let seen: Vec<serde_json::Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an event"))
+            .collect();
+        let names: Vec<_> = seen.iter().map(|event| &event["object"]["metadata"]["name"]).collect();
+        assert_eq!(names, ["kube-root-ca.crt"], "{rest:?}");
+        if !goes_on {
+            assert_eq!(stream.read(&mut [0]).await.expect("a clean end"), 0, "{rest:?}");
+            return;
+        }
+        get(&mut stream, "/readyz").await;
+        let answer = common::read_head_and_body(&mut stream).await;
+        assert_eq!((answer.code, &*answer.body), (200, "ok"), "{rest:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_leaves_its_connection_as_it_was() {
+    let (cluster, listening) = listening(Cluster::builder()).await;
+    let client = common::https_client(&listening).await;
+    let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "default");
+    let there = async { while maps.get_opt("kube-root-ca.crt").await.expect("an answer").is_none() {} };
+    soon("the ConfigMap of the namespace", there).await;
+    let check = |version, rest, goes_on| check_after_watch(&listening, version, rest, goes_on);
+    tokio::join!(
+        check("1.1", "\r\n", true),
+        check("1.1", "Connection: keep-alive\r\n\r\n", true),
+        check("1.1", "Connection: close\r\n\r\n", false),
+        check("1.1", "Connection: x, Close\r\n\r\n", false),
+        // What nobody has asked us to wait for is not answered.
+        check("1.1", "\r\nGET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", false),
+        check("1.0", "\r\n", false),
+    );
     cluster.stop().await;
 }

@@ -7,6 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Change, Delivery};
 
+/// Room for so many changes is kept for the next ones. Of many watchers most are idle again after a burst, which all of them saw.
+const KEPT: usize = 16;
+
 pub(super) struct Subscriber {
     prefix: Box<str>,
     /// Changes up to this revision are not wanted (a watch that starts in the future).
@@ -112,6 +115,9 @@ impl Subscriber {
         }
         if let Some(change) = queue.changes.pop_front() {
             queue.bytes = queue.bytes.saturating_sub(change.size());
+            if queue.changes.is_empty() && queue.changes.capacity() > KEPT {
+                queue.changes = VecDeque::new();
+            }
             return Poll::Ready(Delivery::Change(change));
         }
         if queue.closed {

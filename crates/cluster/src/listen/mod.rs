@@ -10,9 +10,11 @@
 
 mod descriptors;
 mod guard;
+mod http1;
 mod places;
 mod threads;
 mod tls;
+mod tls_stream;
 
 use std::convert::Infallible;
 use std::io;
@@ -25,15 +27,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use kubewright_apiserver::authentication::Identity;
-use tokio::io::AsyncWriteExt as _;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use crate::front::{Front, Peer};
 use crate::response::ResponseBody;
@@ -43,6 +44,7 @@ pub(crate) use places::Place;
 use places::{Bounds, Places, UnderWay};
 pub(crate) use threads::Threads;
 pub(crate) use tls::Tls;
+use tls_stream::TlsStream;
 
 /// How long a stopping listener waits for its connections; what is left then is cut off. A cluster stops within a second.
 const GRACE: Duration = Duration::from_millis(500);
@@ -114,9 +116,9 @@ impl Limits {
 struct Shared {
     front: Front,
     tls: Tls,
-    acceptor: TlsAcceptor,
     limits: Limits,
-    http: auto::Builder<Streams>,
+    http1: hyper::server::conn::http1::Builder,
+    http2: http2::Builder<Streams>,
     room: Arc<Room>,
 }
 
@@ -126,8 +128,8 @@ pub(crate) async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: L
     let room = Room::new(unsent::Bounds::default(), limits.stall);
     let stop = front.stop.clone();
     let shared = Arc::new(Shared {
-        acceptor: TlsAcceptor::from(tls.config.clone()),
-        http: http_builder(&limits),
+        http1: http1::builder(),
+        http2: http2_builder(&limits),
         front,
         tls,
         limits,
@@ -211,15 +213,9 @@ async fn accept(socket: &TcpListener, places: &Places) -> (TcpStream, IpAddr) {
     }
 }
 
-pub(crate) fn http_builder(limits: &Limits) -> auto::Builder<Streams> {
-    let mut http = auto::Builder::new(Streams);
-    let max_headers = usize::try_from(MAX_HEADERS).expect("64 Ki fits");
-    http.http1()
-        // The places know how long a head has been on its way.
-        .header_read_timeout(None)
-        .max_buf_size(max_headers);
-    http.http2()
-        .timer(TokioTimer::new())
+pub(crate) fn http2_builder(limits: &Limits) -> http2::Builder<Streams> {
+    let mut http = http2::Builder::new(Streams);
+    http.timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
         // Of each stream; what else waits is counted.
@@ -236,51 +232,70 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows soon enough.
     let _ = stream.set_nodelay(true);
     // What a handshake needs is given back after it.
-    let stream = match Box::pin(handshake(stream, &shared.acceptor)).await {
+    let stream = match Box::pin(handshake(stream, shared.tls.config.clone())).await {
         Ok(stream) => stream,
         Err(error) => return tracing::debug!(%error, "a client did not complete the TLS handshake"),
     };
     place.is_secure();
-    let (_, session) = stream.get_ref();
+    let session = stream.session();
     let identity = shared.tls.identify(session.peer_certificates());
     if matches!(identity, Identity::User(_)) {
         place.prove();
     }
     // Not by looking at the first bytes, for which a client may take its time.
-    let (http, is_second) = match session.alpn_protocol() {
-        Some(b"h2") => (shared.http.clone().http2_only(), true),
-        _ => (shared.http.clone().http1_only(), false),
+    let is_second = session.alpn_protocol() == Some(b"h2");
+    let session = Session {
+        front: shared.front.clone(),
+        peer: Arc::new(Peer {
+            identity,
+            place: Some(place.clone()),
+            unsent: is_second.then(|| shared.room.connection()),
+        }),
+        place: place.clone(),
     };
-    let peer = Arc::new(Peer {
-        identity,
-        place: Some(place.clone()),
-        unsent: is_second.then(|| shared.room.connection()),
-    });
-    let front = &shared.front;
-    let service = hyper::service::service_fn(|request| {
-        let (front, peer, under_way) = (front.clone(), peer.clone(), place.begin());
-        async move {
-            let response = front.answer::<Incoming>(request, &peer).await;
-            if !is_second && matches!(response.body(), ResponseBody::Watch(_)) {
-                under_way.watches();
-            }
-            Ok::<_, Infallible>(response.map(|body| Sent { body, under_way }))
-        }
-    });
     // Between the frames of HTTP/2 there is no telling where a head begins.
     let heard = (!is_second).then(|| place.clone());
-    let stream = TokioIo::new(Guarded::new(stream, heard, shared.limits.stall));
-    let mut serving = pin!(http.serve_connection(stream, service));
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = place.leaves() => {
-            serving.as_mut().graceful_shutdown();
-            let Ok(ended) = tokio::time::timeout(GRACE, serving).await else { return };
-            ended
-        }
+    // In one place from now on: each that it is handed through would have room for it.
+    let stream = Box::new(Guarded::new(stream, heard, shared.limits.stall));
+    let ended = if is_second {
+        Box::pin(streams(stream, &shared.http2, &session)).await
+    } else {
+        http1::serve(stream, &shared.http1, &session).await
     };
     if let Err(error) = ended {
         tracing::debug!(error = &*error, "a connection ended early");
+    }
+}
+
+/// Whose requests are answered on a connection, and by whom.
+struct Session {
+    front: Front,
+    peer: Arc<Peer>,
+    place: Arc<Place>,
+}
+
+/// Why a connection ended before its time.
+type Ended = Box<dyn std::error::Error + Send + Sync>;
+
+/// Serves a connection of HTTP/2.
+async fn streams<S>(stream: S, http: &http2::Builder<Streams>, session: &Session) -> Result<(), Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = hyper::service::service_fn(|request| {
+        let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
+        async move {
+            let response = front.answer::<Incoming>(request, &peer).await;
+            Ok::<_, Infallible>(response.map(|body| Sent { body, under_way }))
+        }
+    });
+    let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        ended = serving.as_mut() => Ok(ended?),
+        () = session.place.leaves() => {
+            serving.as_mut().graceful_shutdown();
+            Ok(tokio::time::timeout(GRACE, serving).await.unwrap_or(Ok(()))?)
+        }
     }
 }
 
@@ -309,7 +324,7 @@ impl http_body::Body for Sent {
 }
 
 /// TLS, or a word to somebody who did not know that it is spoken here.
-async fn handshake(mut stream: TcpStream, acceptor: &TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
+async fn handshake(mut stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream<TcpStream>> {
     let mut first = [0];
     // Every TLS connection starts with the byte 22; every plain HTTP request with the capital letter of its method.
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
@@ -322,7 +337,7 @@ async fn handshake(mut stream: TcpStream, acceptor: &TlsAcceptor) -> io::Result<
             "plain HTTP on the HTTPS port",
         ));
     }
-    acceptor.accept(stream).await
+    TlsStream::accept(stream, config).await
 }
 
 /// Where a cluster listens, and how to get in.
