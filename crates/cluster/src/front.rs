@@ -30,7 +30,7 @@ use kubewright_apiserver::{
 use tokio::sync::Semaphore;
 
 use crate::listen::Place;
-use crate::response::ResponseBody;
+use crate::response::{Elsewhere, ResponseBody};
 use crate::unsent::{Counted, Sending, Unsent};
 use crate::work::{Client, Crowded, Workers};
 
@@ -129,7 +129,16 @@ impl Front {
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
         found.warn(&mut response);
-        self.respond(response).map(|body| match counted {
+        let client = || Elsewhere {
+            workers: self.workers.clone(),
+            client: Client {
+                user: found.user.name.clone(),
+                // One piece of each watch is made at a time, and there are so many watches.
+                connection: None,
+            },
+        };
+        let response = response.map(|body| ResponseBody::new(body, &self.stop, client));
+        response.map(|body| match counted {
             Some(counted) => Sending::of(body, counted),
             None => body,
         })
@@ -179,7 +188,11 @@ impl Front {
 
     /// Turns an answer of the core into one that can be sent.
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
-        response.map(|body| ResponseBody::new(body, &self.stop))
+        response.map(|body| match body {
+            Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
+            Body::Long(pieces) => ResponseBody::Long(pieces),
+            Body::Watch(_) => ResponseBody::Full(None),
+        })
     }
 
     /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer: what it sends is

@@ -57,7 +57,7 @@ mod subresource;
 mod token_request;
 mod token_review;
 mod update;
-mod weight;
+pub(crate) mod weight;
 mod write;
 pub(crate) mod yaml;
 

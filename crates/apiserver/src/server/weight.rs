@@ -29,7 +29,7 @@ pub const TRIAL: u64 = 200_000;
 pub struct TooLong;
 
 /// The longest text that is read or written on the way: of a body, of the object that it changes.
-const LIGHT_TEXT: usize = 16 * 1024;
+pub(crate) const LIGHT_TEXT: usize = 16 * 1024;
 
 /// The most objects that are looked at.
 const LIGHT_OBJECTS: usize = 500;
