@@ -473,9 +473,13 @@ fn spoilt(random: &mut Random, mut object: Value) -> Vec<u8> {
 
 /// The text of an object with raw texts in the places that name them.
 fn text_of(object: &Value, texts: &[String]) -> String {
+    /// Items are repeated, and raw texts with them: a body is no longer than a few that are refused for their length.
+    const LONGEST: usize = 8 * 1024 * 1024;
     let mut text = object.to_string();
     for (index, raw) in texts.iter().enumerate() {
-        text = text.replace(&format!("\"@{index}@\""), raw);
+        let place = format!("\"@{index}@\"");
+        let grown = text.matches(&place).count().saturating_mul(raw.len());
+        text = text.replace(&place, if grown > LONGEST { "0" } else { raw });
     }
     text
 }

@@ -17,6 +17,7 @@ use kubewright_apiserver::env::BoxFuture;
 use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record, Restored};
 use kubewright_apiserver::storage::{MemoryStorage, StoredObject};
 use kubewright_apiserver::{ApiServer, Body, Config, Env, Parts, UserInfo, WatchBody};
+use kubewright_schema::decode;
 use serde_json::Value;
 
 use crate::checks;
@@ -150,7 +151,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
+        // It may nest deeper than serde_json reads.
+        decode::json(&self.body)
+            .map(|decoded| decoded.value)
+            .unwrap_or_default()
     }
 
     pub(crate) fn shown(&self) -> String {
