@@ -92,23 +92,31 @@ impl Iterator for LongBody {
 /// The server's buffer for one watch is bounded: whoever reads too slowly gets an in-stream `410 Expired` as the last line and
 /// must list again; other watches are not affected.
 pub struct WatchBody {
-    lines: Pin<Box<dyn Lines>>,
+    lines: Box<dyn Lines>,
 }
 
 /// What a watch is made of.
-pub(crate) trait Lines: Stream<Item = Bytes> + Send {
+pub(crate) trait Lines: Stream<Item = Bytes> + Send + Unpin {
     /// See [`WatchBody::company`].
     fn company(&self) -> usize;
+
+    /// See [`WatchBody::is_next_heavy`].
+    fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool;
 }
 
 impl WatchBody {
     pub(crate) fn new(lines: impl Lines + 'static) -> WatchBody {
-        WatchBody { lines: Box::pin(lines) }
+        WatchBody { lines: Box::new(lines) }
     }
 
     /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a frame.
     pub fn company(&self) -> usize {
         self.lines.company()
+    }
+
+    /// Whether the next line may take long to make, and should be made where nobody waits meanwhile. No, when there is none yet.
+    pub fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool {
+        self.lines.is_next_heavy(cx)
     }
 }
 
@@ -116,6 +124,6 @@ impl Stream for WatchBody {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        with_room(|| self.lines.as_mut().poll_next(cx))
+        with_room(|| Pin::new(&mut self.lines).poll_next(cx))
     }
 }

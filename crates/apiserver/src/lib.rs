@@ -36,6 +36,7 @@ pub mod watch;
 pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
 pub use kinds::services::ServiceRange;
-pub use server::{Admitted, ApiServer, Config, MAX_BODY, Parts, Weight, first_broken_escape};
+pub use kubewright_schema::budget::Trial;
+pub use server::{Admitted, ApiServer, Config, MAX_BODY, Parts, TooLong, Weight, first_broken_escape};
 pub use status::Status;
 pub use user::UserInfo;

@@ -408,8 +408,8 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
         NameRule::SubdomainInBytes => names::in_bytes(names::dns1123_subdomain(name)),
         NameRule::Label => names::dns1123_label(name),
         NameRule::Label1035 => names::dns1035_label(name),
-        NameRule::PathSegment => names::path_segment_name(name),
-        NameRule::Any | NameRule::Given => Vec::new(),
+        // What has no rule of its own must be a part of a path (`rest.BeforeCreate`): nobody could ask for it otherwise.
+        NameRule::PathSegment | NameRule::Any | NameRule::Given => names::path_segment_name(name),
     }
 }
 
@@ -417,6 +417,19 @@ fn check_name(rule: NameRule, name: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::env::fake::{FakeEnv, Shared};
+
+    #[test]
+    fn every_name_can_be_asked_for() {
+        let check = |rule: NameRule, name: &str, right: bool| {
+            assert_eq!(check_name(rule, name).is_empty(), right, "{name:?} by {rule:?}");
+        };
+        for rule in [NameRule::PathSegment, NameRule::Any, NameRule::Given] {
+            check(rule, "A b:c", true);
+            for name in [".", "..", "a/b", "200%"] {
+                check(rule, name, false);
+            }
+        }
+    }
 
     #[test]
     fn a_long_base_is_cut_for_the_generated_name() {

@@ -26,13 +26,18 @@ use crate::env::{BoxFuture, Env};
 use crate::object;
 use crate::registry::Resource;
 use crate::server::convert::{Converter, defaulted, is_converted, predates};
-use crate::server::respond::{full, prefix, table_of, write_object};
+use crate::server::respond::{full, is_shown_as_stored, prefix, table_of, write_object};
+use crate::server::weight::LIGHT_TEXT;
 use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use crate::table::{self, IncludeObject, Shown};
 
 /// The longest selector that is read, in bytes.
 const MAX_SELECTOR: usize = 32 * 1024;
+
+/// A watch holds events against more requirements, or sends more objects in the beginning that it must make first, where nobody waits.
+const LIGHT_SELECTOR: usize = 100;
+const LIGHT_BEGINNING: usize = 16;
 
 /// The fields that every kind can be selected by.
 const METADATA_FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
@@ -114,6 +119,16 @@ impl Selection {
     /// Whether nothing is left out.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_none()
+    }
+
+    /// Whether an object of so many bytes may take long to hold against the selectors.
+    fn is_heavy(&self, bytes: usize) -> bool {
+        if self.is_everything() {
+            return false;
+        }
+        let labels = self.labels.as_ref().map_or(0, Selector::len);
+        let fields = self.fields.as_ref().map_or(0, |fields| fields.requirements().len());
+        bytes > LIGHT_TEXT || labels.saturating_add(fields) > LIGHT_SELECTOR
     }
 
     /// Whether a stored object is shown. Reads no more of it than the selectors ask for.
@@ -259,6 +274,15 @@ impl Encoder {
         protobuf::encode_event("ERROR", &written).into()
     }
 
+    /// Whether the line of an object is a copy of its text.
+    fn copies(&self, stored: &StoredObject) -> bool {
+        let resource = &self.resource;
+        matches!(self.form, Form::Plain)
+            && !self.protobuf
+            && is_shown_as_stored(resource, stored.encoded())
+            && (is_converted(resource) || !predates(resource, stored.revision()))
+    }
+
     fn event(&mut self, kind: &str, stored: &StoredObject) -> Bytes {
         match &mut self.form {
             Form::Plain if self.protobuf => {
@@ -371,6 +395,8 @@ pub(crate) struct WatchStream {
     encoder: Encoder,
     selection: Option<Selection>,
     changes: Option<Box<dyn ChangeStream>>,
+    /// What came of them that was looked at and not told.
+    delivered: Option<Delivery>,
     initial: VecDeque<Arc<StoredObject>>,
     /// The revision of the bookmark that ends the initial events.
     initial_end: Option<u64>,
@@ -393,6 +419,7 @@ impl WatchStream {
             encoder,
             selection: Some(selection),
             changes: Some(changes),
+            delivered: None,
             initial: VecDeque::new(),
             initial_end: None,
             last: None,
@@ -412,6 +439,7 @@ impl WatchStream {
             encoder,
             selection: None,
             changes: None,
+            delivered: None,
             initial: VecDeque::new(),
             initial_end: None,
             last,
@@ -488,7 +516,7 @@ impl WatchStream {
                 .changes
                 .as_ref()
                 .and_then(|changes| changes.progress())
-                .filter(|at| *at > self.marked)
+                .filter(|at| *at > self.marked && self.delivered.is_none())
             {
                 self.marked = revision;
                 return Some(self.encoder.bookmark(revision, false));
@@ -499,6 +527,7 @@ impl WatchStream {
 
     fn finish(&mut self) {
         self.initial.clear();
+        self.delivered = None;
         self.initial_end = None;
         self.last = None;
         self.changes = None;
@@ -524,6 +553,33 @@ impl Stream for WatchStream {
 impl Lines for WatchStream {
     fn company(&self) -> usize {
         self.changes.as_ref().map_or(1, |changes| changes.company())
+    }
+
+    fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(object) = self.initial.front() {
+            let many = self.initial.len() > LIGHT_BEGINNING || object.encoded().len() > LIGHT_TEXT;
+            return many && !self.encoder.copies(object);
+        }
+        let told = self.initial_end.is_none() && self.last.is_none();
+        let Some(changes) = self.changes.as_mut().filter(|_| told) else {
+            return false;
+        };
+        if self.delivered.is_none()
+            && self.converting.is_none()
+            && let Poll::Ready(delivered) = changes.poll_next(cx)
+        {
+            self.delivered = Some(delivered);
+        }
+        let Some(Delivery::Change(change)) = &self.delivered else {
+            // A webhook's answer is what it is.
+            return self.converting.is_some();
+        };
+        let bytes = change.size();
+        let selects = self
+            .selection
+            .as_ref()
+            .is_some_and(|selection| selection.is_heavy(bytes));
+        selects || self.converter.is_some() || bytes > LIGHT_TEXT && !self.encoder.copies(&change.after)
     }
 }
 
@@ -564,7 +620,8 @@ impl WatchStream {
                 }
                 continue;
             }
-            match changes.poll_next(cx) {
+            let delivered = this.delivered.take().map_or_else(|| changes.poll_next(cx), Poll::Ready);
+            match delivered {
                 Poll::Ready(Delivery::Change(change)) => {
                     if let Some(converter) = this.converter.clone() {
                         let resource = this.encoder.resource.clone();

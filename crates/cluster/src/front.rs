@@ -4,13 +4,17 @@
 //! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all together, and a body
 //!   that stalls is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
-//! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection;
+//! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection; what turns out to take
+//!   long, or to follow from a webhook's answer, goes there as well;
 //! - nothing is answered to whoever leaves too many answers unread (see [`crate::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -20,11 +24,13 @@ use http_body_util::BodyExt as _;
 use kubewright::Stop;
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
-use kubewright_apiserver::{Admitted, ApiServer, Body, MAX_BODY, UserInfo, Weight, first_broken_escape};
+use kubewright_apiserver::{
+    Admitted, ApiServer, Body, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
+};
 use tokio::sync::Semaphore;
 
 use crate::listen::Place;
-use crate::response::ResponseBody;
+use crate::response::{Elsewhere, ResponseBody};
 use crate::unsent::{Counted, Sending, Unsent};
 use crate::work::{Client, Crowded, Workers};
 
@@ -108,31 +114,85 @@ impl Front {
             Ok(body) => body,
             Err(refusal) => return self.respond(refusal),
         };
-        let (mut response, counted) = match self.api.weight(&admitted, &parts, body.bytes.len()) {
-            Weight::Light => counted(&self.api, peer.unsent.as_ref(), admitted, &parts, &body).await,
-            Weight::Heavy => {
-                let client = peer.client(&found.user);
-                let (api, unsent) = (self.api.clone(), peer.unsent.clone());
-                let work = async move { counted(&api, unsent.as_ref(), admitted, &parts, &body).await };
-                match self.workers.run(client, Box::pin(work)).await {
-                    Ok(answer) => answer,
-                    Err(Crowded) => {
-                        let why = "too many long requests are under way, please try again later";
-                        (too_many(why), None)
-                    }
-                }
-            }
+        let weight = self.api.weight(&admitted, &parts, body.bytes.len());
+        let asked = Arc::new(Asked {
+            client: peer.client(&found.user),
+            unsent: peer.unsent.clone(),
+            trial: ApiServer::trial(),
+            admitted,
+            head: parts,
+            body,
+        });
+        let answer = match weight {
+            Weight::Light => self.light(asked).await,
+            Weight::Heavy => self.heavy(asked).await,
         };
+        let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
         found.warn(&mut response);
-        self.respond(response).map(|body| match counted {
+        let client = || Elsewhere {
+            workers: self.workers.clone(),
+            client: Client {
+                user: found.user.name.clone(),
+                // One piece of each watch is made at a time, and there are so many watches.
+                connection: None,
+            },
+        };
+        let response = response.map(|body| ResponseBody::new(body, &self.stop, client));
+        response.map(|body| match counted {
             Some(counted) => Sending::of(body, counted),
             None => body,
         })
     }
 
+    /// Answers on this thread, as long as that takes no longer than it should.
+    async fn light(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
+        asked.room().await?;
+        let (api, tried) = (self.api.clone(), asked.clone());
+        let mut trying = Box::pin(async move {
+            tried
+                .guarded(api.try_answer(&tried.trial, &tried.admitted, &tried.head, &tried.body.bytes))
+                .await
+        });
+        let answer = match stays(&mut trying, &asked.trial).await {
+            Some(answer) => answer,
+            None => self.elsewhere(&asked, trying).await?,
+        };
+        match answer {
+            Some(Ok(response)) => Ok(asked.counted(response)),
+            Some(Err(TooLong)) => self.heavy(asked).await,
+            None => Ok((panicked(), None)),
+        }
+    }
+
+    /// Answers where it may take long.
+    async fn heavy(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
+        let (api, done) = (self.api.clone(), asked.clone());
+        let work = async move {
+            done.room().await?;
+            let answer = done
+                .guarded(api.answer(&done.admitted, &done.head, &done.body.bytes))
+                .await;
+            Ok(answer.map_or_else(|| (panicked(), None), |response| done.counted(response)))
+        };
+        self.elsewhere(&asked, Box::pin(work)).await?
+    }
+
+    async fn elsewhere<W>(&self, asked: &Asked, work: Pin<Box<W>>) -> Result<W::Output, Response<Body>>
+    where
+        W: Future + Send + 'static,
+        W::Output: Send + 'static,
+    {
+        let worked = self.workers.run(asked.client.clone(), work).await;
+        worked.map_err(|Crowded| too_many("too many long requests are under way, please try again later"))
+    }
+
     /// Turns an answer of the core into one that can be sent.
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
-        response.map(|body| ResponseBody::new(body, &self.stop))
+        response.map(|body| match body {
+            Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
+            Body::Long(pieces) => ResponseBody::Long(pieces),
+            Body::Watch(_) => ResponseBody::Full(None),
+        })
     }
 
     /// The answer to a request whose body is not wanted. A client that sends it all the same gets to read the answer: what it sends is
@@ -179,37 +239,65 @@ impl Front {
     }
 }
 
-/// What the API server answers when there is room for it, which it takes.
-async fn counted(
-    api: &ApiServer,
-    unsent: Option<&Arc<Unsent>>,
+/// An answer, and what it counts until it is sent.
+type Answer = (Response<Body>, Option<Counted>);
+
+/// A request with all that its answer takes.
+struct Asked {
+    client: Client,
+    unsent: Option<Arc<Unsent>>,
+    trial: Trial,
     admitted: Admitted,
-    head: &http::request::Parts,
-    body: &Held,
-) -> (Response<Body>, Option<Counted>) {
-    if let Some(unsent) = unsent
-        && unsent.room().await.is_err()
-    {
-        let why = "too many answers wait to be read by their clients, please try again later";
-        return (too_many(why), None);
-    }
-    let response = handled(api, admitted, head, body).await;
-    let counted = unsent.map(|unsent| unsent.count(response.body()));
-    (response, counted)
+    head: http::request::Parts,
+    body: Held,
 }
 
-/// What the API server answers; a panic in it is an answer, too.
-async fn handled(api: &ApiServer, admitted: Admitted, head: &http::request::Parts, body: &Held) -> Response<Body> {
-    let answer = AssertUnwindSafe(api.answer(admitted, head, &body.bytes)).catch_unwind();
-    answer.await.unwrap_or_else(|_| {
-        let (method, path) = (&head.method, head.uri.path());
-        tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
-        status(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "InternalError",
-            "Internal error occurred: this request made the API server panic; its log says where",
-        )
+impl Asked {
+    /// Waits until there is room for the answer.
+    async fn room(&self) -> Result<(), Response<Body>> {
+        let Some(unsent) = &self.unsent else { return Ok(()) };
+        let why = "too many answers wait to be read by their clients, please try again later";
+        unsent.room().await.map_err(|_| too_many(why))
+    }
+
+    /// The answer, which takes room.
+    fn counted(&self, response: Response<Body>) -> Answer {
+        let counted = self.unsent.as_ref().map(|unsent| unsent.count(response.body()));
+        (response, counted)
+    }
+
+    /// What the API server answers; none when it panics.
+    async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Option<T> {
+        let answer = AssertUnwindSafe(answering).catch_unwind().await;
+        if answer.is_err() {
+            let (method, path) = (&self.head.method, self.head.uri.path());
+            tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
+        }
+        answer.ok()
+    }
+}
+
+/// A panic in the server is an answer, too.
+fn panicked() -> Response<Body> {
+    status(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "InternalError",
+        "Internal error occurred: this request made the API server panic; its log says where",
+    )
+}
+
+/// What comes of work that is tried; none when it has called somebody, and there is news of that: it should go on elsewhere.
+async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Output> {
+    let mut called = false;
+    poll_fn(|cx| {
+        if called {
+            return Poll::Ready(None);
+        }
+        let polled = Pin::new(&mut *work).poll(cx).map(Some);
+        called = trial.has_called();
+        polled
     })
+    .await
 }
 
 /// A body that was read, which counts as one under way for as long as this is there.

@@ -5,12 +5,14 @@
 //!
 //! Invariants:
 //! - a watch ends cleanly, between two lines, when the cluster stops; dropping the body unsubscribes it;
+//! - lines that may take long to make are made where nobody waits meanwhile ([`crate::work`]), a few at a time;
 //! - a panic while a body is made ends that body, and nothing else of its connection;
 //! - an event after a pause is sent when it comes, whoever else watches; none waits for longer than [`LONGEST_REST`].
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -22,6 +24,7 @@ use kubewright_apiserver::{Body, LongBody, WatchBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::unsent::Sending;
+use crate::work::{Client, Crowded, Workers};
 
 /// See the top of this file.
 pub(crate) enum ResponseBody {
@@ -41,14 +44,27 @@ pub(crate) enum ResponseBody {
 pub(crate) struct Panicked;
 
 pub(crate) struct Watch<L = WatchBody> {
-    lines: L,
+    /// None while a line is made elsewhere.
+    lines: Option<L>,
+    making: Option<BoxFuture<'static, (L, Option<Bytes>)>>,
+    elsewhere: Elsewhere,
+    company: usize,
     ended: bool,
     stopped: BoxFuture<'static, ()>,
     pace: Pace,
 }
 
+/// Where lines are made that take long, and on whose turn.
+pub(crate) struct Elsewhere {
+    pub(crate) workers: Workers,
+    pub(crate) client: Client,
+}
+
 /// Where the lines of a watch come from.
-pub(crate) trait Lines {
+pub(crate) trait Lines: Send + 'static {
+    /// Whether the next line may take long to make.
+    fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool;
+
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 
     /// How many watches get what this one gets.
@@ -56,6 +72,10 @@ pub(crate) trait Lines {
 }
 
 impl Lines for WatchBody {
+    fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool {
+        self.is_next_heavy(cx)
+    }
+
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         Pin::new(self).poll_next(cx)
     }
@@ -67,17 +87,19 @@ impl Lines for WatchBody {
 
 /// How much of a watch goes into one frame.
 const FRAME: usize = 16 * 1024;
+/// And how much of it is made elsewhere at once.
+const MADE: usize = 64 * 1024;
 
 impl ResponseBody {
     /// An answer of the core, as it is sent. `stop` ends watches.
-    pub(crate) fn new(body: Body, stop: &Stop) -> ResponseBody {
+    pub(crate) fn new(body: Body, stop: &Stop, elsewhere: impl FnOnce() -> Elsewhere) -> ResponseBody {
         match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
             Body::Long(pieces) => ResponseBody::Long(pieces),
             Body::Watch(lines) => {
                 let stop = stop.clone();
                 let stopped = async move { stop.requested().await };
-                ResponseBody::Watch(Box::new(Watch::new(lines, Box::pin(stopped))))
+                ResponseBody::Watch(Box::new(Watch::new(lines, Box::pin(stopped), elsewhere())))
             }
         }
     }
@@ -126,9 +148,12 @@ impl Pace {
 }
 
 impl<L: Lines> Watch<L> {
-    fn new(lines: L, stopped: BoxFuture<'static, ()>) -> Watch<L> {
+    fn new(lines: L, stopped: BoxFuture<'static, ()>, elsewhere: Elsewhere) -> Watch<L> {
         Watch {
-            lines,
+            lines: Some(lines),
+            making: None,
+            elsewhere,
+            company: 1,
             ended: false,
             stopped,
             pace: Pace::default(),
@@ -154,7 +179,7 @@ impl<L: Lines> Watch<L> {
         }
         // First what has happened, then the end: a write that was acknowledged before the stop reaches its watchers.
         if let Some(frame) = self.ready_lines(None, cx) {
-            let company = self.lines.company();
+            let company = self.company();
             let Some(until) = self.pace.until(Instant::now(), frame.len(), company) else {
                 self.note_sent();
                 return Poll::Ready(Some(frame));
@@ -170,7 +195,7 @@ impl<L: Lines> Watch<L> {
 
     /// The time of a frame matters only where there is a pace.
     fn note_sent(&mut self) {
-        if self.lines.company() > FEW {
+        if self.company() > FEW {
             self.pace.sent = Some(Instant::now());
         }
     }
@@ -199,13 +224,73 @@ impl<L: Lines> Watch<L> {
         if self.ended {
             return None;
         }
-        match self.lines.poll_line(cx) {
+        match self.poll_line(cx) {
             Poll::Ready(line) => {
                 self.ended = line.is_none();
                 line
             }
             Poll::Pending => None,
         }
+    }
+
+    fn company(&mut self) -> usize {
+        if let Some(lines) = &self.lines {
+            self.company = lines.company();
+        }
+        self.company
+    }
+
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(lines) = &mut self.lines
+            && !lines.is_next_heavy(cx)
+        {
+            return lines.poll_line(cx);
+        }
+        let (lines, elsewhere) = (&mut self.lines, &self.elsewhere);
+        if let Some(lines) = lines.take() {
+            self.making = Some(Box::pin(made(
+                elsewhere.workers.clone(),
+                elsewhere.client.clone(),
+                lines,
+            )));
+        }
+        // It may panic, and is gone then; the watch ends.
+        let Some(mut making) = self.making.take() else {
+            return Poll::Ready(None);
+        };
+        match making.as_mut().poll(cx) {
+            Poll::Ready((lines, line)) => {
+                self.lines = Some(lines);
+                Poll::Ready(line)
+            }
+            Poll::Pending => {
+                self.making = Some(making);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The lines that follow, as long as each of them may take long, up to about [`MADE`] bytes; the first is waited for.
+async fn made<L: Lines>(workers: Workers, client: Client, mut lines: L) -> (L, Option<Bytes>) {
+    let work = async move {
+        let first = poll_fn(|cx| lines.poll_line(cx)).await;
+        let mut cx = Context::from_waker(Waker::noop());
+        let Some(first) = first else { return (lines, None) };
+        let mut made = BytesMut::from(first);
+        while made.len() < MADE && lines.is_next_heavy(&mut cx) {
+            // What comes to nothing is not waited for: the connection asks again, and is woken.
+            let Poll::Ready(Some(line)) = lines.poll_line(&mut cx) else {
+                break;
+            };
+            made.extend_from_slice(&line);
+        }
+        (lines, Some(made.freeze()))
+    };
+    match workers.run(client, Box::pin(work)).await {
+        Ok(made) => made,
+        // Not of a client without a connection.
+        Err(Crowded) => std::future::pending().await,
     }
 }
 
@@ -272,12 +357,26 @@ mod tests {
 
     use super::*;
 
+    fn elsewhere() -> Elsewhere {
+        Elsewhere {
+            workers: Workers::new(1),
+            client: Client {
+                user: "u".to_owned(),
+                connection: None,
+            },
+        }
+    }
+
     struct Fake {
         lines: mpsc::UnboundedReceiver<Bytes>,
         company: usize,
     }
 
     impl Lines for Fake {
+        fn is_next_heavy(&mut self, _: &mut Context<'_>) -> bool {
+            false
+        }
+
         fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
             self.lines.poll_recv(cx)
         }
@@ -302,7 +401,7 @@ mod tests {
             lines: receive,
             company,
         };
-        let mut watch = Watch::new(fake, Box::pin(std::future::pending()));
+        let mut watch = Watch::new(fake, Box::pin(std::future::pending()), elsewhere());
         let mut frames = Vec::new();
         while let Some(frame) = poll_fn(|cx| watch.poll_frame(cx)).await {
             let at = started.elapsed().as_millis();
@@ -348,6 +447,10 @@ mod tests {
     struct Breaking(usize);
 
     impl Lines for Breaking {
+        fn is_next_heavy(&mut self, _: &mut Context<'_>) -> bool {
+            false
+        }
+
         fn poll_line(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
             self.0 += 1;
             match self.0 {
@@ -364,7 +467,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_ends_the_watch() {
-        let mut watch = Watch::new(Breaking(0), Box::pin(std::future::pending()));
+        let mut watch = Watch::new(Breaking(0), Box::pin(std::future::pending()), elsewhere());
         let mut lengths = Vec::new();
         for _ in 0..3 {
             let frame = poll_fn(|cx| watch.poll_guarded(cx)).await;

@@ -9,7 +9,8 @@
 //! - the same request costs the same steps on every machine: there is no clock here;
 //! - without limits nothing is counted and nothing is cancelled;
 //! - a commit is never cancelled, nor what must follow it, nor the making of what all requests share: a `LazyLock` whose making was
-//!   cancelled would stay broken ([`unlimited`]).
+//!   cancelled would stay broken ([`unlimited`], [`commit`]);
+//! - work on [`Trial`] is cancelled only while it has done nothing that shows outside, so that it may begin again elsewhere.
 //!
 //! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their queries: a check in
 //! every loop would otherwise turn each function that can only succeed into one that can fail.
@@ -19,6 +20,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use crate::stack::with_room;
@@ -47,6 +49,8 @@ pub enum Exhausted {
     Steps,
     /// [`Limits::bytes`].
     Bytes,
+    /// The steps of a [`Trial`]: begin again where it may take longer.
+    Trial,
 }
 
 impl fmt::Display for Exhausted {
@@ -54,15 +58,45 @@ impl fmt::Display for Exhausted {
         f.write_str(match self {
             Exhausted::Steps => "it takes more work than one request may cause",
             Exhausted::Bytes => "it makes more out of what was sent than one request may",
+            Exhausted::Trial => "it takes longer than it may where it was tried",
         })
     }
 }
 
 impl std::error::Error for Exhausted {}
 
+/// What is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    limits: Limits,
+    /// Steps of a trial.
+    trial: Option<u64>,
+    /// Whether a call to somebody else was made.
+    called: bool,
+}
+
+impl Left {
+    const fn of(limits: Limits) -> Left {
+        Left {
+            limits,
+            trial: None,
+            called: false,
+        }
+    }
+
+    /// Counts steps of a trial; `false` when there are not so many left.
+    #[inline]
+    fn tries(&mut self, steps: u64) -> bool {
+        let Some(trial) = &mut self.trial else { return true };
+        let enough = *trial >= steps;
+        *trial = trial.saturating_sub(steps);
+        enough
+    }
+}
+
 thread_local! {
     /// What is left of the limits that are in force on this thread.
-    static LEFT: Cell<Option<Limits>> = const { Cell::new(None) };
+    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
 }
 
 /// Says that something was done: one step for each value that is looked at.
@@ -71,13 +105,16 @@ thread_local! {
 #[inline]
 pub fn spend(steps: usize) {
     LEFT.with(|left| {
-        let Some(mut limits) = left.get() else { return };
+        let Some(mut now) = left.get() else { return };
         let steps = steps as u64;
-        if limits.steps < steps {
+        if !now.tries(steps) {
+            cancel(left, Exhausted::Trial);
+        }
+        if now.limits.steps < steps {
             cancel(left, Exhausted::Steps);
         }
-        limits.steps -= steps;
-        left.set(Some(limits));
+        now.limits.steps -= steps;
+        left.set(Some(now));
     });
 }
 
@@ -91,13 +128,13 @@ pub fn spend_on_text(bytes: usize) {
 #[inline]
 pub fn produce(bytes: usize) {
     LEFT.with(|left| {
-        let Some(mut limits) = left.get() else { return };
+        let Some(mut now) = left.get() else { return };
         let bytes = bytes as u64;
-        if limits.bytes < bytes {
+        if now.limits.bytes < bytes {
             cancel(left, Exhausted::Bytes);
         }
-        limits.bytes -= bytes;
-        left.set(Some(limits));
+        now.limits.bytes -= bytes;
+        left.set(Some(now));
     });
 }
 
@@ -107,7 +144,7 @@ pub fn produce(bytes: usize) {
 pub fn affords(steps: usize, bytes: usize) -> bool {
     /// One part in so many of the limits of a request is not for them.
     const KEPT_BACK: u64 = 8;
-    LEFT.with(Cell::get).is_none_or(|left| {
+    LEFT.with(Cell::get).is_none_or(|Left { limits: left, .. }| {
         let (steps, bytes) = (steps as u64, bytes as u64);
         left.steps >= steps.saturating_add(Limits::REQUEST.steps / KEPT_BACK)
             && left.bytes >= bytes.saturating_add(Limits::REQUEST.bytes / KEPT_BACK)
@@ -119,17 +156,31 @@ pub fn affords(steps: usize, bytes: usize) -> bool {
 pub fn allow_stored(bytes: usize) {
     const EACH: u64 = 1000;
     LEFT.with(|left| {
-        let Some(mut limits) = left.get() else { return };
+        let Some(mut now) = left.get() else { return };
         let bytes = bytes as u64;
-        limits.steps = limits.steps.saturating_add(EACH + bytes / 8);
-        limits.bytes = limits.bytes.saturating_add(bytes);
-        left.set(Some(limits));
+        // A trial is about time, whoever's it is.
+        if !now.tries(1 + bytes / 32) {
+            cancel(left, Exhausted::Trial);
+        }
+        now.limits.steps = now.limits.steps.saturating_add(EACH + bytes / 8);
+        now.limits.bytes = now.limits.bytes.saturating_add(bytes);
+        left.set(Some(now));
+    });
+}
+
+/// Says that somebody else is called, who should not be called again for the same: from here on work on [`Trial`] goes on to its end.
+pub fn call_out() {
+    LEFT.with(|left| {
+        let Some(mut now) = left.get() else { return };
+        now.trial = None;
+        now.called = true;
+        left.set(Some(now));
     });
 }
 
 /// Unwinds up to whoever set the limits. From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
 #[cold]
-fn cancel(left: &Cell<Option<Limits>>, why: Exhausted) -> ! {
+fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
     left.set(None);
     resume_unwind(Box::new(Cancelled(why)));
 }
@@ -138,11 +189,11 @@ fn cancel(left: &Cell<Option<Limits>>, why: Exhausted) -> ! {
 struct Cancelled(Exhausted);
 
 /// Puts the limits that were in force before back when it goes, however it goes.
-struct Before(Option<Limits>);
+struct Before(Option<Left>);
 
 impl Before {
-    fn replaced_by(limits: Option<Limits>) -> Before {
-        Before(LEFT.replace(limits))
+    fn replaced_by(left: Option<Left>) -> Before {
+        Before(LEFT.replace(left))
     }
 }
 
@@ -165,11 +216,17 @@ impl Drop for Before {
 /// # Errors
 /// When it costs more. A panic of another kind goes on.
 pub fn within<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Exhausted> {
-    let _before = Before::replaced_by(Some(limits));
+    let _before = Before::replaced_by(Some(Left::of(limits)));
     catch_unwind(AssertUnwindSafe(work)).map_err(of_payload)
 }
 
-/// Runs what may not be cancelled: a commit and what must follow it.
+/// Runs a commit and what must follow it, without limits. A [`Trial`] is over: what was done may not be done again.
+pub fn commit<T>(work: impl FnOnce() -> T) -> T {
+    LEFT.with(|left| left.set(left.get().map(|now| Left { trial: None, ..now })));
+    unlimited(work)
+}
+
+/// Runs what may not be cancelled, such as the making of what all requests share.
 pub fn unlimited<T>(work: impl FnOnce() -> T) -> T {
     let _before = Before::replaced_by(None);
     work()
@@ -182,24 +239,63 @@ fn of_payload(payload: Box<dyn Any + Send>) -> Exhausted {
     }
 }
 
-/// A future with limits, wherever and however often it is polled; and with room on the stack for what nests.
-pub struct Metered<F> {
-    /// Dropped when it is cancelled, as a panicking future may not be polled again.
-    future: Option<Pin<Box<F>>>,
-    left: Limits,
+/// Work that is tried where it may take little time only, and begins again elsewhere when it takes more ([`Exhausted::Trial`]).
+///
+/// The trial is over with the first [`commit`], and with the first [`call_out`].
+#[derive(Debug)]
+pub struct Trial {
+    steps: u64,
+    called: AtomicBool,
 }
 
-impl<F: Future> Metered<F> {
-    /// `future`, which may cost so much.
-    pub fn new(limits: Limits, future: F) -> Metered<F> {
-        Metered {
-            future: Some(Box::pin(future)),
-            left: limits,
+impl Trial {
+    /// A trial of so many steps.
+    pub fn new(steps: u64) -> Trial {
+        Trial {
+            steps,
+            called: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the work has called somebody else: it cannot begin again, and how long it takes follows from the answer.
+    pub fn has_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed)
     }
 }
 
-impl<F: Future> Future for Metered<F> {
+/// A future with limits, wherever and however often it is polled; and with room on the stack for what nests.
+pub struct Metered<'t, F> {
+    /// Dropped when it is cancelled, as a panicking future may not be polled again.
+    future: Option<Pin<Box<F>>>,
+    left: Left,
+    trial: Option<&'t Trial>,
+}
+
+impl<'t, F: Future> Metered<'t, F> {
+    /// `future`, which may cost so much.
+    pub fn new(limits: Limits, future: F) -> Metered<'t, F> {
+        Metered {
+            future: Some(Box::pin(future)),
+            left: Left::of(limits),
+            trial: None,
+        }
+    }
+
+    /// The same on trial.
+    #[must_use]
+    pub fn on(mut self, trial: &'t Trial) -> Metered<'t, F> {
+        self.left.trial = Some(trial.steps);
+        self.trial = Some(trial);
+        self
+    }
+
+    /// Whether the work may still begin again.
+    pub fn is_on_trial(&self) -> bool {
+        self.left.trial.is_some()
+    }
+}
+
+impl<F: Future> Future for Metered<'_, F> {
     type Output = Result<F::Output, Exhausted>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -211,6 +307,9 @@ impl<F: Future> Future for Metered<F> {
         let polled = catch_unwind(AssertUnwindSafe(|| with_room(|| future.as_mut().poll(cx))));
         this.left = LEFT.get().unwrap_or(this.left);
         drop(before);
+        if let (Some(trial), true) = (this.trial, this.left.called) {
+            trial.called.store(true, Ordering::Relaxed);
+        }
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => {
@@ -280,6 +379,63 @@ mod tests {
         let caught = catch_unwind(|| within(LIMITS, || resume_unwind(Box::new("a defect"))));
         assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "a defect");
         assert_eq!(LEFT.get(), None);
+    }
+
+    #[test]
+    fn a_trial_ends_before_anything_shows() {
+        let check = |work: fn(), expected: Result<(), Exhausted>, called: bool| {
+            let trial = Trial::new(10);
+            let limits = Limits { steps: 100, bytes: 100 };
+            let mut metered = Metered::new(limits, async { work() }).on(&trial);
+            let polled = Pin::new(&mut metered).poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(polled, Poll::Ready(expected));
+            assert_eq!(trial.has_called(), called);
+            assert_eq!(LEFT.get(), None, "limits stayed behind");
+        };
+        let trial = Err(Exhausted::Trial);
+        check(|| spend(10), Ok(()), false);
+        check(|| (0..11).for_each(|_| spend(1)), trial, false);
+        // It is about steps only.
+        check(|| produce(100), Ok(()), false);
+        check(|| produce(101), Err(Exhausted::Bytes), false);
+        // What may be afforded is not asked of the trial.
+        check(|| assert!(!affords(90, 0) && LEFT.get().is_some()), Ok(()), false);
+        // What is the server's own takes time as well.
+        check(|| (0..11).for_each(|_| allow_stored(8)), trial, false);
+        check(|| allow_stored(320), trial, false);
+        // Constants end no trial, a commit and a call do; the limits stay.
+        check(
+            || {
+                unlimited(|| spend(1000));
+                spend(11);
+            },
+            trial,
+            false,
+        );
+        check(
+            || {
+                commit(|| spend(1000));
+                spend(100);
+            },
+            Ok(()),
+            false,
+        );
+        check(
+            || {
+                commit(|| spend(1000));
+                spend(101);
+            },
+            Err(Exhausted::Steps),
+            false,
+        );
+        check(
+            || {
+                call_out();
+                spend(100);
+            },
+            Ok(()),
+            true,
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::budget;
+
 /// Why a text is no field selector, in Kubernetes' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -77,6 +79,7 @@ impl FieldSelector {
     /// Whether an object is selected; the function gives its fields as texts, none being the empty text.
     pub fn matches(&self, field: impl Fn(&str) -> Option<String>) -> bool {
         self.requirements.iter().all(|requirement| {
+            budget::spend(2);
             let equal = field(&requirement.field).unwrap_or_default() == requirement.value;
             equal == (requirement.operator == Operator::Equals)
         })

@@ -271,6 +271,11 @@ impl Selector {
         })
     }
 
+    /// How many requirements there are.
+    pub fn len(&self) -> usize {
+        self.requirements.as_ref().map_or(0, Vec::len)
+    }
+
     /// Whether there is no requirement, so that every object is selected.
     pub fn is_empty(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use kubewright_schema::decode;
+use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
 use super::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
@@ -125,6 +125,7 @@ impl Client {
             query: query.clone(),
             timeout,
         };
+        budget::call_out();
         let answer = outbound.call(call).await.map_err(|error| match &error {
             OutboundError::Elsewhere { url, why } => format!("Post \"{url}\": {why}"),
             error => format!("Post \"{}?{query}\": {error}", self.to.url()),

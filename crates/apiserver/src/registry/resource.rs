@@ -366,9 +366,9 @@ pub enum NameRule {
     Label1035,
     /// Anything that is a path segment (RBAC).
     PathSegment,
-    /// Anything at all, as long as it is given.
+    /// No rule of its own, as long as it is given: anything that is a path segment.
     Given,
-    /// Nothing is looked at (Event of the core group).
+    /// No rule of its own (Event of the core group): anything that is a path segment.
     Any,
 }
 

@@ -24,7 +24,7 @@ fn is_document(path: &str) -> bool {
 }
 
 /// Whether the client asks for gzip. A quality makes it another word for objects, as it does upstream, but not for the document.
-pub(super) fn is_asked(path: &str, headers: &HeaderMap) -> bool {
+fn is_asked(path: &str, headers: &HeaderMap) -> bool {
     let header = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     header
         .unwrap_or("")
@@ -35,22 +35,25 @@ pub(super) fn is_asked(path: &str, headers: &HeaderMap) -> bool {
         })
 }
 
-/// Compresses a body that is worth it, below a path where that is done.
-pub(super) fn response(path: &str, response: &mut Response<Body>) {
-    let resource = (path.starts_with("/api/") || path.starts_with("/apis/")) && !response.headers().contains_key(VARY);
-    if !resource && !is_document(path) {
-        return;
+/// Whether an answer is compressed: the client asks for it, below a path where that is done, and it is worth it.
+pub(super) fn is_wanted(head: &http::request::Parts, response: &Response<Body>) -> bool {
+    let path = head.uri.path();
+    if !is_asked(path, &head.headers) {
+        return false;
     }
+    let resource = (path.starts_with("/api/") || path.starts_with("/apis/")) && !response.headers().contains_key(VARY);
     let length = match response.body() {
         Body::Full(bytes) => bytes.len(),
         Body::Long(long) => long.len(),
-        Body::Watch(_) => return,
+        Body::Watch(_) => 0,
     };
-    if length <= THRESHOLD {
-        return;
-    }
+    (resource || is_document(path)) && length > THRESHOLD
+}
+
+/// Compresses a body.
+pub(super) fn response(response: &mut Response<Body>) {
     let plain = std::mem::replace(response.body_mut(), Body::Full(Bytes::new()));
-    let mut encoder = GzEncoder::new(Vec::with_capacity(length / 4), Compression::fast());
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     for piece in plain.pieces() {
         encoder.write_all(&piece).expect("memory can be written to");
     }
@@ -93,7 +96,11 @@ mod tests {
     fn large_answers_shrink_and_come_back() {
         let check = |path: &str, size: usize, want: bool| {
             let mut response = Response::new(Body::Full(Bytes::from(vec![b'x'; size])));
-            super::response(path, &mut response);
+            let request = http::Request::get(path).header(ACCEPT_ENCODING, "gzip").body(());
+            let (head, ()) = request.expect("a request").into_parts();
+            if is_wanted(&head, &response) {
+                super::response(&mut response);
+            }
             let encoded = response.headers().get(CONTENT_ENCODING).is_some();
             assert_eq!(encoded, want, "{path} {size}");
             let Body::Full(bytes) = response.body() else {

@@ -194,7 +194,7 @@ impl Writer<'_> {
             let old = full(&resource, shown.value());
             check_preconditions(&resource, name, &old, options)?;
             self.admit_delete(namespace, name, &old, options, admit).await?;
-            let done = budget::unlimited(|| {
+            let done = budget::commit(|| {
                 let old = as_stored(&resource, present.value());
                 let (deleted, after) = self.delete_once(&key, &present, old, options)?;
                 match after {

@@ -57,7 +57,7 @@ mod subresource;
 mod token_request;
 mod token_review;
 mod update;
-mod weight;
+pub(crate) mod weight;
 mod write;
 pub(crate) mod yaml;
 
@@ -79,7 +79,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
-use kubewright_schema::budget::{Limits, Metered};
+use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
 pub(crate) use decode::{Unfit, not_an_object};
@@ -90,7 +90,7 @@ pub(crate) use managed::object_type;
 pub use query::first_broken_escape;
 pub(crate) use respond::full as full_object;
 pub(crate) use subresource::name_of as subresource_name;
-pub use weight::Weight;
+pub use weight::{TRIAL, TooLong, Weight};
 pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
@@ -353,37 +353,69 @@ impl ApiServer {
     ) -> Response<Body> {
         let (head, body) = request.into_parts();
         match self.admit(&head, user) {
-            Ok(admitted) => self.answer_within(limits, admitted, &head, &body).await,
+            Ok(admitted) => self.answer_within(limits, &admitted, &head, &body).await,
             Err(refusal) => *refusal,
         }
     }
 
     /// Answers a request that was admitted with this head.
-    pub async fn answer(&self, admitted: Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
+    pub async fn answer(&self, admitted: &Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         self.answer_within(Limits::REQUEST, admitted, head, body).await
     }
 
     async fn answer_within(
         &self,
         limits: Limits,
-        admitted: Admitted,
+        admitted: &Admitted,
         head: &http::request::Parts,
         body: &Bytes,
     ) -> Response<Body> {
         let answering = self.inner.answer(admitted, head, body);
         let response = match Metered::new(limits, answering).await {
             Ok(response) => response,
-            Err(why) => self
-                .inner
-                .fail_as_asked(&head.headers, &Query::default(), &Status::too_costly(why)),
+            Err(why) => self.too_costly(head, why),
         };
         self.finished(head, response)
     }
 
+    /// How long a request may be tried where others wait meanwhile.
+    pub fn trial() -> Trial {
+        Trial::new(TRIAL)
+    }
+
+    /// [`answer`](ApiServer::answer) where others wait meanwhile. What has changed something goes on to its end; what has called somebody
+    /// does so, too, and should go on elsewhere ([`Trial::has_called`]).
+    ///
+    /// # Errors
+    /// [`TooLong`], with nothing done. Ask again, with [`ApiServer::answer`], where nobody waits.
+    pub async fn try_answer(
+        &self,
+        trial: &Trial,
+        admitted: &Admitted,
+        head: &http::request::Parts,
+        body: &Bytes,
+    ) -> Result<Response<Body>, TooLong> {
+        let mut trying = Metered::new(Limits::REQUEST, self.inner.answer(admitted, head, body)).on(trial);
+        let response = match (&mut trying).await {
+            Ok(response) => response,
+            Err(Exhausted::Trial) => return Err(TooLong),
+            Err(why) => self.too_costly(head, why),
+        };
+        if trying.is_on_trial() && compress::is_wanted(head, &response) {
+            return Err(TooLong);
+        }
+        Ok(self.finished(head, response))
+    }
+
+    fn too_costly(&self, head: &http::request::Parts, why: Exhausted) -> Response<Body> {
+        let status = Status::too_costly(why);
+        self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
+    }
+
     /// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.
     fn finished(&self, head: &http::request::Parts, mut response: Response<Body>) -> Response<Body> {
-        if compress::is_asked(head.uri.path(), &head.headers) {
-            compress::response(head.uri.path(), &mut response);
+        if compress::is_wanted(head, &response) {
+            compress::response(&mut response);
         }
         if head.method == Method::HEAD {
             *response.body_mut() = Body::Full(Bytes::new());
@@ -451,16 +483,16 @@ impl Inner {
         .fail(status)
     }
 
-    async fn answer(&self, admitted: Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
+    async fn answer(&self, admitted: &Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
         let Admitted { query, target, user } = admitted;
         match target {
-            Target::Resource(path, verb) => self.answer_resource(head, path, verb, &query, body, &user).await,
+            Target::Resource(path, verb) => self.answer_resource(head, path.clone(), *verb, query, body, user).await,
             Target::Path => {
                 let uri = &head.uri;
-                let answer = self.answer_path(&head.method, uri, &head.headers, &query);
+                let answer = self.answer_path(&head.method, uri, &head.headers, query);
                 // What is served follows from the definitions that are stored; health must be told at once.
                 if !paths::is_health(uri.path())
                     && let Err(status) = self.settle(self.storage.revision()).await

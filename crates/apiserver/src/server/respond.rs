@@ -98,7 +98,7 @@ fn may_say_version(text: &[u8]) -> bool {
 }
 
 /// Whether the stored text of an object is what its version shows. What was stored while its kind had several versions says its own.
-pub(super) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
+pub(crate) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
     resource.conversion.is_none() && !(resource.custom.is_some() && may_say_version(text))
 }
 

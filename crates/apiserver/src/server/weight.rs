@@ -2,6 +2,11 @@
 //!
 //! A shell answers light requests on the thread that serves the connection, where a detour would cost more than the answer, and heavy ones
 //! where they hold up nobody else. So this looks at lengths and counts only; it reads nothing and costs next to nothing.
+//!
+//! What does not show (an expensive rule, a selector that fits nothing, a webhook's large answer) is found out: a light request is tried
+//! there, for so many steps ([`TRIAL`]), and begins again elsewhere when it needs more ([`ApiServer::try_answer`]).
+//!
+//! Invariant: what goes on after its first change is heavy from the beginning, for it cannot begin again.
 
 use super::head::{Admitted, Target};
 use super::route::{ResourcePath, Verb};
@@ -16,8 +21,15 @@ pub enum Weight {
     Heavy,
 }
 
+/// How long a light request may take where it is tried: some two milliseconds.
+pub const TRIAL: u64 = 200_000;
+
+/// The answer to a request would take longer than it may where it was tried; nothing has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
 /// The longest text that is read or written on the way: of a body, of the object that it changes.
-const LIGHT_TEXT: usize = 16 * 1024;
+pub(crate) const LIGHT_TEXT: usize = 16 * 1024;
 
 /// The most objects that are looked at.
 const LIGHT_OBJECTS: usize = 500;
@@ -53,10 +65,14 @@ impl Inner {
         };
         let many = || self.storage.count(&resource.store) > LIGHT_OBJECTS;
         match (verb, path.name.as_deref()) {
-            (Verb::List | Verb::DeleteCollection, _) => many(),
+            // Each delete is a change, and asks the rules again.
+            (Verb::DeleteCollection, _) => true,
+            (Verb::List, _) => many(),
             // Changes since a version are sent one by one.
             (Verb::Watch, _) => matches!(admitted.query.get("resourceVersion"), "" | "0") && many(),
             (Verb::Create, None) => is_rule(path),
+            // It changes a budget before it deletes the pod.
+            (Verb::Create, Some(_)) if path.subresource.as_deref() == Some("eviction") => true,
             (_, Some(name)) => {
                 let namespace = if resource.namespaced {
                     path.namespace.as_deref().unwrap_or("")

@@ -385,7 +385,7 @@ impl<'a> Writer<'a> {
                 None => Ok(Written::Shown(self.as_shown(form).await?)),
             };
         }
-        let created = budget::unlimited(|| {
+        let created = budget::commit(|| {
             let stored = self
                 .server
                 .storage
@@ -580,7 +580,7 @@ impl<'a> Writer<'a> {
         if self.dry_run {
             return Ok(Some(shown(stored)));
         }
-        let result = budget::unlimited(|| {
+        let result = budget::commit(|| {
             if is_finished(resource, &stored, old) {
                 let gone = storage.delete(&resource.store, key, present.revision())?;
                 self.server.after_delete(resource, &gone);

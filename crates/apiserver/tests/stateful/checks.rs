@@ -22,7 +22,9 @@ pub(crate) fn answer(ask: &Ask, answer: &Answer) -> Result<(), String> {
     // The real server's 500s for mistakes of the client have no reason; one with a reason would be a fault of ours.
     // So is this one, of a custom resource that a patch has taken its type from (`runtime.NewMissingVersionErr`, `NewMissingKindErr`).
     let untyped = text.contains("Object 'apiVersion' is missing") || text.contains("Object 'Kind' is missing");
-    if answer.code == 500 && text.contains("InternalError") && !untyped {
+    // And this one, of a custom resource without the field that its scale comes from (`ScaleREST.Get` of apiextensions-apiserver).
+    let unscaled = text.contains("the spec replicas field");
+    if answer.code == 500 && text.contains("InternalError") && !untyped && !unscaled {
         return fault("an error of the server");
     }
     if answer.body.is_empty() || ask.method == "HEAD" {

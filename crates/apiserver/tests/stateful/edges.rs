@@ -1,4 +1,6 @@
-//! Values at the bounds, as JSON texts: what is no JSON is among them.
+//! Values at the bounds: those of the right type (`change`), and those of any, as JSON texts (`value`); what is no JSON is among them.
+
+use serde_json::{Value, json};
 
 use crate::random::Random;
 
@@ -201,5 +203,88 @@ pub(crate) fn wide(random: &mut Random) -> String {
                 .collect();
             format!("[{}]", items.join(","))
         }
+    }
+}
+
+/// Changes one value somewhere below into another of its type, so that the object stays right, mostly.
+pub(crate) fn change(random: &mut Random, value: &mut Value, depth: usize) {
+    match value {
+        Value::Object(fields) => {
+            if depth == 0
+                && random.once_in(4)
+                && let Some(metadata) = fields.get_mut("metadata").filter(|metadata| metadata.is_object())
+            {
+                return meta(random, metadata);
+            }
+            let fixed = |key: &str| depth == 0 && matches!(key, "apiVersion" | "kind" | "metadata");
+            let keys: Vec<String> = fields.keys().filter(|key| !fixed(key)).cloned().collect();
+            if !keys.is_empty()
+                && let Some(inner) = fields.get_mut(&keys[random.below(keys.len())])
+            {
+                change(random, inner, depth + 1);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let at = random.below(items.len());
+            match random.below(6) {
+                0 => drop(items.remove(at)),
+                1 => more(random, items, at),
+                _ => change(random, &mut items[at], depth + 1),
+            }
+        }
+        Value::Bool(yes) => *yes = !*yes,
+        Value::Number(_) => *value = json!(random.pick(&[0, 1, 2, 7, 80, 100, 65_535, 3_600, i64::from(i32::MAX)])),
+        Value::String(_) => *value = json!(word(random)),
+        _ => {}
+    }
+}
+
+/// Labels, annotations, finalizers and owners, which every object may have.
+fn meta(random: &mut Random, metadata: &mut Value) {
+    let size = random.size(if cfg!(debug_assertions) { 10_000 } else { 200_000 });
+    let (key, value) = match random.below(7) {
+        0 => ("labels", json!({"a": "b"})),
+        1 => ("labels", json!({"a": "c", "b.c/d": "x".repeat(63)})),
+        2 => ("annotations", json!({"large": "x".repeat(size)})),
+        3 => ("finalizers", json!(["example.com/f", "foregroundDeletion"])),
+        4 => ("finalizers", json!([])),
+        5 => {
+            let names = (0..random.size(200)).map(|index| (format!("k{index}"), json!("v")));
+            ("labels", Value::Object(names.collect()))
+        }
+        _ => {
+            let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": "u",
+                "blockOwnerDeletion": true});
+            ("ownerReferences", json!([owner]))
+        }
+    };
+    metadata[key] = value;
+}
+
+/// Adds items like one that is there, each with a name of its own.
+fn more(random: &mut Random, items: &mut Vec<Value>, at: usize) {
+    let item = items[at].clone();
+    for index in 0..random.size(if cfg!(debug_assertions) { 30 } else { 1_000 }) {
+        let mut item = item.clone();
+        if let Some(name) = item.get_mut("name") {
+            *name = json!(format!("n{index}"));
+        } else if item.is_string() {
+            item = json!(format!("s{index}"));
+        }
+        items.push(item);
+    }
+}
+
+/// A text that many fields take.
+fn word(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => "x".repeat(random.pick(&[63, 64, 253, 254])),
+        1 => "50%".to_owned(),
+        2 => "9223372036854775807".to_owned(),
+        3 => "2026-01-01T00:00:00Z".to_owned(),
+        4 => "1Gi".to_owned(),
+        5 => "10.0.0.7".to_owned(),
+        6 => String::new(),
+        _ => random.pick(&["a", "b", "x-y", "http", "n.example.com"]).to_owned(),
     }
 }

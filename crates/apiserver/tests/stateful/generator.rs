@@ -1,4 +1,7 @@
 //! Sequences of steps out of a seed: right objects, spoilt in a few places, in every encoding, by every verb.
+//!
+//! Most steps act: a plot knows what the steps before have made, asks for that, and makes what is not there. What is there is changed within
+//! its types more often than it is spoilt, as what is refused at once tries nothing else.
 
 use std::fmt;
 
@@ -6,7 +9,7 @@ use kubewright_schema::protobuf;
 use serde_json::{Map, Value, json};
 
 use crate::edges;
-use crate::objects::{self, DEFINITION, Kind, NAMES, NAMESPACES};
+use crate::objects::{self, DEFINITION, Kind, MORE_NAMES, NAMES, NAMESPACES};
 use crate::random::Random;
 
 /// The most steps of a sequence.
@@ -17,13 +20,20 @@ const STEPS: usize = 14;
 pub(crate) enum Step {
     /// Somebody asks.
     Ask(Ask),
+    /// Somebody reads an object and changes what he finds; how follows from the seed.
+    Edit {
+        /// The path of the object, without its subresource.
+        path: String,
+        subresource: &'static str,
+        seed: u64,
+    },
     /// Seconds pass.
     Wait(u64),
     /// The server ends and begins again with what its journal holds.
     Restart,
 }
 
-/// A request. `@RV@` in its body or query stands for the resourceVersion of the object at its path, `@CONTINUE@` for the latest token.
+/// A request. `@RV@` in its body or query and `@UID@` in its body stand for what the object at its path has, `@CONTINUE@` for the latest token.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
@@ -47,6 +57,11 @@ impl fmt::Debug for Step {
         match self {
             Step::Wait(seconds) => write!(f, "{seconds} seconds pass"),
             Step::Restart => f.write_str("a restart"),
+            Step::Edit {
+                path,
+                subresource,
+                seed,
+            } => write!(f, "{path} is read, and {path}{subresource} changed (as {seed:#x} says)"),
             Step::Ask(ask) => {
                 let body = String::from_utf8_lossy(&ask.body);
                 let short: String = body.chars().take(1500).collect();
@@ -70,41 +85,31 @@ impl fmt::Debug for Step {
 
 /// The sequence of a seed. It begins with a definition, so that there are custom resources to ask for.
 pub(crate) fn sequence(seed: u64) -> Vec<Step> {
-    let mut random = Random::new(seed);
     let kinds = objects::kinds();
+    let mut random = Random::new(seed);
+    let definitions = &kinds[kinds.len() - 3];
     // A few kinds, so that requests meet the same objects again.
     let some: Vec<&Kind> = (0..3).map(|_| &kinds[random.below(kinds.len())]).collect();
-    let definitions = &kinds[kinds.len() - 3];
+    let mut plot = Plot {
+        random,
+        made: Vec::new(),
+    };
     let mut steps = Vec::new();
     if some.iter().any(|kind| kind.collection.contains("example.com")) {
-        let mut definition = definitions.examples[random.below(definitions.examples.len())].clone();
-        definition["metadata"]["name"] = json!(DEFINITION);
-        steps.push(ask(
-            "POST",
-            definitions.collection.to_owned(),
-            "application/json",
-            definition.to_string(),
-        ));
+        steps.push(plot.first(definitions, DEFINITION));
     }
-    // Something is there, so that not everything is refused.
+    if plot.random.once_in(2) {
+        let namespaces = kinds.iter().find(|kind| kind.collection == objects::NAMESPACES_PATH);
+        steps.extend(namespaces.map(|kind| plot.first(kind, "a")));
+    }
     for kind in &some {
-        let mut object = kind.examples[random.below(kind.examples.len())].clone();
-        let name = if kind.collection == objects::DEFINITIONS {
-            DEFINITION
-        } else {
-            NAMES[0]
-        };
-        object["metadata"]["name"] = json!(name);
-        steps.push(ask(
-            "POST",
-            kind.collection.replace("{ns}", "default"),
-            "application/json",
-            object.to_string(),
-        ));
+        if kind.collection != objects::DEFINITIONS {
+            steps.push(plot.first(kind, NAMES[0]));
+        }
     }
-    for _ in 0..2 + random.below(STEPS) {
-        let kind = some[random.below(some.len())];
-        steps.push(step(&mut random, kind));
+    for _ in 0..2 + plot.random.below(STEPS) {
+        let kind = some[plot.random.below(some.len())];
+        steps.push(plot.step(kind));
     }
     steps
 }
@@ -119,36 +124,169 @@ fn ask(method: &'static str, path: String, content_type: &'static str, body: imp
     })
 }
 
-fn step(random: &mut Random, kind: &Kind) -> Step {
-    let name = match kind.collection {
-        objects::DEFINITIONS => DEFINITION,
-        _ => random.pick(NAMES),
-    };
-    let collection = kind.collection.replace("{ns}", random.pick(NAMESPACES));
-    let path = format!("{collection}/{name}");
-    let mut step = match random.below(20) {
-        0 => return Step::Restart,
-        1 => return Step::Wait(random.pick(&[1, 30, 3600, 1 << 33])),
-        2..=6 => create(random, kind, collection, name),
-        7 | 8 => update(random, kind, path, name),
-        9..=11 => patch(random, kind, path, name),
-        12 | 13 => apply(random, kind, path, name),
-        14 => subresource(random, kind, path, name),
-        15 | 16 => delete(random, path),
-        17 => delete(random, collection),
-        18 => read(random, path),
-        _ => read(random, collection),
-    };
-    if let Step::Ask(ask) = &mut step {
-        for _ in 0..random.below(3) {
-            if random.once_in(3) {
+/// What a sequence decides, and what its steps so far should have made: collections and names.
+struct Plot {
+    random: Random,
+    made: Vec<(String, String)>,
+}
+
+impl Plot {
+    /// Makes an object that is right, so that not everything after it is refused.
+    fn first(&mut self, kind: &Kind, name: &str) -> Step {
+        let mut object = kind.examples[self.random.below(kind.examples.len())].clone();
+        object["metadata"]["name"] = json!(name);
+        let collection = kind.collection.replace("{ns}", "default");
+        self.made.push((collection.clone(), name.to_owned()));
+        ask("POST", collection, "application/json", object.to_string())
+    }
+
+    /// Collection and name of an object of this kind: one that is there, mostly, or one that should not be.
+    fn place(&mut self, kind: &Kind, there: bool) -> (String, String) {
+        let (before, after) = kind.collection.split_once("{ns}").unwrap_or((&kind.collection, ""));
+        let of_kind =
+            |(collection, _): &&(String, String)| collection.starts_with(before) && collection.ends_with(after);
+        let found: Vec<_> = self.made.iter().filter(of_kind).collect();
+        if there && !found.is_empty() && !self.random.once_in(12) {
+            return found[self.random.below(found.len())].clone();
+        }
+        let name = match &*kind.collection {
+            objects::DEFINITIONS => DEFINITION,
+            _ if there => self.random.pick(NAMES),
+            _ => self.random.pick(MORE_NAMES),
+        };
+        let namespace = self.random.pick(NAMESPACES);
+        (kind.collection.replace("{ns}", namespace), name.to_owned())
+    }
+
+    fn step(&mut self, kind: &Kind) -> Step {
+        let choice = self.random.below(24);
+        let (collection, name) = self.place(kind, choice > 4);
+        let path = format!("{collection}/{name}");
+        let random = &mut self.random;
+        let mut step = match choice {
+            0 => return Step::Restart,
+            1 => return Step::Wait(random.pick(&[1, 30, 3600, 1 << 33])),
+            2..=4 => {
+                self.made.push((collection.clone(), name.clone()));
+                create(random, kind, collection, &name)
+            }
+            5..=9 => {
+                return Step::Edit {
+                    path,
+                    subresource: if random.once_in(if has_status(kind) { 3 } else { 60 }) {
+                        "/status"
+                    } else {
+                        ""
+                    },
+                    seed: random.next(),
+                };
+            }
+            10 => update(random, kind, path, &name),
+            11 | 12 => patch(random, kind, path, &name),
+            13 | 14 => apply(random, kind, path, &name),
+            15 | 16 if has_status(kind) || random.once_in(8) => subresource(random, kind, path, &name),
+            17 => {
+                self.made.retain(|place| *place != (collection.clone(), name.clone()));
+                delete(random, path)
+            }
+            15 | 16 => update(random, kind, path, &name),
+            18 if random.once_in(3) => {
+                self.made.retain(|place| place.0 != collection);
+                delete(random, collection)
+            }
+            18 | 19 => read(random, path),
+            20 | 21 => watch(random, collection),
+            _ => read(random, collection),
+        };
+        if let Step::Ask(ask) = &mut step {
+            self.questions(ask);
+        }
+        step
+    }
+
+    /// Now and then adds to the query, and says what the answer should be.
+    fn questions(&mut self, ask: &mut Ask) {
+        let random = &mut self.random;
+        if random.once_in(4) {
+            for _ in 0..1 + random.below(2) {
                 ask.path.push(if ask.path.contains('?') { '&' } else { '?' });
-                ask.path += &query(random);
+                ask.path += &query(random, ask.method);
             }
         }
-        ask.accept = accept(random);
+        let path = ask.path.split('?').next().unwrap_or_default();
+        ask.accept = accept(random, matches!(ask.method, "GET" | "DELETE") && !named(path));
     }
-    step
+}
+
+/// Whether a path leads to an object, as far as this generator makes paths.
+fn named(path: &str) -> bool {
+    let parts = path.split('/').count();
+    let namespaced = path.contains("/namespaces/");
+    let group = path.starts_with("/apis/");
+    parts > 4 + usize::from(group) + 2 * usize::from(namespaced)
+}
+
+/// The request that changes an object that is there, as a seed says: by a replacement or by a patch, within its types or spoilt.
+pub(crate) fn edited(path: &str, subresource: &str, seed: u64, present: &Value) -> Ask {
+    let mut random = Random::new(seed);
+    let mut object = present.clone();
+    let mut texts = Vec::new();
+    for _ in 0..random.pick(&[0, 1, 1, 2, 3]) {
+        edges::change(&mut random, &mut object, 0);
+    }
+    if random.once_in(5) {
+        return by_operations(&mut random, path, subresource, &object);
+    }
+    if random.once_in(5) {
+        spoil(&mut random, &mut object, &mut texts, 0);
+    }
+    let (method, query, content_type) = match random.below(8) {
+        0..=2 => ("PUT", "", "application/json"),
+        3 | 4 => ("PATCH", "", "application/merge-patch+json"),
+        5 if !path.contains("example.com") => ("PATCH", "", "application/strategic-merge-patch+json"),
+        _ => ("PATCH", "?fieldManager=m&force=true", "application/apply-patch+yaml"),
+    };
+    if content_type.contains("apply")
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.remove("managedFields");
+    }
+    if random.once_in(3)
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        // Without it the newest is changed, whoever wrote it.
+        metadata.remove("resourceVersion");
+    }
+    Ask {
+        method,
+        path: format!("{path}{subresource}{query}"),
+        content_type,
+        accept: accept(&mut random, false),
+        body: text_of(&object, &texts).into_bytes(),
+    }
+}
+
+/// A JSON patch of what is there, whose paths there are, mostly.
+fn by_operations(random: &mut Random, path: &str, subresource: &str, object: &Value) -> Ask {
+    let mut operations = vec![json!({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}).to_string()];
+    for _ in 0..random.size(50) {
+        let at = pointer(random, object);
+        let value = object.pointer(&at).cloned().unwrap_or_default();
+        let keeps = json!({"op": "replace", "path": at, "value": value}).to_string();
+        operations.push(match random.below(8) {
+            0 => operation(random, object),
+            1 => r#"{"op":"copy","from":"/metadata/labels","path":"/metadata/annotations"}"#.to_owned(),
+            2 => r#"{"op":"move","from":"/metadata/labels/a","path":"/metadata/labels/c"}"#.to_owned(),
+            _ => keeps,
+        });
+    }
+    Ask {
+        method: "PATCH",
+        path: format!("{path}{subresource}"),
+        content_type: "application/json-patch+json",
+        accept: accept(random, false),
+        body: format!("[{}]", operations.join(",")).into_bytes(),
+    }
 }
 
 const QUERIES: &[&str] = &[
@@ -189,7 +327,25 @@ const QUERIES: &[&str] = &[
     "x=%ff%fe",
 ];
 
-fn query(random: &mut Random) -> String {
+/// What most requests may carry.
+const HARMLESS: &[&str] = &[
+    "pretty=true",
+    "dryRun=All",
+    "fieldValidation=Warn",
+    "fieldManager=m",
+    "resourceVersion=0",
+    "labelSelector=a%3Db",
+    "labelSelector=a+in+(b,c),!d",
+    "fieldSelector=metadata.name%3Da",
+    "limit=1",
+    "continue=@CONTINUE@",
+    "gracePeriodSeconds=0",
+    "propagationPolicy=Background",
+    "propagationPolicy=Foreground",
+    "propagationPolicy=Orphan",
+];
+
+fn query(random: &mut Random, method: &str) -> String {
     if random.once_in(30) {
         let terms: Vec<String> = (0..random.size(2_000)).map(|index| format!("k{index}%3Dv")).collect();
         return format!(
@@ -198,19 +354,43 @@ fn query(random: &mut Random) -> String {
             terms.join(",")
         );
     }
-    random.pick(QUERIES).to_owned()
+    let harmless = random.once_in(2) || method == "POST" && random.once_in(2);
+    random.pick(if harmless { HARMLESS } else { QUERIES }).to_owned()
 }
 
-fn accept(random: &mut Random) -> &'static str {
+/// A watch of a collection, from the beginning or from now on, of everything or of what a selector takes.
+fn watch(random: &mut Random, collection: String) -> Step {
+    let from = random.pick(&[
+        "",
+        "&resourceVersion=0",
+        "&resourceVersion=@RV@",
+        "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
+    ]);
+    let of = random.pick(&[
+        "",
+        "&labelSelector=a%3Db",
+        "&labelSelector=a!%3Db,!kubernetes.io/x",
+        "&fieldSelector=metadata.name%3Da",
+        "&fieldSelector=metadata.namespace!%3Dkube-system",
+        "&timeoutSeconds=1",
+    ]);
+    ask("GET", format!("{collection}?watch=true{from}{of}"), "", "")
+}
+
+/// What the answer should be. A form of lists is refused for an object, and the other way round.
+fn accept(random: &mut Random, list: bool) -> &'static str {
+    let metadata = match (list, random.once_in(8)) {
+        (true, false) | (false, true) => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        _ => "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+    };
     random.pick(&[
         "application/json",
         "application/json",
         "application/json",
         "application/yaml",
-        "application/vnd.kubernetes.protobuf",
+        "application/vnd.kubernetes.protobuf,application/json",
         "application/json;as=Table;v=v1;g=meta.k8s.io",
-        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        metadata,
     ])
 }
 
@@ -238,7 +418,9 @@ fn example(random: &mut Random, kind: &Kind, name: &str) -> Value {
         ("uid", json!("u")),
     ];
     for (key, value) in more {
-        if random.once_in(10) {
+        // The server refuses these in what is made, or keeps others out.
+        let rare = matches!(key, "resourceVersion" | "uid" | "managedFields");
+        if random.once_in(if rare { 60 } else { 10 }) {
             object["metadata"][key] = value;
         }
     }
@@ -252,7 +434,8 @@ fn create(random: &mut Random, kind: &Kind, collection: String, name: &str) -> S
 }
 
 fn update(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
-    let object = example(random, kind, name);
+    let mut object = example(random, kind, name);
+    object["metadata"]["resourceVersion"] = json!("@RV@");
     let (content_type, body) = encoded(random, object);
     ask("PUT", path, content_type, body)
 }
@@ -262,7 +445,8 @@ fn encoded(random: &mut Random, object: Value) -> (&'static str, Vec<u8>) {
     match random.below(8) {
         0 => ("application/yaml", spoilt(random, object)),
         1 => match protobuf::encode(&object) {
-            Ok(bytes) => ("application/vnd.kubernetes.protobuf", spoilt_bytes(random, bytes)),
+            Ok(bytes) if random.once_in(3) => ("application/vnd.kubernetes.protobuf", spoilt_bytes(random, bytes)),
+            Ok(bytes) => ("application/vnd.kubernetes.protobuf", bytes),
             // Custom resources have no protobuf.
             Err(_) => ("application/json", spoilt(random, object)),
         },
@@ -274,18 +458,30 @@ fn encoded(random: &mut Random, object: Value) -> (&'static str, Vec<u8>) {
 fn spoilt(random: &mut Random, mut object: Value) -> Vec<u8> {
     let mut texts = Vec::new();
     // Often nothing: what is refused at once tries nothing else.
-    for _ in 0..random.pick(&[0, 0, 1, 1, 2, 4]) {
+    for _ in 0..random.pick(&[0, 1, 1, 2]) {
+        edges::change(random, &mut object, 0);
+    }
+    for _ in 0..random.pick(&[0, 0, 0, 0, 0, 1, 1, 2, 4]) {
         spoil(random, &mut object, &mut texts, 0);
     }
-    let mut text = object.to_string();
-    for (index, raw) in texts.iter().enumerate() {
-        text = text.replace(&format!("\"@{index}@\""), raw);
-    }
-    let mut bytes = text.into_bytes();
+    let mut bytes = text_of(&object, &texts).into_bytes();
     if random.once_in(40) {
         bytes = spoilt_bytes(random, bytes);
     }
     bytes
+}
+
+/// The text of an object with raw texts in the places that name them.
+fn text_of(object: &Value, texts: &[String]) -> String {
+    /// Items are repeated, and raw texts with them: a body is no longer than a few that are refused for their length.
+    const LONGEST: usize = 8 * 1024 * 1024;
+    let mut text = object.to_string();
+    for (index, raw) in texts.iter().enumerate() {
+        let place = format!("\"@{index}@\"");
+        let grown = text.matches(&place).count().saturating_mul(raw.len());
+        text = text.replace(&place, if grown > LONGEST { "0" } else { raw });
+    }
+    text
 }
 
 /// Spoils one value somewhere below. Raw texts go into `texts`: they may be no JSON.
@@ -305,6 +501,10 @@ fn spoil(random: &mut Random, value: &mut Value, texts: &mut Vec<String>, depth:
         Value::Object(fields) => {
             let at = random.below(count.max(1));
             let key = fields.keys().nth(at).cloned().unwrap_or_default();
+            if depth == 0 && matches!(key.as_str(), "apiVersion" | "kind") && !random.once_in(20) {
+                // Without its type it is refused before anybody looks at the rest.
+                return;
+            }
             match random.below(12) {
                 0 if depth > 0 => drop(fields.remove(&key)),
                 1 => add_field(random, fields, texts),
@@ -359,7 +559,7 @@ fn spoilt_bytes(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
 
 fn patch(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
     let object = example(random, kind, name);
-    match random.below(3) {
+    match random.below(5) {
         0 => {
             let count = random.size(if cfg!(debug_assertions) { 200 } else { 10_100 });
             let operations: Vec<String> = (0..count.min(12)).map(|_| operation(random, &object)).collect();
@@ -367,7 +567,7 @@ fn patch(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
             let body = format!("[{}]", all.join(","));
             ask("PATCH", path, "application/json-patch+json", body)
         }
-        1 => ask("PATCH", path, "application/merge-patch+json", part(random, object)),
+        1 | 2 => ask("PATCH", path, "application/merge-patch+json", part(random, object)),
         _ => {
             let body = part(random, object);
             let body = match random.below(4) {
@@ -382,7 +582,12 @@ fn patch(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
 /// A part of an object, as a merge patch has it.
 fn part(random: &mut Random, mut object: Value) -> Vec<u8> {
     if let Some(fields) = object.as_object_mut() {
-        let keep = random.pick(&["metadata", "spec", "data", "status"]);
+        let keys: Vec<String> = fields
+            .keys()
+            .filter(|key| !matches!(key.as_str(), "apiVersion" | "kind"))
+            .cloned()
+            .collect();
+        let keep = &keys[random.below(keys.len())];
         fields.retain(|key, _| key == keep);
     }
     spoilt(random, object)
@@ -456,22 +661,67 @@ fn apply(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
     )
 }
 
+fn has_status(kind: &Kind) -> bool {
+    let status = [
+        "pods",
+        "services",
+        "namespaces",
+        "resourcequotas",
+        "persistentvolumeclaims",
+        "nodes",
+        "replicationcontrollers",
+        "deployments",
+        "statefulsets",
+        "jobs",
+        "cronjobs",
+        "horizontalpodautoscalers",
+        "ingresses",
+        "poddisruptionbudgets",
+        "validatingadmissionpolicies",
+        "customresourcedefinitions",
+        "things",
+    ];
+    kind.collection
+        .rsplit('/')
+        .next()
+        .is_some_and(|plural| status.contains(&plural))
+}
+
 fn subresource(random: &mut Random, kind: &Kind, path: String, name: &str) -> Step {
     let json = "application/json";
-    match random.below(6) {
+    // Those that the kind has, mostly.
+    let others: &[usize] = match kind.collection.rsplit('/').next() {
+        _ if random.once_in(8) => &[3, 4, 5, 6],
+        Some("pods") => &[4, 5],
+        Some("deployments" | "statefulsets" | "replicasets" | "replicationcontrollers" | "things") => &[3],
+        Some("namespaces") => &[6],
+        _ => &[],
+    };
+    match others
+        .get(random.below(others.len() + 2))
+        .copied()
+        .unwrap_or(random.below(3))
+    {
         0 | 1 => {
-            let object = example(random, kind, name);
+            let mut object = example(random, kind, name);
+            object["metadata"]["resourceVersion"] = json!("@RV@");
             let (content_type, body) = encoded(random, object);
             ask("PUT", format!("{path}/status"), content_type, body)
         }
         2 => {
-            let object = json!({"status": {"replicas": 1, "conditions": [{"type": "a", "status": "True"}]}});
+            let object = json!({"status": {"replicas": 1, "conditions": [{"type": "a", "status": "True",
+                "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
             let body = spoilt(random, object);
             ask("PATCH", format!("{path}/status"), "application/merge-patch+json", body)
         }
+        3 if random.once_in(2) => {
+            let replicas = random.pick(&["0", "3", "2147483647", "-1", "null", "1e3"]);
+            let body = format!("{{\"spec\":{{\"replicas\":{replicas}}}}}");
+            ask("PATCH", format!("{path}/scale"), "application/merge-patch+json", body)
+        }
         3 => {
-            let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name},
-                "spec": {"replicas": 3}});
+            let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
+                "metadata": {"name": name, "namespace": path.split('/').rev().nth(2)}, "spec": {"replicas": 3}});
             let body = spoilt(random, object);
             ask("PUT", format!("{path}/scale"), json, body)
         }
@@ -481,31 +731,50 @@ fn subresource(random: &mut Random, kind: &Kind, path: String, name: &str) -> St
             let body = spoilt(random, object);
             ask("POST", format!("{path}/eviction"), json, body)
         }
-        _ => {
+        5 => {
             let object = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                 "target": {"kind": "Node", "name": "n"}});
             let body = spoilt(random, object);
             ask("POST", format!("{path}/binding"), json, body)
         }
+        _ => {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+                "spec": {"finalizers": ["example.com/f"]}});
+            let body = spoilt(random, object);
+            ask("PUT", format!("{path}/finalize"), json, body)
+        }
     }
 }
 
 fn delete(random: &mut Random, path: String) -> Step {
-    let object = json!({"kind": "DeleteOptions", "apiVersion": "v1",
-        "gracePeriodSeconds": random.pick(&[0, 1, 30, -1, i64::MAX, i64::MIN, 1_000_000_000_000]),
-        "propagationPolicy": random.pick(&["Background", "Foreground", "Orphan", "Other"])});
-    let body = match random.below(3) {
-        0 => Vec::new(),
-        1 => object.to_string().into_bytes(),
+    let other = if random.once_in(6) { "Other" } else { "Background" };
+    let policy = random.pick(&["Background", "Foreground", "Orphan", other]);
+    let mut object = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+        "gracePeriodSeconds": random.pick(&[0, 1, 30, 0, 1, 30, 0, -1, i64::MAX, i64::MIN, 1_000_000_000_000]),
+        "propagationPolicy": policy});
+    match random.below(6) {
+        0 => object["preconditions"] = json!({"uid": "@UID@"}),
+        1 => object["preconditions"] = json!({"resourceVersion": "@RV@", "uid": "@UID@"}),
+        2 => object["dryRun"] = json!(["All"]),
+        _ => {}
+    }
+    let body = match random.below(6) {
+        0 | 1 => Vec::new(),
+        2..=4 => object.to_string().into_bytes(),
         _ => spoilt(random, object),
     };
     ask("DELETE", path, "application/json", body)
 }
 
 fn read(random: &mut Random, path: String) -> Step {
-    let path = match random.below(8) {
+    let path = match random.below(16) {
         0 => path + random.pick(&["/status", "/scale", "/log", "/%00", "/..", "/a/b/c", "%ff", "/"]),
         _ => path,
     };
-    ask(random.pick(&["GET", "GET", "GET", "HEAD", "OPTIONS"]), path, "", "")
+    let method = if random.once_in(12) {
+        random.pick(&["HEAD", "OPTIONS"])
+    } else {
+        "GET"
+    };
+    ask(method, path, "", "")
 }

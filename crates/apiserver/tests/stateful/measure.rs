@@ -1,5 +1,6 @@
 //! What steps cost, on standard error, in long runs only: nothing here decides whether a test fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ pub(crate) struct Measure {
     steps: u64,
     exhausted: u64,
     refused: u64,
+    answers: BTreeMap<(&'static str, u16), u64>,
     began: Instant,
 }
 
@@ -37,6 +39,7 @@ impl Measure {
             steps: 0,
             exhausted: 0,
             refused: 0,
+            answers: BTreeMap::new(),
             began: Instant::now(),
         }
     }
@@ -92,6 +95,9 @@ impl Measure {
     pub(crate) fn answered(&mut self, world: &World) {
         self.exhausted += world.exhausted;
         self.refused += world.refused;
+        for (kind, count) in &world.answers {
+            *self.answers.entry(*kind).or_default() += count;
+        }
     }
 
     pub(crate) fn end(&self) {
@@ -106,6 +112,11 @@ impl Measure {
                 self.began.elapsed().as_secs(),
                 cpu() / 1_000_000_000,
             );
+            let answers = self.answers.iter();
+            let answers: Vec<String> = answers
+                .map(|((how, code), count)| format!("{how} {code}: {count}"))
+                .collect();
+            eprintln!("  {}", answers.join(", "));
         }
     }
 }

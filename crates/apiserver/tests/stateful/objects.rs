@@ -1,16 +1,18 @@
 //! Objects that are right, one or more of each kind; `generator` spoils them.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 /// A kind: where its objects are, and examples without names.
 pub(crate) struct Kind {
     /// The path of the collection; `{ns}` stands for the namespace.
-    pub(crate) collection: &'static str,
+    pub(crate) collection: Cow<'static, str>,
     pub(crate) examples: Vec<Value>,
 }
 
 impl Kind {
-    fn new(collection: &'static str, api_version: &str, kind: &str, bodies: Vec<Value>) -> Kind {
+    fn new(collection: impl Into<Cow<'static, str>>, api_version: &str, kind: &str, bodies: Vec<Value>) -> Kind {
         let examples = bodies.into_iter().map(|body| {
             let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {}});
             let fields = object.as_object_mut().expect("an object");
@@ -18,7 +20,7 @@ impl Kind {
             object
         });
         Kind {
-            collection,
+            collection: collection.into(),
             examples: examples.collect(),
         }
     }
@@ -26,15 +28,19 @@ impl Kind {
 
 /// Names are few, so that requests meet.
 pub(crate) const NAMES: &[&str] = &["a", "a", "a", "b"];
+/// Names that are free, mostly.
+pub(crate) const MORE_NAMES: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const NAMESPACES: &[&str] = &["default", "default", "default", "default", "default", "a"];
 /// The name of the definition; its objects are the last of [`kinds`].
 pub(crate) const DEFINITION: &str = "things.example.com";
+pub(crate) const NAMESPACES_PATH: &str = "/api/v1/namespaces";
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// All kinds.
 pub(crate) fn kinds() -> Vec<Kind> {
     let mut kinds = core();
     kinds.extend(groups());
+    kinds.extend(others());
     kinds.extend(policies());
     kinds.extend(custom());
     kinds
@@ -46,7 +52,7 @@ fn pod_spec() -> Value {
         "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}},
         "livenessProbe": {"httpGet": {"path": "/", "port": 80}}}],
         "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}],
-        "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 3}],
+        "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}],
         "nodeName": "n", "terminationGracePeriodSeconds": 30})
 }
 
@@ -263,6 +269,132 @@ fn groups() -> Vec<Kind> {
             ],
         ),
     ]
+}
+
+/// Kinds that need little to be right.
+fn others() -> Vec<Kind> {
+    let webhook = json!({"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore", "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "rules": [{"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]});
+    let apps = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template()});
+    let disk = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}});
+    let subject = json!([{"kind": "ServiceAccount", "name": "a", "namespace": "default"}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "a"});
+    let attributes =
+        json!({"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}});
+    let table = [
+        (
+            "v1",
+            "ServiceAccount",
+            "serviceaccounts",
+            true,
+            json!({"secrets": [{"name": "s"}]}),
+        ),
+        (
+            "v1",
+            "PersistentVolume",
+            "persistentvolumes",
+            false,
+            json!({"spec": disk}),
+        ),
+        (
+            "v1",
+            "PodTemplate",
+            "podtemplates",
+            true,
+            json!({"template": template()}),
+        ),
+        (
+            "v1",
+            "Endpoints",
+            "endpoints",
+            true,
+            json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}],
+            "ports": [{"port": 80}]}]}),
+        ),
+        ("apps/v1", "DaemonSet", "daemonsets", true, json!({"spec": apps})),
+        ("apps/v1", "ReplicaSet", "replicasets", true, json!({"spec": apps})),
+        (
+            "apps/v1",
+            "ControllerRevision",
+            "controllerrevisions",
+            true,
+            json!({"revision": 1, "data": {"a": 1}}),
+        ),
+        (
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "storageclasses",
+            false,
+            json!({"provisioner": "a.b/c"}),
+        ),
+        (
+            "storage.k8s.io/v1",
+            "CSIDriver",
+            "csidrivers",
+            false,
+            json!({"spec": {"attachRequired": true}}),
+        ),
+        (
+            "scheduling.k8s.io/v1",
+            "PriorityClass",
+            "priorityclasses",
+            false,
+            json!({"value": 7}),
+        ),
+        (
+            "node.k8s.io/v1",
+            "RuntimeClass",
+            "runtimeclasses",
+            false,
+            json!({"handler": "h"}),
+        ),
+        (
+            "networking.k8s.io/v1",
+            "IngressClass",
+            "ingressclasses",
+            false,
+            json!({"spec": {"controller": "a.b/c"}}),
+        ),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            "clusterrolebindings",
+            false,
+            json!({"roleRef": role, "subjects": subject}),
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            false,
+            json!({"webhooks": [webhook]}),
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            false,
+            json!({"webhooks": [webhook]}),
+        ),
+        (
+            "authorization.k8s.io/v1",
+            "SubjectAccessReview",
+            "subjectaccessreviews",
+            false,
+            json!({"spec": attributes}),
+        ),
+    ];
+    let kind = |(version, kind, plural, namespaced, body): (&str, &str, &str, bool, Value)| {
+        let root = if version == "v1" {
+            "/api/v1".to_owned()
+        } else {
+            format!("/apis/{version}")
+        };
+        let collection = format!("{root}{}/{plural}", if namespaced { "/namespaces/{ns}" } else { "" });
+        Kind::new(collection, version, kind, vec![body])
+    };
+    table.into_iter().map(kind).collect()
 }
 
 fn policies() -> Vec<Kind> {

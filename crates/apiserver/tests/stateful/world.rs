@@ -17,10 +17,11 @@ use kubewright_apiserver::env::BoxFuture;
 use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record, Restored};
 use kubewright_apiserver::storage::{MemoryStorage, StoredObject};
 use kubewright_apiserver::{ApiServer, Body, Config, Env, Parts, UserInfo, WatchBody};
+use kubewright_schema::decode;
 use serde_json::Value;
 
 use crate::checks;
-use crate::generator::{Ask, Step};
+use crate::generator::{self, Ask, Step};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic is a finding, and the world ends with it.
@@ -150,7 +151,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
+        // It may nest deeper than serde_json reads.
+        decode::json(&self.body)
+            .map(|decoded| decoded.value)
+            .unwrap_or_default()
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -169,6 +173,8 @@ pub(crate) struct World {
     /// Answers that refuse because a request takes too much work, and all that refuse.
     pub(crate) exhausted: u64,
     pub(crate) refused: u64,
+    /// How many answers of which code, by method or by kind of patch.
+    pub(crate) answers: BTreeMap<(&'static str, u16), u64>,
 }
 
 /// More than this many stay open only until the next one.
@@ -191,6 +197,7 @@ impl World {
             latest_continue: String::new(),
             exhausted: 0,
             refused: 0,
+            answers: BTreeMap::new(),
         }
     }
 
@@ -216,15 +223,31 @@ impl World {
             Step::Restart => self.restart(),
             Step::Ask(ask) => {
                 let ask = self.resolved(ask);
-                let answer = self.ask(&ask)?;
-                checks::answer(&ask, &answer)?;
-                self.remember(&answer);
+                self.play(&ask)?;
+            }
+            Step::Edit {
+                path,
+                subresource,
+                seed,
+            } => {
+                let present = self.get(path, "application/json")?.json();
+                self.play(&generator::edited(path, subresource, *seed, &present))?;
             }
         }
         self.drain()
     }
 
-    fn remember(&mut self, answer: &Answer) {
+    fn play(&mut self, ask: &Ask) -> Result<(), String> {
+        let answer = self.ask(ask)?;
+        checks::answer(ask, &answer).map_err(|problem| format!("{problem}\nto {:?}", Step::Ask(ask.clone())))?;
+        self.remember(ask, &answer);
+        Ok(())
+    }
+
+    fn remember(&mut self, ask: &Ask, answer: &Answer) {
+        let kind = ask.content_type.strip_prefix("application/").unwrap_or("");
+        let how = if ask.method == "PATCH" { kind } else { ask.method };
+        *self.answers.entry((how, answer.code)).or_default() += 1;
         if answer.code >= 400 {
             self.refused += 1;
             let text = String::from_utf8_lossy(&answer.body);
@@ -238,15 +261,20 @@ impl World {
     /// Puts what is known now in the places of what was not known when the sequence was made.
     fn resolved(&mut self, ask: &Ask) -> Ask {
         let mut ask = ask.clone();
-        let has = |text: &[u8]| text.windows(4).any(|window| window == b"@RV@");
+        let has = |text: &[u8]| {
+            [&b"@RV@"[..], b"@UID@"]
+                .iter()
+                .any(|word| text.windows(word.len()).any(|w| w == *word))
+        };
         if has(&ask.body) || has(ask.path.as_bytes()) {
             let path = ask.path.split('?').next().unwrap_or_default();
             let present = self.get(path, "application/json").map(|answer| answer.json());
             let present = present.unwrap_or_default();
             let version = present["metadata"]["resourceVersion"].as_str().unwrap_or("1");
+            let uid = present["metadata"]["uid"].as_str().unwrap_or("u");
             ask.path = ask.path.replace("@RV@", version);
             if let Ok(text) = std::str::from_utf8(&ask.body) {
-                ask.body = text.replace("@RV@", version).into_bytes();
+                ask.body = text.replace("@RV@", version).replace("@UID@", uid).into_bytes();
             }
         }
         ask.path = ask.path.replace("@CONTINUE@", &self.latest_continue);
