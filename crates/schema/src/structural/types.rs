@@ -5,6 +5,7 @@
 //! own (times, quantities, …) answer in their own words.
 
 use base64::Engine;
+use jiff::SignedDuration;
 use serde_json::{Number, Value};
 
 use super::names::part;
@@ -321,20 +322,29 @@ impl TimeText<'_> {
         let year = self.number(4, "2006")?;
         let month = self.part("-", "01", 1..=12, "month")?;
         let day = self.part("-", "02", 0..=99, "day")?;
-        self.part("T", "15", 0..=23, "hour")?;
-        self.part(":", "04", 0..=59, "minute")?;
+        let hour = self.part("T", "15", 0..=23, "hour")?;
+        let minute = self.part(":", "04", 0..=59, "minute")?;
         self.part(":", "05", 0..=59, "second")?;
         self.fraction(micro)?;
-        self.zone()?;
+        let east = self.zone()?;
         if !self.rest.is_empty() {
             let (text, rest) = (crate::error::quote(self.text), crate::error::quote(self.rest));
             return Err(format!("parsing time {text}: extra text: {rest}"));
         }
         let parts = (i16::try_from(year), i8::try_from(month), i8::try_from(day));
-        match parts {
-            (Ok(year), Ok(month), Ok(day)) if jiff::civil::Date::new(year, month, day).is_ok() => Ok(()),
-            _ => Err(self.range("day")),
-        }
+        let day = match parts {
+            (Ok(year), Ok(month), Ok(day)) => jiff::civil::Date::new(year, month, day).ok(),
+            _ => None,
+        };
+        let day = day.ok_or_else(|| self.range("day"))?;
+        // As it is stored, in UTC. Go stores a time before the year 0 or after 9999, and then no client can read the object.
+        let minute = i64::from(hour).saturating_mul(60).saturating_add(i64::from(minute));
+        day.to_datetime(jiff::civil::Time::midnight())
+            .checked_add(SignedDuration::from_mins(minute.saturating_sub(east)))
+            .ok()
+            .filter(|utc| utc.year() >= 0)
+            .map(drop)
+            .ok_or_else(|| self.range("year"))
     }
 
     fn fraction(&mut self, micro: bool) -> Result<(), String> {
@@ -353,12 +363,14 @@ impl TimeText<'_> {
         Ok(())
     }
 
-    fn zone(&mut self) -> Result<(), String> {
+    /// The zone: minutes east of Greenwich.
+    fn zone(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
-            return Ok(());
+            return Ok(0);
         }
         let error = self.error("Z07:00");
+        let west = self.rest.starts_with('-');
         let rest = self.rest.strip_prefix(['+', '-']).ok_or_else(|| error.clone())?;
         let two = |from: usize| {
             rest.get(from..from + 2)
@@ -366,8 +378,10 @@ impl TimeText<'_> {
         };
         match (two(0), rest.get(2..3), two(3)) {
             (Some(hours), Some(":"), Some(minutes)) if hours <= "24" && minutes <= "60" => {
+                let number = |digits: &str| digits.parse::<i64>().unwrap_or_default();
+                let away = number(hours).saturating_mul(60).saturating_add(number(minutes));
                 self.rest = &rest[5..];
-                Ok(())
+                Ok(if west { away.saturating_neg() } else { away })
             }
             _ => Err(error),
         }
@@ -514,6 +528,19 @@ mod tests {
             "2024-02-29T00:00:00Z",
         ] {
             assert_eq!(time(good, false), Ok(()), "{good}");
+        }
+        // What is stored has four digits for the year, in UTC.
+        for (text, good) in [
+            ("0000-01-01T00:00:00Z", true),
+            ("0000-01-01T01:00:00+01:00", true),
+            ("0000-01-01T00:59:59+01:00", false),
+            ("0000-01-02T00:30:00+24:60", false),
+            ("9999-12-31T23:59:59Z", true),
+            ("9999-12-31T22:59:59-01:00", true),
+            ("9999-12-31T23:00:00-01:00", false),
+        ] {
+            let beyond = || format!("parsing time {text:?}: year out of range");
+            assert_eq!(time(text, false), if good { Ok(()) } else { Err(beyond()) });
         }
         for (text, rest, element) in [
             ("x", "x", "2006"),
