@@ -27,7 +27,6 @@ pub(crate) const NAMESPACE: Strategy = Strategy {
         keep(new, old, "spec");
     },
     validate_create: namespace,
-    validate_update: |new, _| namespace(new),
     validate_status: namespace_status,
     ..PLAIN
 };
@@ -62,18 +61,32 @@ fn prepare_namespace(object: &mut Value, _: &StrategyContext<'_>) {
 }
 
 fn namespace(new: &Value) -> Vec<FieldError> {
+    namespace_finalizers(new, false)
+}
+
+/// What `/finalize` leaves of a namespace's own finalizers (`ValidateNamespaceFinalizeUpdate`): only here their places have numbers.
+pub(crate) fn finalized_namespace(new: &Value) -> Vec<FieldError> {
+    namespace_finalizers(new, true)
+}
+
+fn namespace_finalizers(new: &Value, numbered: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let finalizers = At::root(new).keys(&["spec", "finalizers"]);
     for finalizer in finalizers.items() {
-        let at = finalizer.moved(finalizers.path.clone());
-        errors.messages(&at, names::qualified_name(at.text()));
+        let at = if numbered {
+            finalizer
+        } else {
+            finalizer.moved(finalizers.path.clone())
+        };
+        let mistakes = names::qualified_name(at.text());
         let standard = matches!(at.text(), "kubernetes" | "orphan" | "foregroundDeletion");
-        if !at.text().contains('/') && !standard && names::qualified_name(at.text()).is_empty() {
+        if mistakes.is_empty() && !at.text().contains('/') && !standard {
             errors.invalid(
                 &at,
                 "name is neither a standard finalizer name nor is it fully qualified",
             );
         }
+        errors.messages(&at, mistakes);
     }
     errors.into_vec()
 }

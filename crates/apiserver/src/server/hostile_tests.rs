@@ -317,3 +317,23 @@ fn what_is_stored_is_not_too_large() {
     patch("none", json!({"metadata": {"finalizers": null}}), 200);
     hostile.check("gone", &format!("GET {path}/unmanaged"), &Value::Null, 404, ANY);
 }
+
+/// What a door lets in that another refuses later cannot be changed or deleted any more.
+#[test]
+fn finalizers_of_a_namespace_have_names_on_every_way() {
+    let hostile = Hostile::new();
+    let namespace = |finalizer: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "spec": {"finalizers": [finalizer]}});
+    let check = |line: &str, finalizer: &str, code, field: &str| {
+        let answer = hostile.check(line, line, &namespace(finalizer), code, CHEAP);
+        assert_eq!(
+            answer["details"]["causes"][0]["field"].as_str().unwrap_or(""),
+            field,
+            "{answer}"
+        );
+    };
+    check("POST /api/v1/namespaces", "1Gi", 422, "spec.finalizers");
+    check("POST /api/v1/namespaces", "kubernetes", 201, "");
+    check("PUT /api/v1/namespaces/a/finalize", "1Gi", 422, "spec.finalizers[0]");
+    check("PUT /api/v1/namespaces/a/finalize", "a b", 422, "spec.finalizers[0]");
+    check("PUT /api/v1/namespaces/a/finalize", "example.com/a", 200, "");
+}

@@ -24,7 +24,7 @@ use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
-use crate::kinds::{certificates, pods};
+use crate::kinds::{certificates, core, pods};
 use crate::object;
 use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::status::Status;
@@ -530,6 +530,8 @@ impl<'a> Writer<'a> {
         } else if part == Part::Resize {
             count_generation(&resource, &mut new, old, false);
             errors.extend(pods::validate::resize(&new, old));
+        } else if part == Part::Finalize {
+            errors.extend(core::finalized_namespace(&new));
         } else if part == Part::Main || part == Part::Whole {
             (resource.strategy.prepare_update)(&mut new, old, &self.context());
             let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&new, &session);

@@ -277,6 +277,21 @@ fn deletable(world: &mut World, places: &[Place]) -> Result<(), String> {
 
 /// Takes finalizers away, and ends a namespace as its controller would.
 fn release(world: &mut World, path: &str, object: &Value) -> Result<(), String> {
+    if object["kind"] == "CustomResourceDefinition" {
+        // The status takes any stored versions, as upstream; a definition is changed again when it has those that it stored.
+        let stored = object["spec"]["versions"].as_array().into_iter().flatten();
+        let stored = stored
+            .filter(|version| version["storage"] == true)
+            .map(|version| &version["name"]);
+        let patch = json!({"status": {"storedVersions": stored.collect::<Vec<_>>()}}).to_string();
+        let answer = world.send(
+            "PATCH",
+            &format!("{path}/status"),
+            "application/merge-patch+json",
+            &patch,
+        )?;
+        expect(&answer, &[200, 404], &format!("the stored versions of {path}"))?;
+    }
     if !object["metadata"]["finalizers"].is_null() {
         let patch = r#"{"metadata":{"finalizers":null}}"#;
         let answer = world.send("PATCH", path, "application/merge-patch+json", patch)?;
