@@ -315,6 +315,32 @@ fn a_write_looks_at_no_more_objects_when_there_are_more() {
     assert!(grown.is_empty(), "create, update, delete: {grown:#?}");
 }
 
+/// A page copies what is on it; what is behind it is only counted.
+#[test]
+fn a_page_looks_at_no_more_objects_when_there_are_more() {
+    let world = World::new();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let create = |range: std::ops::Range<usize>| {
+        for index in range {
+            world.cost("POST", maps, &named(index, json!({})));
+        }
+    };
+    let pages = || {
+        [
+            "limit=5",
+            "limit=5&fieldSelector=metadata.name%3Da1",
+            "fieldSelector=metadata.name%3Da2",
+        ]
+        .map(|query| world.cost("GET", &format!("{maps}?{query}"), &Value::Null))
+    };
+    create(0..10);
+    let few = pages();
+    // No other name begins with that of one of these.
+    create(30..80);
+    assert_eq!(pages(), few);
+    assert!(few[0] <= 6, "{few:?}");
+}
+
 #[test]
 fn a_definition_is_read_when_it_changes() {
     let world = World::new();

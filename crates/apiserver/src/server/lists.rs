@@ -13,6 +13,7 @@ use super::respond::{bare, is_shown_as_stored, prefix};
 use crate::body::{Body, LongBody};
 use crate::registry::Resource;
 use crate::storage::{Entry, StoredObject};
+use crate::watch::Selection;
 
 /// A list and its metadata.
 pub(crate) struct List {
@@ -29,6 +30,16 @@ pub(crate) enum Item {
     Kept(Arc<Entry>),
     /// As it was read, or made.
     Read(Arc<StoredObject>),
+}
+
+impl Item {
+    /// Whether the selection shows it. What nobody has read belongs to a list without a selector.
+    pub(crate) fn is_chosen(&self, selection: &Selection) -> bool {
+        match self {
+            Item::Kept(_) => true,
+            Item::Read(object) => selection.shows(object),
+        }
+    }
 }
 
 /// About how long the pieces of a long list are, and how long a list may be that is sent in one.

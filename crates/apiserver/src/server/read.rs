@@ -28,6 +28,9 @@ const FUTURE_STEP: Duration = Duration::from_millis(50);
 /// A watch that names no time ends after half an hour to an hour (`--min-request-timeout`).
 const MIN_WATCH: u64 = 1800;
 
+/// How many objects of a list are opened at once to see whether a selector chooses them.
+const LOOK_AT: usize = 1_000;
+
 const INCONSISTENT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
     without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with \
     the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk \
@@ -204,9 +207,11 @@ impl Call<'_> {
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
         let request = ListRequest {
-            prefix: prefix.clone(),
+            prefix: selection.key_prefix(&prefix, self.resource.namespaced),
             after: after.clone(),
             at,
+            // With a selector nobody knows how many objects fill the page.
+            limit: limit.filter(|_| selection.is_everything()),
         };
         let listed = match self.server.storage.entries(&self.resource.store, &request) {
             Ok(listed) => listed,
@@ -216,34 +221,31 @@ impl Call<'_> {
             Err(StorageError::Future { asked, current }) => return Err(Status::too_large_version(asked, current)),
             Err(error) => return Err(Status::untyped(error.to_string())),
         };
-        let (keys, mut items): (Vec<_>, Vec<_>) = listed.items.into_iter().unzip();
-        // Without a selector every object is chosen, and only those on the page need converting.
-        let total = items.len();
-        if selection.is_everything() {
-            items.truncate(limit.unwrap_or(usize::MAX));
-        }
-        items
-            .iter()
-            .for_each(|entry| budget::allow_stored(entry.encoded().len()));
-        let items = self.items(items, &selection).await?;
+        let total = listed.items.len().saturating_add(listed.rest);
+        let limit = limit.unwrap_or(usize::MAX);
         // A page ends with the object that fills it; whether anything behind it would be chosen is not looked at.
-        let (mut page, mut seen, mut last) = (Vec::new(), 0, None);
-        for (key, item) in keys.into_iter().zip(items) {
-            if limit.is_some_and(|limit| page.len() >= limit) {
-                break;
-            }
-            seen += 1;
-            let shown = match &item {
-                Item::Kept(_) => true,
-                Item::Read(object) => selection.shows(object),
-            };
-            if shown {
-                last = Some(key);
-                page.push(item);
+        let (mut page, mut seen, mut last) = (Vec::new(), 0_usize, None);
+        let mut entries = listed.items.into_iter();
+        while page.len() < limit && !entries.as_slice().is_empty() {
+            let (keys, some): (Vec<_>, Vec<_>) = entries.by_ref().take(LOOK_AT.min(limit)).unzip();
+            some.iter()
+                .for_each(|entry| budget::allow_stored(entry.encoded().len()));
+            for (key, item) in keys.into_iter().zip(self.items(some, &selection).await?) {
+                if page.len() >= limit {
+                    break;
+                }
+                seen = seen.saturating_add(1);
+                if item.is_chosen(&selection) {
+                    last = Some(key);
+                    page.push(item);
+                }
             }
         }
-        let is_full = limit.is_some_and(|limit| page.len() >= limit);
-        let remaining = if is_full { total - seen } else { 0 };
+        let remaining = if page.len() >= limit {
+            total.saturating_sub(seen)
+        } else {
+            0
+        };
         let last = last.filter(|_| remaining > 0);
         let list = List {
             resource_version: listed.revision.to_string(),

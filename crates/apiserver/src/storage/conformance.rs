@@ -331,21 +331,29 @@ fn pages_are_of_one_moment(storage: &dyn Storage) -> Outcome {
     let whole = snapshot(storage, &ListRequest::default())?;
     let mut pages = Snapshot::new();
     let mut after: Option<String> = None;
-    for _ in 0..2 * whole.len() {
+    for size in (1..=2).cycle().take(2 * whole.len()) {
         let request = ListRequest {
             after: after.clone(),
             at: Some(at),
+            limit: Some(size),
             ..ListRequest::default()
         };
         let listed = must(storage.list("s", &request), "page")?;
         ensure(listed.revision == at, || {
             format!("a page is of revision {}", listed.revision)
         })?;
-        let Some((key, object)) = listed.items.first() else {
+        ensure(listed.items.len() <= size, || {
+            format!("a page of {size} has {}", listed.items.len())
+        })?;
+        let Some((last, _)) = listed.items.last() else {
             break;
         };
-        pages.insert(key.to_string(), object.revision());
-        after = Some(key.to_string());
+        after = Some(last.to_string());
+        let page = listed.items.iter();
+        pages.extend(page.map(|(key, object)| (key.to_string(), object.revision())));
+        ensure(pages.len() + listed.rest == whole.len(), || {
+            format!("{} are said to be left after {pages:?} of {whole:?}", listed.rest)
+        })?;
         // Somebody writes between the pages: before, at and after the present place.
         for name in ["aa", "b", "d", "z"] {
             match storage.get("s", name) {
@@ -521,6 +529,8 @@ mod tests {
         FutureIsLatest,
         CompactedIsEmpty,
         PageBeginsAnew,
+        PageHasNoEnd,
+        NothingIsLeft,
         DropsThird,
         Repeats,
         SwapsTwo,
@@ -702,13 +712,16 @@ mod tests {
                 }
                 (Fault::FutureIsLatest, Some(at)) if at > self.inner.revision() => request.at = None,
                 (Fault::PageBeginsAnew, _) => request.after = None,
+                (Fault::PageHasNoEnd, _) => request.limit = None,
                 _ => {}
             }
             match self.inner.entries(store, &request) {
                 Err(StorageError::Compacted { asked, .. }) if self.has(Fault::CompactedIsEmpty) => Ok(Listed {
                     revision: asked,
                     items: Vec::new(),
+                    rest: 0,
                 }),
+                Ok(listed) if self.has(Fault::NothingIsLeft) => Ok(Listed { rest: 0, ..listed }),
                 other => other,
             }
         }
@@ -776,6 +789,8 @@ mod tests {
         check(Fault::FutureIsLatest, "store-R3");
         check(Fault::CompactedIsEmpty, "store-R3");
         check(Fault::PageBeginsAnew, "store-R5");
+        check(Fault::PageHasNoEnd, "store-R5");
+        check(Fault::NothingIsLeft, "store-R5");
         check(Fault::DropsThird, "store-W3");
         check(Fault::Repeats, "store-W3");
         check(Fault::SwapsTwo, "store-W3");

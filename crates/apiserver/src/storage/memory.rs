@@ -12,6 +12,7 @@
 //! watcher, and the objects that are kept open in the hope that they are asked for again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -235,10 +236,16 @@ impl Shared {
     }
 
     /// Opens the objects of a list; only those of a short one are kept open, or one list would drive everything else out.
-    fn open_all(&self, entries: Vec<(Arc<str>, Arc<Entry>)>) -> Vec<(Arc<str>, Arc<StoredObject>)> {
-        let short = entries.iter().map(|(_, entry)| entry.encoded().len()).sum::<usize>() <= RECENT_BYTES / 2;
+    fn open_all(&self, listed: Listed<Arc<Entry>>) -> Listed {
+        let lengths = listed.items.iter().map(|(_, entry)| entry.encoded().len());
+        let short = lengths.sum::<usize>() <= RECENT_BYTES / 2;
         let open = |entry: &Entry| if short { self.open(entry) } else { entry.open().0 };
-        entries.into_iter().map(|(key, entry)| (key, open(&entry))).collect()
+        let items = listed.items.into_iter().map(|(key, entry)| (key, open(&entry)));
+        Listed {
+            revision: listed.revision,
+            items: items.collect(),
+            rest: listed.rest,
+        }
     }
 
     /// Does a change: gives it its revision, and tells the journal or, when there is none, the watchers.
@@ -407,39 +414,54 @@ impl State {
 }
 
 impl Store {
-    fn range<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)> {
-        use std::ops::Bound;
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
+    /// What the request asks for, at this revision. Nothing but the page is copied, and what is behind it is only counted.
+    fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Listed<Arc<Entry>> {
+        let (start, end) = (start_of(request), after_all_with(&request.prefix));
+        let range = (start, end.as_ref().map(String::as_str));
+        let before = match revision < now {
+            true => self.history.undo(revision),
+            false => BTreeMap::new(),
         };
-        self.objects
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(move |(key, _)| key.starts_with(prefix))
+        let present = self.objects.range::<str, _>(range);
+        let mut present = present
+            .filter(|(key, _)| before.is_empty() || !before.contains_key(*key))
+            .peekable();
+        let was = before.range::<str, _>(range);
+        let mut was = was
+            .filter_map(|(key, entry)| entry.as_ref().map(|entry| (key, entry)))
+            .peekable();
+        let mut found = std::iter::from_fn(|| match (was.peek(), present.peek()) {
+            (Some((was_there, _)), Some((is_there, _))) if was_there < is_there => was.next(),
+            (Some(_), None) => was.next(),
+            _ => present.next(),
+        });
+        let page = found.by_ref().take(request.limit.unwrap_or(usize::MAX));
+        Listed {
+            revision,
+            items: page.map(|(key, entry)| (key.clone(), entry.clone())).collect(),
+            rest: found.count(),
+        }
     }
+}
 
-    fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Vec<(Arc<str>, Arc<Entry>)> {
-        let after = request.after.as_deref();
-        let present = self
-            .range(&request.prefix, after)
-            .map(|(key, entry)| (key.clone(), entry.clone()));
-        if revision >= now {
-            return present.collect();
-        }
-        let before = self.history.undo(revision);
-        let mut items: BTreeMap<Arc<str>, Arc<Entry>> = present.filter(|(key, _)| !before.contains_key(key)).collect();
-        for (key, entry) in before {
-            let wanted = key.starts_with(&*request.prefix) && after.is_none_or(|after| &*key > after);
-            if let (true, Some(entry)) = (wanted, entry) {
-                items.insert(key, entry);
-            }
-        }
-        items.into_iter().collect()
+/// Where a list begins.
+fn start_of(request: &ListRequest) -> Bound<&str> {
+    match request.after.as_deref() {
+        Some(after) if after >= request.prefix.as_str() => Bound::Excluded(after),
+        _ => Bound::Included(&request.prefix),
     }
+}
+
+/// The first text behind all that begin with this one: its last character that has a successor becomes that. So the end of a range is known
+/// without reading its keys.
+fn after_all_with(prefix: &str) -> Bound<String> {
+    let mut characters = prefix.chars();
+    while let Some(last) = characters.next_back() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            return Bound::Excluded(format!("{}{next}", characters.as_str()));
+        }
+    }
+    Bound::Unbounded
 }
 
 fn wake_all(wakers: Vec<Waker>) {
@@ -583,8 +605,12 @@ impl Storage for MemoryStorage {
                 oldest,
             });
         }
-        let items = place.map_or_else(Vec::new, |store| store.list(request, revision, now));
-        Ok(Listed { revision, items })
+        let none = || Listed {
+            revision,
+            items: Vec::new(),
+            rest: 0,
+        };
+        Ok(place.map_or_else(none, |store| store.list(request, revision, now)))
     }
 
     fn count(&self, store: &str) -> usize {
@@ -599,9 +625,8 @@ impl Storage for MemoryStorage {
     }
 
     fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
-        let Listed { revision, items } = self.entries(store, request)?;
-        let items = self.shared.open_all(items);
-        Ok(Listed { revision, items })
+        let listed = self.entries(store, request)?;
+        Ok(self.shared.open_all(listed))
     }
 
     fn changes(&self, store: &str) -> u64 {
@@ -642,9 +667,8 @@ impl Storage for MemoryStorage {
         };
         let entries = state.store(store).list(&request, revision, revision);
         drop(state);
-        let items = self.shared.open_all(entries);
         (
-            Listed { revision, items },
+            self.shared.open_all(entries),
             Box::new(MemoryStream {
                 shared: self.shared.clone(),
                 subscriber,

@@ -174,6 +174,8 @@ pub struct ListRequest {
     pub after: Option<String>,
     /// At this revision; `None` is now.
     pub at: Option<u64>,
+    /// So many at most: a page. How many there are behind them is [`Listed::rest`].
+    pub limit: Option<usize>,
 }
 
 /// A list of one moment: of objects, or of entries that open them.
@@ -183,6 +185,8 @@ pub struct Listed<T = Arc<StoredObject>> {
     pub revision: u64,
     /// Keys and objects in key order.
     pub items: Vec<(Arc<str>, T)>,
+    /// How many more the limit of the request left out.
+    pub rest: usize,
 }
 
 /// The contract between the server and whatever keeps its objects. One revision counter for all stores; it starts at 1.
@@ -266,9 +270,9 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// Those of [`Storage::entries`].
     fn list(&self, store: &str, request: &ListRequest) -> Result<Listed, StorageError> {
-        let Listed { revision, items } = self.entries(store, request)?;
+        let Listed { revision, items, rest } = self.entries(store, request)?;
         let items = items.into_iter().map(|(key, entry)| (key, entry.object())).collect();
-        Ok(Listed { revision, items })
+        Ok(Listed { revision, items, rest })
     }
 
     /// How many objects a store holds now.
