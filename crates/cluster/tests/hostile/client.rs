@@ -88,7 +88,10 @@ impl Connection {
         for (name, value) in &request.headers {
             head += &format!("{name}: {value}\r\n");
         }
-        if !["GET", "HEAD"].contains(&request.method) {
+        // What frames its body itself is sent as it is.
+        let framed = ["content-length", "transfer-encoding"];
+        let is_framed = |(name, _): &(String, String)| framed.contains(&name.to_lowercase().as_str());
+        if !["GET", "HEAD"].contains(&request.method) && !request.headers.iter().any(is_framed) {
             head += &format!("Content-Length: {}\r\n", request.body.len());
         }
         head += "\r\n";

@@ -81,6 +81,11 @@ pub(crate) fn delete(path: &str, options: impl ToString) -> Request {
     Request::new("DELETE", path).with_body("application/json", options.to_string())
 }
 
+/// Any method.
+pub(crate) fn any(method: &'static str, path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request {
+    Request::new(method, path).with_body(content_type, body)
+}
+
 /// Any body of any type.
 pub(crate) fn post(path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request {
     Request::new("POST", path).with_body(content_type, body)

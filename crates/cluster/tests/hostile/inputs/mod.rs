@@ -1,9 +1,14 @@
 //! The inputs, in groups.
 
 mod depth;
+mod encodings;
+mod heads;
+mod kinds;
 mod numbers;
 mod patches;
 mod policies;
+mod protobuf;
+mod queries;
 mod roles;
 mod schemas;
 mod time;
@@ -22,5 +27,10 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Input>)> {
         ("Roles", roles::inputs()),
         ("Definitions and their objects", schemas::inputs()),
         ("Expressions and admission policies", policies::inputs()),
+        ("Protobuf", protobuf::inputs()),
+        ("Encodings and YAML", encodings::inputs()),
+        ("Selectors, pages and watches", queries::inputs()),
+        ("Heads of requests and frames of bodies", heads::inputs()),
+        ("Kinds, reviews and subresources", kinds::inputs()),
     ]
 }
