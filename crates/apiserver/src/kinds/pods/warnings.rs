@@ -331,6 +331,9 @@ fn overlaps(volume: &At<'_>, warn: &mut Vec<String>) {
         ("downwardAPI", "", "DownwardAPI"),
     ] {
         let source = volume.key(kind);
+        if source.key("items").is_empty() {
+            continue;
+        }
         let description = match field {
             "" => shown.to_owned(),
             field => format!("{shown} {:?}", source.key(field).text()),
