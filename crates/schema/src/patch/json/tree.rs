@@ -157,11 +157,12 @@ impl Items {
     fn new(items: Vec<Value>) -> Items {
         let len = items.len();
         let mut blocks: Vec<Vec<Tree>> = Vec::with_capacity(len.div_ceil(BLOCK));
-        for item in items {
-            match blocks.last_mut() {
-                Some(block) if block.len() < BLOCK => block.push(item.into()),
-                _ => blocks.push(vec![item.into()]),
-            }
+        let mut items = items.into_iter();
+        while items.len() > 0 {
+            // As many as there are: a block has room for more when something is put into it.
+            let mut block = Vec::with_capacity(items.len().min(BLOCK));
+            block.extend(items.by_ref().take(BLOCK).map(Tree::from));
+            blocks.push(block);
         }
         Items { blocks, len }
     }
