@@ -9,7 +9,7 @@ use crate::cel::value::number::Number;
 use crate::cel::value::{Text, Value};
 
 /// What comparing two values takes: both are taken out of what they are in, and what is in them is shared for a while.
-const EQUALITY: usize = 4;
+const EQUALITY: usize = 5;
 
 /// `a == b`. Values of different types are not equal, but for numbers, which are equal when they are the same number.
 ///

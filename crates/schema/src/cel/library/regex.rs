@@ -50,8 +50,9 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
 /// What a value in a list takes beside its text.
 const VALUE: usize = 64;
 
-/// How many compiled expressions are kept, and how large each of them may be ([`weight`]).
-const KEPT: usize = 256;
+/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some 32 MiB
+/// for each thread, were all of them full.
+const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
 
 /// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
@@ -60,7 +61,7 @@ const NOTES: usize = 256 * 1024;
 static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<GoRegex>>>> = LazyLock::new(Mutex::default);
 
 /// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the notes
-/// of what it has seen, and making those anew costs a thousand times what a short match does.
+/// of what it has seen, and making those anew costs far more than a short match does.
 #[derive(Debug)]
 pub(crate) struct GoRegex {
     regex: Regex,
