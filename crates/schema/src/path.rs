@@ -10,76 +10,152 @@ const STEP: usize = 2;
 
 /// A path into an object. Cheap enough to extend while walking; each step makes a new path and leaves the old one, and is counted as work
 /// (see [`budget`]): rules that look at objects walk with these.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPath(String);
+///
+/// Nearly all paths are short and are never shown, so a short one is kept where it is and asks for no memory.
+#[derive(Clone)]
+pub struct FieldPath(Spelled);
+
+#[derive(Clone)]
+enum Spelled {
+    /// So many bytes of these: parts of texts, put one after the other.
+    Short(u8, [u8; SHORT]),
+    Long(String),
+}
+
+/// As long as most paths are that lead into the containers of a template.
+const SHORT: usize = 62;
 
 impl FieldPath {
     /// The object itself; displays as the empty text.
     pub fn root() -> FieldPath {
-        FieldPath::default()
+        FieldPath(Spelled::Short(0, [0; SHORT]))
     }
 
     /// A path that is already spelled.
     pub fn new(path: impl Into<String>) -> FieldPath {
-        FieldPath(path.into())
+        FieldPath(Spelled::Long(path.into()))
     }
 
     /// The field `name` of a struct.
     #[must_use]
     pub fn key(&self, name: &str) -> FieldPath {
-        self.spend(name.len());
-        if self.0.is_empty() {
-            FieldPath(name.to_owned())
-        } else {
-            FieldPath([&self.0, ".", name].concat())
-        }
+        let dot = if self.is_root() { "" } else { "." };
+        self.and([dot, name, ""])
     }
 
     /// An item of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> FieldPath {
-        self.spend(0);
-        FieldPath(format!("{}[{index}]", self.0))
+        let mut digits = [0; 20];
+        self.and(["[", decimal(index, &mut digits), "]"])
     }
 
     /// The entry of a map, in brackets.
     #[must_use]
     pub fn map_key(&self, key: &str) -> FieldPath {
-        self.spend(key.len());
-        FieldPath([&self.0, "[", key, "]"].concat())
+        self.and(["[", key, "]"])
     }
 
-    fn spend(&self, added: usize) {
+    fn and(&self, parts: [&str; 3]) -> FieldPath {
+        let added = parts.iter().map(|part| part.len()).sum::<usize>();
         budget::spend(STEP);
-        budget::spend_on_text(self.0.len() + added);
+        budget::spend_on_text(self.len().saturating_add(added));
+        if let Spelled::Short(length, bytes) = &self.0
+            && let Some(longer) = put(usize::from(*length), *bytes, parts)
+        {
+            return FieldPath(longer);
+        }
+        FieldPath(Spelled::Long([self.as_str(), parts[0], parts[1], parts[2]].concat()))
     }
 
     /// The spelled path.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Spelled::Short(length, bytes) => {
+                let bytes = bytes.get(..usize::from(*length)).unwrap_or_default();
+                // Whole texts were put there, and nothing else.
+                std::str::from_utf8(bytes).unwrap_or_default()
+            }
+            Spelled::Long(text) => text,
+        }
     }
 
     /// Whether this is the object itself.
     pub fn is_root(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        match &self.0 {
+            Spelled::Short(length, _) => usize::from(*length),
+            Spelled::Long(text) => text.len(),
+        }
+    }
+}
+
+/// Puts texts behind each other; none when there is no room for them.
+fn put(length: usize, mut bytes: [u8; SHORT], parts: [&str; 3]) -> Option<Spelled> {
+    let mut end = length;
+    for part in parts {
+        let begin = end;
+        end = begin.checked_add(part.len())?;
+        bytes.get_mut(begin..end)?.copy_from_slice(part.as_bytes());
+    }
+    Some(Spelled::Short(u8::try_from(end).ok()?, bytes))
+}
+
+/// The digits of a number.
+fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
+    let mut begin = digits.len();
+    for (place, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' | u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        begin = place;
+        if number == 0 {
+            break;
+        }
+    }
+    std::str::from_utf8(&digits[begin..]).unwrap_or_default()
+}
+
+impl Default for FieldPath {
+    fn default() -> FieldPath {
+        FieldPath::root()
+    }
+}
+
+impl PartialEq for FieldPath {
+    fn eq(&self, other: &FieldPath) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for FieldPath {}
+
+impl fmt::Debug for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FieldPath").field(&self.as_str()).finish()
     }
 }
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl From<FieldPath> for String {
     fn from(path: FieldPath) -> String {
-        path.0
+        match path.0 {
+            Spelled::Short(..) => path.as_str().to_owned(),
+            Spelled::Long(text) => text,
+        }
     }
 }
 
 impl From<&FieldPath> for String {
     fn from(path: &FieldPath) -> String {
-        path.0.clone()
+        path.as_str().to_owned()
     }
 }
 
@@ -96,5 +172,31 @@ mod tests {
             annotations.map_key("example.com/a").to_string(),
             "metadata.annotations[example.com/a]"
         );
+    }
+
+    #[test]
+    fn long_paths_are_spelled_as_short_ones_are() {
+        let check = |path: FieldPath, expected: &str| {
+            assert_eq!(path.as_str(), expected);
+            assert_eq!(path, FieldPath::new(expected));
+            assert_eq!(String::from(path), expected);
+        };
+        check(FieldPath::root(), "");
+        check(FieldPath::root().index(0), "[0]");
+        check(FieldPath::new("a").index(usize::MAX), &format!("a[{}]", usize::MAX));
+        for length in SHORT - 4..SHORT + 4 {
+            let (letters, wide) = ("x".repeat(length), "ü".repeat(length));
+            check(FieldPath::root().key(&letters), &letters);
+            check(FieldPath::root().key(&letters).index(7), &format!("{letters}[7]"));
+            check(
+                FieldPath::root().key(&letters).key("y").key("z"),
+                &format!("{letters}.y.z"),
+            );
+            check(FieldPath::root().map_key(&letters), &format!("[{letters}]"));
+            check(
+                FieldPath::root().key("a").map_key(&wide[..length & !1]),
+                &format!("a[{}]", &wide[..length & !1]),
+            );
+        }
     }
 }

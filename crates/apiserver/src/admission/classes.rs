@@ -1,7 +1,7 @@
 //! Plugins that look up a class that an object names, or the default one, and write what the class says into the object: Priority,
 //! RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes' own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -325,25 +325,89 @@ fn set_runtime(pod: &mut Value, class: &Value) {
 }
 
 /// Leaves tolerations out that another one covers; of equal ones the first stays.
+///
+/// Upstream (`tolerations.MergeTolerations`) holds each against those that stay and those behind it. Here [`Coverers`] remembers
+/// of both the few that may cover it: the list is gone through from its end and then from its beginning.
 fn merge_tolerations(all: &[Value]) -> Vec<Value> {
-    let mut merged: Vec<Value> = Vec::new();
-    for (index, toleration) in all.iter().enumerate() {
-        let covered = merged.iter().any(|other| covers(other, toleration))
-            || all[index + 1..]
-                .iter()
-                .any(|other| other != toleration && covers(other, toleration));
-        if !covered {
+    let mut behind = Coverers::default();
+    let mut uncovered: Vec<&Value> = Vec::new();
+    for toleration in all.iter().rev() {
+        if !behind.cover(toleration, true) {
+            uncovered.push(toleration);
+        }
+        behind.add(toleration);
+    }
+    let (mut before, mut equal) = (Coverers::default(), BTreeSet::new());
+    let mut merged = Vec::new();
+    for toleration in uncovered.into_iter().rev() {
+        // Of what covers nothing else, equal ones are one all the same.
+        if equal.insert(toleration.to_string()) && !before.cover(toleration, false) {
+            before.add(toleration);
             merged.push(toleration.clone());
         }
     }
     merged
 }
 
+/// Tolerations, those of a key, an effect and a value together. Of each such group the two that tolerate for longest, which differ:
+/// what they do not cover, none of the group covers.
+#[derive(Default)]
+struct Coverers<'a>(BTreeMap<Group<'a>, [Option<&'a Value>; 2]>);
+
+/// The key, the effect, and the value if it matters.
+type Group<'a> = (&'a str, &'a str, Option<&'a str>);
+
+impl<'a> Coverers<'a> {
+    fn add(&mut self, toleration: &'a Value) {
+        let value = match text_of(toleration, "operator") {
+            "Exists" => None,
+            "Equal" | "" => Some(text_of(toleration, "value")),
+            // Covers nothing but its equals.
+            _ => return,
+        };
+        let group = (text_of(toleration, "key"), text_of(toleration, "effect"), value);
+        let [first, second] = self.0.entry(group).or_default();
+        let longer = |than: &Value| seconds_of(toleration) > seconds_of(than);
+        match (*first, *second) {
+            (Some(known), _) if known == toleration => {}
+            (_, Some(known)) if known == toleration => {}
+            (Some(known), _) if !longer(known) => {
+                if second.is_none_or(longer) {
+                    *second = Some(toleration);
+                }
+            }
+            (known, _) => (*first, *second) = (Some(toleration), known),
+        }
+    }
+
+    /// Whether one of them covers a toleration; one that equals it may not count.
+    fn cover(&self, toleration: &Value, another: bool) -> bool {
+        let [key, effect, value] = ["key", "effect", "value"].map(|field| text_of(toleration, field));
+        [key, ""].into_iter().any(|key| {
+            [effect, ""].into_iter().any(|effect| {
+                [None, Some(value)].into_iter().any(|value| {
+                    let group = self.0.get(&(key, effect, value)).into_iter().flatten();
+                    let mut others = group.flatten().filter(|other| !another || **other != toleration);
+                    others.any(|other| covers(other, toleration))
+                })
+            })
+        })
+    }
+}
+
+fn text_of<'a>(toleration: &'a Value, field: &str) -> &'a str {
+    get(toleration, &[field]).as_str().unwrap_or("")
+}
+
+/// How long it is tolerated; for ever when it does not say.
+fn seconds_of(toleration: &Value) -> i128 {
+    let seconds = get(toleration, &["tolerationSeconds"]).as_i64();
+    seconds.map_or(i128::MAX, i128::from)
+}
+
 /// Whether whatever `toleration` tolerates, `other` tolerates as well.
 fn covers(other: &Value, toleration: &Value) -> bool {
-    fn text<'a>(toleration: &'a Value, field: &str) -> &'a str {
-        get(toleration, &[field]).as_str().unwrap_or("")
-    }
+    let text = text_of;
     let same = |field: &str| text(other, field) == text(toleration, field);
     let any = text(other, "key").is_empty() && text(other, "operator") == "Exists";
     let longer = match (
@@ -388,6 +452,8 @@ impl Admission for Classes {
 
 #[cfg(test)]
 mod tests {
+    use kubewright_schema::budget::{self, Limits};
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -409,5 +475,51 @@ mod tests {
         check(&[everything, a.clone()], &[0]);
         check(&[t("a", "Exists", "NoExecute", json!(5)), a.clone()], &[1]);
         check(&[t("a", "Exists", "NoSchedule", none), a], &[0, 1]);
+    }
+
+    /// As upstream, which compares each with each.
+    fn merged_in_pairs(all: &[Value]) -> Vec<Value> {
+        let mut merged: Vec<Value> = Vec::new();
+        for (index, toleration) in all.iter().enumerate() {
+            let later = &all[index + 1..];
+            let covered = merged.iter().any(|other| covers(other, toleration))
+                || later
+                    .iter()
+                    .any(|other| other != toleration && covers(other, toleration));
+            if !covered {
+                merged.push(toleration.clone());
+            }
+        }
+        merged
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_merged_as_in_pairs(all in prop::collection::vec(some_toleration(), 0..8)) {
+            prop_assert_eq!(merge_tolerations(&all), merged_in_pairs(&all));
+        }
+    }
+
+    fn some_toleration() -> impl Strategy<Value = Value> {
+        let text = |all: &'static [&'static str]| prop::sample::select(all);
+        let seconds = prop_oneof![Just(Value::Null), (-1..3_i64).prop_map(Value::from)];
+        let (key, operator) = (text(&["", "a", "b"]), text(&["", "Equal", "Exists", "Lt"]));
+        let (effect, value) = (text(&["", "NoExecute", "NoSchedule"]), text(&["", "x", "y"]));
+        (key, operator, effect, value, seconds).prop_map(|(key, operator, effect, value, seconds)| {
+            json!({"key": key, "operator": operator, "effect": effect, "value": value, "tolerationSeconds": seconds})
+        })
+    }
+
+    #[test]
+    fn many_tolerations_take_few_steps() {
+        let all: Vec<Value> = (0..2_000)
+            .map(|index| json!({"key": format!("k{index}"), "operator": "Equal", "value": "v", "effect": "NoExecute"}))
+            .collect();
+        let limits = Limits {
+            steps: 300 * 2_000,
+            ..Limits::REQUEST
+        };
+        let merged = budget::within(limits, || merge_tolerations(&all));
+        assert_eq!(merged.map(|merged| merged.len()), Ok(2_000));
     }
 }

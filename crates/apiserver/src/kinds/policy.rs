@@ -581,12 +581,9 @@ fn runtime_class(new: &Value) -> Vec<FieldError> {
     }
     let tolerated = scheduling.key("tolerations");
     tolerations(&mut errors, &tolerated);
-    for (index, toleration) in tolerated.items().enumerate() {
-        if tolerated
-            .items()
-            .take(index)
-            .any(|known| known.value == toleration.value)
-        {
+    let mut known = BTreeSet::new();
+    for toleration in tolerated.items() {
+        if !known.insert(toleration.value.to_string()) {
             errors.duplicate(&toleration);
         }
     }

@@ -3,8 +3,11 @@
 //! They share the pod template (see `pods`), the rule that a selector matches its template and never changes, and numbers that are not
 //! negative. Each has its own defaults. Jobs have a file of their own.
 
+use std::collections::BTreeSet;
+
 use kubewright_schema::error::FieldError;
 use kubewright_schema::labels::Selector;
+use kubewright_schema::measure;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get, keep, text};
@@ -457,7 +460,7 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
     if !matches {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
-    if restart.kind() == "statefulset" {
+    if restart.kind() == "statefulset" && !spec.key("volumeClaimTemplates").is_empty() {
         let whole = with_claims(&template, &spec.key("volumeClaimTemplates"));
         pod_template(errors, &At::root(&whole).moved(template.path.clone()), restart);
     } else {
@@ -467,15 +470,15 @@ fn selector_and_template(errors: &mut Errors, spec: &At<'_>, restart: Restart) {
 
 /// The template of a StatefulSet as its pods will have it: each claim is a volume of its name, before the volumes of other names.
 fn with_claims(template: &At<'_>, claims: &At<'_>) -> Value {
-    let mut whole = template.value.clone();
+    let mut whole = measure::copy(template.value);
     let Some(spec) = whole.as_object_mut().and_then(|whole| ensure(whole, "spec")) else {
         return whole;
     };
     let mut volumes: Vec<Value> = Vec::new();
-    let has = |volumes: &[Value], name: &Value| volumes.iter().any(|volume| get(volume, &["name"]) == name);
+    let mut names = BTreeSet::new();
     for claim in claims.items() {
-        let name = Value::from(claim.keys(&["metadata", "name"]).text());
-        if !has(&volumes, &name) {
+        let name = claim.keys(&["metadata", "name"]).text();
+        if names.insert(name) {
             volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         }
     }
@@ -486,7 +489,7 @@ fn with_claims(template: &At<'_>, claims: &At<'_>) -> Value {
     let others = own
         .into_iter()
         .flatten()
-        .filter(|volume| !has(&volumes, get(volume, &["name"])));
+        .filter(|volume| get(volume, &["name"]).as_str().is_none_or(|name| !names.contains(name)));
     let others: Vec<Value> = others.cloned().collect();
     volumes.extend(others);
     spec.insert("volumes".to_owned(), volumes.into());

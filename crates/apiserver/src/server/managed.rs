@@ -9,10 +9,11 @@ use http::HeaderMap;
 use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
 use kubewright_schema::schema::GroupVersionKind;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::write::Part;
 use crate::admission::Session;
+use crate::kinds::check::get;
 use crate::object;
 use crate::registry::{Resource, ScalePaths};
 
@@ -320,18 +321,6 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
     if entries(new) == entries(old) {
         return;
     }
-    let timeless = |object: &Value| {
-        let mut entries = entries(object).cloned().unwrap_or_default();
-        for entry in entries
-            .as_array_mut()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            entry.remove("time");
-        }
-        entries
-    };
     let same = |key: &str| new.get(key) == old.get(key);
     let fields = |object: &Value| object.as_object().map_or(0, serde_json::Map::len);
     let unchanged = fields(new) == fields(old)
@@ -339,25 +328,32 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
             .as_object()
             .is_some_and(|map| map.keys().filter(|key| *key != "metadata").all(|key| same(key)))
         && same_metadata(new, old);
-    if unchanged && timeless(new) == timeless(old) {
+    if unchanged && same_but_times(entries(new), entries(old)) {
         put(new, entries(old).cloned());
     }
 }
 
 fn same_metadata(new: &Value, old: &Value) -> bool {
-    let of = |object: &Value| {
-        object
-            .get("metadata")
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default()
+    let none = Map::new();
+    let of = |object| Value::as_object(get(object, &["metadata"])).unwrap_or(&none);
+    same_beside(of(new), of(old), &[KEY, "resourceVersion"])
+}
+
+/// Whether entries are the same but for when they were written.
+fn same_but_times(new: Option<&Value>, old: Option<&Value>) -> bool {
+    let list = |entries| Option::and_then(entries, Value::as_array).map_or(&[][..], Vec::as_slice);
+    let (new, old): (&[Value], &[Value]) = (list(new), list(old));
+    let same = |(new, old): (&Value, &Value)| match (new, old) {
+        (Value::Object(new), Value::Object(old)) => same_beside(new, old, &["time"]),
+        (new, old) => new == old,
     };
-    let (mut new, mut old) = (of(new), of(old));
-    for key in [KEY, "resourceVersion"] {
-        new.remove(key);
-        old.remove(key);
-    }
-    new == old
+    new.len() == old.len() && new.iter().zip(old).all(same)
+}
+
+/// Whether two maps are the same but for some of their fields. Entries are large, and are not copied for that.
+fn same_beside(new: &Map<String, Value>, old: &Map<String, Value>, fields: &[&str]) -> bool {
+    let kept = |(field, _): &(&String, &Value)| !fields.contains(&field.as_str());
+    new.iter().filter(kept).eq(old.iter().filter(kept))
 }
 
 /// The owners of what a Scale shows, while it is written.

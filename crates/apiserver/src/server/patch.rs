@@ -230,7 +230,11 @@ impl Patch {
                 // What is found in the document is told of the patch.
                 Err(refused_patch(go::text(&self.document), &why))
             }
-            Err(Unfit::Unreadable(why)) => Err(undecodable(&self.apply_to(old, resource)?, &why)),
+            Err(Unfit::Unreadable(why)) => {
+                // It may be as large as the next one.
+                drop(new);
+                Err(undecodable(&self.apply_to(old, resource)?, &why))
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::{budget, measure};
+
 /// The document with the patch applied.
 ///
 /// ```
@@ -31,14 +33,19 @@ fn merge(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// A new part of the document, in which nulls of objects say nothing.
+/// A new part of the document, in which nulls of objects say nothing. The patch is there beside it, as large again.
 fn pruned(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
+            budget::spend(1 + fields.len());
+            budget::produce(measure::map_held(fields.len()));
             let kept = fields.iter().filter(|(_, value)| !value.is_null());
             kept.map(|(key, value)| (key.clone(), pruned(value))).collect()
         }
-        Value::Array(items) => items.iter().map(pruned).collect(),
+        Value::Array(items) => {
+            budget::spend(1 + items.len());
+            items.iter().map(pruned).collect()
+        }
         other => other.clone(),
     }
 }
@@ -71,8 +78,20 @@ pub fn diff(from: &Value, to: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Exhausted, Limits, within};
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_made_beside_the_patch_is_counted() {
+        let patch = json!({"a": vec![json!({"b": 1}); 100]});
+        let check = |bytes, expected| {
+            let limits = Limits { steps: 1_000, bytes };
+            assert_eq!(within(limits, || drop(apply(&json!({}), &patch))), expected);
+        };
+        check(100_000, Ok(()));
+        check(50_000, Err(Exhausted::Bytes));
+    }
 
     /// The table of RFC 7386, appendix A.
     #[test]

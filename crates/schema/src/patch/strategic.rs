@@ -223,11 +223,7 @@ fn check_orders(
                 Some(key) => Identity::Key(key),
                 None => Identity::Value,
             };
-            let named: Vec<Value> = change
-                .iter()
-                .filter(|item| item.get(DIRECTIVE).is_none())
-                .cloned()
-                .collect();
+            let named: Vec<&Value> = change.iter().filter(|item| item.get(DIRECTIVE).is_none()).collect();
             check_order(&named, order, identity)?;
         }
         let mut lists = [original.get(field), change]
@@ -334,6 +330,9 @@ fn fresh(change: &Value) -> Option<Value> {
     }
 }
 
+/// Where the items of a list are.
+type Places = BTreeMap<Option<String>, usize>;
+
 /// How items of a list are recognised.
 #[derive(Clone, Copy)]
 enum Identity<'a> {
@@ -351,9 +350,9 @@ impl Identity<'_> {
     }
 
     /// The first place of each item. Lists come from requests and may be long: no searching in loops.
-    fn index(self, list: &[Value]) -> BTreeMap<Option<String>, usize> {
+    fn index<'v>(self, list: impl IntoIterator<Item = &'v Value>) -> Places {
         let mut places = BTreeMap::new();
-        for (place, item) in list.iter().enumerate() {
+        for (place, item) in list.into_iter().enumerate() {
             places.entry(self.of(item)).or_insert(place);
         }
         places
@@ -383,10 +382,11 @@ fn merge_list(
         _ => Identity::Value,
     };
     let (mut merged, changes) = apply_item_directives(original, change, identity)?;
-    let kept = merged.clone();
+    // Only an order asks what was there before the items were merged.
+    let kept = if order.is_some() { merged.clone() } else { Vec::new() };
     let item_schema = schema.and_then(|schema| schema.items.as_ref());
     let mut places = identity.index(&merged);
-    for item in &changes {
+    for &item in &changes {
         let id = identity.check(item)?;
         match (places.get(&id).map(|place| &mut merged[*place]), item) {
             (Some(Value::Object(before)), Value::Object(change)) => {
@@ -400,44 +400,40 @@ fn merge_list(
             }
         }
     }
-    let named = match order {
-        None => changes.as_slice(),
+    let (named, before) = match order {
+        None => (identity.index(changes), identity.index(original)),
         Some(Value::Array(order)) => {
             check_order(&changes, order, identity)?;
             check_order_items(&merged, order, identity)?;
-            order
+            let before = overwritten(original, &kept, &merged);
+            (identity.index(order), identity.index(before))
         }
         Some(other) => return Err(StrategicError::OrderType(go::type_name(other))),
     };
-    let before = if order.is_some() {
-        overwritten(original, &kept, &merged)
-    } else {
-        original.to_vec()
-    };
-    Ok(sort(merged, named, &before, identity))
+    Ok(sort(merged, &named, &before, identity))
 }
 
 /// The old list as it stands when the order is made: upstream deletes and appends in its memory, so new items take the room that deleted
 /// ones left at the end. This decides where they stand among items that the order does not name.
-fn overwritten(original: &[Value], kept: &[Value], merged: &[Value]) -> Vec<Value> {
+fn overwritten<'v>(original: &'v [Value], kept: &'v [Value], merged: &'v [Value]) -> Vec<&'v Value> {
     let added = merged.get(kept.len()..).unwrap_or_default();
-    let mut before: Vec<Value> = kept.iter().chain(added).take(original.len()).cloned().collect();
-    before.extend(original.iter().skip(before.len()).cloned());
+    let mut before: Vec<&Value> = kept.iter().chain(added).take(original.len()).collect();
+    before.extend(original.iter().skip(before.len()));
     before
 }
 
 /// Takes `{$patch: delete|replace}` items out of the patch and does what they say.
-fn apply_item_directives(
+fn apply_item_directives<'c>(
     original: &[Value],
-    change: &[Value],
+    change: &'c [Value],
     identity: Identity<'_>,
-) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
+) -> Result<(Vec<Value>, Vec<&'c Value>), StrategicError> {
     let mut changes = Vec::new();
     let mut gone = BTreeSet::new();
     let mut replaced = false;
     for item in change {
         match item.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
-            None => changes.push(item.clone()),
+            None => changes.push(item),
             Some((_, Some("replace"))) => replaced = true,
             Some((_, Some("delete"))) => {
                 gone.insert(identity.check(item)?);
@@ -453,14 +449,14 @@ fn apply_item_directives(
 }
 
 /// Everything that the patch changes must be in the order, and in that order.
-fn check_order(changes: &[Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
+fn check_order(changes: &[&Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
     let places = identity.index(order);
     let positions: Option<Vec<&usize>> = changes.iter().map(|item| places.get(&identity.of(item))).collect();
     if order.is_empty() || positions.is_some_and(|positions| positions.is_sorted()) {
         return Ok(());
     }
     Err(StrategicError::Order {
-        list: go::text(&Value::from(changes.to_vec())),
+        list: go::text(&changes.iter().map(|item| (*item).clone()).collect()),
         order: go::text(&Value::from(order.to_vec())),
     })
 }
@@ -481,15 +477,14 @@ fn check_order_items(list: &[Value], order: &[Value], identity: Identity<'_>) ->
 }
 
 /// Interleaves what the patch names (in its order) with what it does not name (in the old order).
-fn sort(merged: Vec<Value>, named: &[Value], before: &[Value], identity: Identity<'_>) -> Vec<Value> {
-    let (named, before) = (identity.index(named), identity.index(before));
-    let place = |places: &BTreeMap<Option<String>, usize>, item: &Value| places.get(&identity.of(item)).copied();
+fn sort(merged: Vec<Value>, named: &Places, before: &Places, identity: Identity<'_>) -> Vec<Value> {
+    let place = |places: &Places, item: &Value| places.get(&identity.of(item)).copied();
     // Each with its place in the patch and its old place; equal scalars count once.
     let mut seen = BTreeSet::new();
     let placed = merged
         .into_iter()
         .filter(|item| matches!(identity, Identity::Key(_)) || item.is_object() || seen.insert(item.to_string()))
-        .map(|item| (place(&named, &item), place(&before, &item), item));
+        .map(|item| (place(named, &item), place(before, &item), item));
     let (mut ours, mut others): (Vec<_>, Vec<_>) = placed.partition(|(named, _, _)| named.is_some());
     ours.sort_by_key(|(named, _, _)| *named);
     // What the patch adds without naming it in its order comes last.

@@ -11,7 +11,7 @@ pub struct Pattern(Arc<Inner>);
 
 struct Inner {
     source: String,
-    compiled: OnceLock<Result<GoRegex, String>>,
+    compiled: OnceLock<Result<Arc<GoRegex>, String>>,
 }
 
 impl Pattern {
@@ -45,7 +45,8 @@ impl Pattern {
     }
 
     fn compiled(&self) -> Result<&GoRegex, &String> {
-        self.0.compiled.get_or_init(|| go_regex(&self.0.source)).as_ref()
+        let compiled = self.0.compiled.get_or_init(|| go_regex(&self.0.source));
+        compiled.as_ref().map(AsRef::as_ref)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::kinds::check::get;
 use crate::object;
 use crate::status::Status;
 use crate::storage::ListRequest;
-use checks::Violations;
+use checks::{Violations, text};
 use levels::{Level, LevelVersion, Policy, policy};
 
 /// Subresources of pods that do not write the pod.
@@ -190,23 +190,31 @@ fn warn(session: &Session<'_>, level: LevelVersion, violations: &Violations) {
 
 /// Whether an update changes what a running pod may change and the rules look at: images, and new ephemeral containers.
 fn is_significant(new: &Value, old: &Value) -> bool {
-    let list = |spec: &Value, field: &str| get(spec, &[field]).as_array().cloned().unwrap_or_default();
     let in_place = ["containers", "initContainers"].iter().any(|field| {
         let (new, old) = (list(new, field), list(old, field));
         new.len() != old.len()
             || new
                 .iter()
-                .zip(&old)
+                .zip(old)
                 .any(|(new, old)| new.get("image") != old.get("image"))
     });
-    let old_ephemeral = list(old, "ephemeralContainers");
-    in_place
-        || list(new, "ephemeralContainers").iter().any(|container| {
-            let before = old_ephemeral
-                .iter()
-                .find(|old| old.get("name") == container.get("name"));
-            before.is_none_or(|old| old.get("image") != container.get("image"))
-        })
+    if in_place {
+        return true;
+    }
+    // Names are looked up: there may be thousands, and each is looked for.
+    let (old, new) = (list(old, "ephemeralContainers"), list(new, "ephemeralContainers"));
+    let mut before = BTreeMap::new();
+    for container in old {
+        before
+            .entry(text(container, &["name"]))
+            .or_insert(text(container, &["image"]));
+    }
+    let changed = |container| before.get(text(container, &["name"])) != Some(&text(container, &["image"]));
+    new.iter().any(changed)
+}
+
+fn list<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
+    get(spec, &[field]).as_array().map_or(&[], Vec::as_slice)
 }
 
 impl Admission for PodSecurity {

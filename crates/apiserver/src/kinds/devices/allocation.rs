@@ -1,5 +1,7 @@
 //! The status of a ResourceClaim: what was allocated, for whom, and what drivers say of it.
 
+use std::collections::BTreeSet;
+
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
@@ -86,12 +88,13 @@ fn devices(errors: &mut Errors, status: &At<'_>) {
         let share = if share.is_empty() { share } else { format!("/{share}") };
         format!("{driver}/{pool}/{device}{share}")
     };
-    let mut seen = std::collections::BTreeSet::new();
+    let allocated: BTreeSet<[String; 4]> = results.items().map(|result| id(&result)).collect();
+    let mut seen = BTreeSet::new();
     for device in status.key("devices").items() {
         driver_name(errors, &device.key("driver"));
         pool_name(errors, &device.key("pool"));
         label(errors, &device.key("device"));
-        if !results.items().any(|result| id(&result) == id(&device)) {
+        if !allocated.contains(&id(&device)) {
             errors.invalid_value(&device, shown(&device), "must be an allocated device in the claim");
         }
         let conditions = device.key("conditions");

@@ -1,6 +1,6 @@
 //! ResourceSlices: the devices that a driver offers, with their attributes, capacities, counters and taints, and where they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -91,11 +91,12 @@ fn slice(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.invalid_value(&spec, "", "only one of `sharedCounters` or `devices` is allowed");
     }
     let per_device = spec.key("perDeviceNodeSelection").is_true();
+    let mut known = BTreeMap::new();
+    for device in get(old, &["spec", "devices"]).as_array().into_iter().flatten() {
+        known.entry(get(device, &["name"]).as_str()).or_insert(device);
+    }
     set(&mut errors, &spec.key("devices"), max, named, |errors, item| {
-        let known = get(old, &["spec", "devices"]).as_array().into_iter().flatten();
-        let before = known
-            .into_iter()
-            .find(|known| get(known, &["name"]) == item.key("name").value);
+        let before = known.get(&item.key("name").value.as_str()).copied();
         device(errors, &item, before, per_device);
     });
     set(
@@ -346,13 +347,14 @@ pub(super) fn bindings(errors: &mut Errors, at: &At<'_>) {
             }
         });
     }
+    let all_wanted: BTreeSet<&str> = wanted.items().map(|item| item.text()).collect();
     for list in [&wanted, &failing] {
         let mut seen = BTreeSet::new();
         for item in list.items() {
             if !seen.insert(item.text()) {
                 errors.push(FieldError::duplicate(item.path.to_string(), item.text()));
             }
-            if list.path == failing.path && wanted.items().any(|other| other.text() == item.text()) {
+            if list.path == failing.path && all_wanted.contains(item.text()) {
                 errors.invalid(
                     &item,
                     "bindingFailureConditions must not overlap with bindingConditions",

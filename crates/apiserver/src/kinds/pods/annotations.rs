@@ -74,6 +74,9 @@ fn seccomp(errors: &mut Errors, at: &At<'_>) {
 /// Profiles that a new pod gives both as a field and as an annotation.
 pub(super) fn profiles(errors: &mut Errors, pod: &At<'_>) {
     let (spec, all) = (pod.key("spec"), pod.keys(&["metadata", "annotations"]));
+    if all.is_empty() {
+        return;
+    }
     let annotation = |key: &str| all.value.get(key).and_then(Value::as_str);
     let of_pod = spec.keys(&["securityContext", "seccompProfile"]);
     matching(errors, &of_pod, of_pod.value, annotation(SECCOMP_POD), "seccomp");
@@ -137,7 +140,13 @@ fn app_armor_profile(annotation: &str) -> Option<Value> {
 
 /// Gives containers of a new pod the profile that only an annotation says.
 pub(super) fn sync_app_armor(pod: &mut Object) {
-    let metadata = pod.get("metadata").cloned().unwrap_or_default();
+    // Only these: the entries of who owns what are in the metadata, too, and may be the larger half of a pod.
+    let annotations = pod
+        .get("metadata")
+        .map(|metadata| get(metadata, &["annotations"]).clone());
+    let Some(Value::Object(annotations)) = annotations else {
+        return;
+    };
     let Some(spec) = child(pod, "spec") else { return };
     if spec.get("os").is_some_and(|os| get(os, &["name"]) == "windows") {
         return;
@@ -149,7 +158,7 @@ pub(super) fn sync_app_armor(pod: &mut Object) {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in containers.filter_map(Value::as_object_mut) {
             let key = format!("{APP_ARMOR}{}", crate::kinds::check::text(container, "name"));
-            let annotation = get(&metadata, &["annotations", &key]).as_str();
+            let annotation = annotations.get(&key).and_then(Value::as_str);
             let own = container
                 .get("securityContext")
                 .map(|context| get(context, &["appArmorProfile"]));

@@ -1,6 +1,6 @@
 //! Rules for containers: names, images, ports, environment, mounts, probes, lifecycle hooks and security.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -17,6 +17,8 @@ pub(crate) struct PodFacts<'a> {
     pub(crate) spec: At<'a>,
     pub(crate) claims: BTreeSet<&'a str>,
     pub(crate) volumes: BTreeSet<&'a str>,
+    /// All volumes by their names; of several of one name the first.
+    pub(crate) by_name: BTreeMap<&'a str, At<'a>>,
     pub(crate) grace_period: i64,
 }
 
@@ -98,6 +100,11 @@ pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'
     }
 }
 
+/// A field of all items of a list.
+pub(super) fn texts<'a>(list: &At<'a>, field: &str) -> BTreeSet<&'a str> {
+    list.items().map(|item| item.key(field).text()).collect()
+}
+
 fn name(errors: &mut Errors, at: &At<'_>) {
     if at.text().is_empty() {
         errors.required(at, "");
@@ -128,7 +135,7 @@ fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     environment(errors, &at.key("env"), facts);
     environment_sources(errors, &at.key("envFrom"));
     mounts(errors, at, facts);
-    host::devices(errors, at, &facts.spec.key("volumes"));
+    host::devices(errors, at, &facts.by_name);
     errors.one_of(&at.key("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], true);
     resources::requirements(errors, &at.key("resources"), resources::Of::Container);
     host::claims_used(errors, &at.keys(&["resources", "claims"]), &facts.claims);
@@ -296,8 +303,7 @@ fn file_reference(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
             errors.invalid(&path, "must not start with '..'");
         }
     }
-    let mut volumes = facts.spec.key("volumes").items();
-    match volumes.find(|known| known.key("name").text() == volume.text()) {
+    match facts.by_name.get(volume.text()) {
         None => errors.not_found(&volume),
         Some(known) if !known.key("emptyDir").present() => {
             errors.invalid(&volume, "referenced volume must be of type emptyDir");
@@ -456,6 +462,7 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     let (at, devices) = (&container.key("volumeMounts"), container.key("volumeDevices"));
     let privileged = container.keys(&["securityContext", "privileged"]).is_true();
     let mut points = BTreeSet::new();
+    let (device_names, device_paths) = (texts(&devices, "name"), texts(&devices, "devicePath"));
     for mount in at.items() {
         let name = mount.key("name");
         if name.text().is_empty() {
@@ -471,13 +478,10 @@ fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
         if !points.insert(path.text()) {
             errors.invalid(&path, "must be unique");
         }
-        if devices.items().any(|device| device.key("name").text() == name.text()) {
+        if device_names.contains(name.text()) {
             errors.invalid(&name, "must not already exist in volumeDevices");
         }
-        if devices
-            .items()
-            .any(|device| device.key("devicePath").text() == path.text())
-        {
+        if device_paths.contains(path.text()) {
             errors.invalid(&path, "must not already exist as a path in volumeDevices");
         }
         // Kubernetes reports the next three without the index of the mount.

@@ -1,11 +1,12 @@
 //! What a pod may have of its host, its operating system and its devices: host namespaces, Windows, profiles, claims, block devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
+use super::containers::texts;
 use super::defaults::CONTAINER_LISTS;
 use super::windows;
 use crate::kinds::check::{At, Errors};
@@ -253,9 +254,10 @@ pub(crate) fn claims_used(errors: &mut Errors, at: &At<'_>, known: &BTreeSet<&st
 }
 
 /// `volumeDevices` of a container: volumes that are claims, at paths of their own.
-pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &At<'_>) {
+pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &BTreeMap<&str, At<'_>>) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    let mounts: Vec<At<'_>> = container.key("volumeMounts").items().collect();
+    let mounts = container.key("volumeMounts");
+    let (mount_names, mount_paths) = (texts(&mounts, "name"), texts(&mounts, "mountPath"));
     for device in container.key("volumeDevices").items() {
         let (name, path) = (device.key("name"), device.key("devicePath"));
         if name.text().is_empty() {
@@ -263,7 +265,7 @@ pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &At<'_>)
         } else if !names.insert(name.text()) {
             errors.invalid(&name, "must be unique");
         }
-        match volumes.items().find(|volume| volume.key("name").text() == name.text()) {
+        match volumes.get(name.text()) {
             None => errors.not_found(&name),
             Some(volume) if !volume.key("persistentVolumeClaim").present() && !volume.key("ephemeral").present() => {
                 errors.invalid(
@@ -281,10 +283,10 @@ pub(crate) fn devices(errors: &mut Errors, container: &At<'_>, volumes: &At<'_>)
         if !paths.insert(path.text()) {
             errors.invalid(&path, "must be unique");
         }
-        if mounts.iter().any(|mount| mount.key("name").text() == name.text()) {
+        if mount_names.contains(name.text()) {
             errors.invalid(&name, "must not already exist in volumeMounts");
         }
-        if mounts.iter().any(|mount| mount.key("mountPath").text() == path.text()) {
+        if mount_paths.contains(path.text()) {
             errors.invalid(&path, "must not already exist as a path in volumeMounts");
         }
     }

@@ -223,6 +223,10 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
         containers.collect()
     };
     for container in asking {
+        if container.key("resources").is_empty() {
+            guaranteed = false;
+            continue;
+        }
         let mut limited = 0;
         for (list, sums) in [("requests", &mut requests), ("limits", &mut limits)] {
             let of = container.keys(&["resources", list]);

@@ -1,6 +1,6 @@
 //! Rules about where a pod may run: tolerations, affinity, topology spread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::labels::Selector;
 use kubewright_schema::{budget, names};
@@ -153,12 +153,9 @@ fn pod_affinity_term(errors: &mut Errors, at: &At<'_>) {
     }
     label_keys(errors, at, "matchLabelKeys");
     label_keys(errors, at, "mismatchLabelKeys");
+    let mismatched: BTreeSet<&str> = at.key("mismatchLabelKeys").items().map(|other| other.text()).collect();
     for both in at.key("matchLabelKeys").items() {
-        if at
-            .key("mismatchLabelKeys")
-            .items()
-            .any(|other| other.text() == both.text())
-        {
+        if mismatched.contains(both.text()) {
             errors.invalid(&both, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }

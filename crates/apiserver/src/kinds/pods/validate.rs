@@ -2,7 +2,7 @@
 //!
 //! [`spec`] serves pods and every pod template. Errors come in the order of Kubernetes' own validation where it is cheap to keep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::{internal, names};
@@ -21,6 +21,7 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
         claims,
         spec: at.clone(),
         volumes: volumes::volumes(errors, &at.key("volumes")),
+        by_name: first_by_name(&at.key("volumes")),
         grace_period: at.key("terminationGracePeriodSeconds").int().unwrap_or(30),
     };
     containers::containers(errors, &at.key("containers"), &facts);
@@ -74,6 +75,15 @@ pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     }
     resources::overhead(errors, &at.key("overhead"));
     host::host(errors, at);
+}
+
+/// The items of a list by their names; of several of one name the first.
+fn first_by_name<'a>(list: &At<'a>) -> BTreeMap<&'a str, At<'a>> {
+    let mut named = BTreeMap::new();
+    for item in list.items() {
+        named.entry(item.key("name").text()).or_insert(item);
+    }
+    named
 }
 
 fn node_selector(errors: &mut Errors, at: &At<'_>) {
@@ -447,9 +457,10 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
     let at = At::root(new).key("spec");
     spec(&mut errors, &at);
     let list = at.key("ephemeralContainers");
+    let named = first_by_name(&list);
     for before in At::root(old).keys(&["spec", "ephemeralContainers"]).items() {
         let name = before.key("name").text();
-        match list.items().find(|entry| entry.key("name").text() == name) {
+        match named.get(name) {
             None => errors.forbidden(
                 &list,
                 format!("existing ephemeral containers {name:?} may not be removed\n"),
@@ -606,10 +617,10 @@ pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.invalid(&first.key("ip"), "must be equal to `hostIP`");
     }
     let spec = At::root(new).key("spec");
+    let claims = containers::texts(&spec.key("resourceClaims"), "name");
     for claim in at.key("resourceClaimStatuses").items() {
         let name = claim.key("name");
-        let mut claims = spec.key("resourceClaims").items();
-        if !claims.any(|claim| claim.key("name").text() == name.text()) {
+        if !claims.contains(name.text()) {
             errors.invalid(&name, "must match the name of an entry in `spec.resourceClaims`");
         }
     }

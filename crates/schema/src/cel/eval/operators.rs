@@ -8,12 +8,15 @@ use crate::cel::ast::op;
 use crate::cel::value::number::Number;
 use crate::cel::value::{Text, Value};
 
+/// What comparing two values takes: both are taken out of what they are in, and what is in them is shared for a while.
+const EQUALITY: usize = 5;
+
 /// `a == b`. Values of different types are not equal, but for numbers, which are equal when they are the same number.
 ///
 /// # Errors
 /// Values that cannot be compared, such as a quantity with an address.
 pub fn equal<'a>(left: &Value<'a>, right: &Value<'a>) -> Result<bool, Error> {
-    budget::spend(2);
+    budget::spend(EQUALITY);
     Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Null, _) | (_, Value::Null) => false,

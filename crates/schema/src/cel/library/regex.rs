@@ -5,7 +5,7 @@
 //! number of them, since rules are evaluated again and again.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
@@ -50,17 +50,19 @@ pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
 /// What a value in a list takes beside its text.
 const VALUE: usize = 64;
 
-/// How many compiled expressions are kept, and how large each of them may be ([`weight`]).
-const KEPT: usize = 256;
+/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some 32 MiB
+/// for each thread, were all of them full.
+const KEPT: usize = 128;
 const KEPT_WEIGHT: usize = 2_000;
 
 /// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-static COMPILED: LazyLock<Mutex<BTreeMap<String, GoRegex>>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<GoRegex>>>> = LazyLock::new(Mutex::default);
 
-/// A compiled expression, and how large it is.
-#[derive(Clone, Debug)]
+/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the notes
+/// of what it has seen, and making those anew costs far more than a short match does.
+#[derive(Debug)]
 pub(crate) struct GoRegex {
     regex: Regex,
     weight: usize,
@@ -80,7 +82,7 @@ impl GoRegex {
 }
 
 /// The compiled expression, or Go's message.
-pub(crate) fn compile(pattern: &str) -> Result<GoRegex, String> {
+pub(crate) fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
     let known = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = known().get(pattern) {
         return Ok(regex.clone());
@@ -100,7 +102,7 @@ pub(crate) fn compile(pattern: &str) -> Result<GoRegex, String> {
     if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
         return Err(refused(&complaint));
     }
-    let regex = GoRegex { regex, weight };
+    let regex = Arc::new(GoRegex { regex, weight });
     if weight <= KEPT_WEIGHT {
         let mut kept = known();
         if kept.len() >= KEPT {
@@ -406,6 +408,12 @@ mod tests {
         for text in other {
             assert!(!regex.matches(text), "{pattern} does not match {text:?}");
         }
+    }
+
+    #[test]
+    fn an_expression_is_shared_with_its_notes() {
+        let [first, second] = [(); 2].map(|()| compile("^an expression of this test$").expect("it compiles"));
+        assert!(Arc::ptr_eq(&first, &second));
     }
 
     #[test]

@@ -75,7 +75,12 @@ impl Tree {
         match self {
             Tree::Whole(value) => value,
             Tree::Fields(fields) => Value::Object(fields.into_iter().map(|(key, tree)| (key, tree.close())).collect()),
-            Tree::Items(items) => Value::Array(items.blocks.into_iter().flatten().map(Tree::close).collect()),
+            Tree::Items(items) => {
+                // Room for all at once: a list that grows takes twice as much.
+                let mut list = Vec::with_capacity(items.len());
+                list.extend(items.blocks.into_iter().flatten().map(Tree::close));
+                Value::Array(list)
+            }
         }
     }
 
@@ -152,11 +157,12 @@ impl Items {
     fn new(items: Vec<Value>) -> Items {
         let len = items.len();
         let mut blocks: Vec<Vec<Tree>> = Vec::with_capacity(len.div_ceil(BLOCK));
-        for item in items {
-            match blocks.last_mut() {
-                Some(block) if block.len() < BLOCK => block.push(item.into()),
-                _ => blocks.push(vec![item.into()]),
-            }
+        let mut items = items.into_iter();
+        while items.len() > 0 {
+            // As many as there are: a block has room for more when something is put into it.
+            let mut block = Vec::with_capacity(items.len().min(BLOCK));
+            block.extend(items.by_ref().take(BLOCK).map(Tree::from));
+            blocks.push(block);
         }
         Items { blocks, len }
     }
