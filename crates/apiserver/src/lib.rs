@@ -37,6 +37,8 @@ pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
 pub use kinds::services::ServiceRange;
 pub use kubewright_schema::budget::Trial;
-pub use server::{Admitted, ApiServer, Config, MAX_BODY, Parts, TooLong, Weight, first_broken_escape};
+pub use server::{
+    Admitted, ApiServer, Config, MAX_BODY, Parts, SEPARABLE_PLUGINS, TooLong, Weight, first_broken_escape,
+};
 pub use status::Status;
 pub use user::UserInfo;

@@ -12,6 +12,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -90,8 +91,18 @@ impl Authority {
     }
 
     /// What clients must trust, as DER.
+    #[cfg(test)]
     pub(crate) fn der(&self) -> &CertificateDer<'static> {
         &self.der
+    }
+
+    /// This authority alone, for whoever checks certificates against it.
+    pub(crate) fn roots(&self) -> Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(self.der.clone())
+            .map_err(|error| Error::Tls(error.to_string()))?;
+        Ok(roots)
     }
 
     /// A serving certificate for this machine's loopback, the names that pods use, and the address that is listened on.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kubewright::{Observer, Stop, StopSource, kube};
-use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens};
+use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
 use tokio::net::TcpListener;
@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::front::{BODIES, Front};
 use crate::listen::{self, Limits, Listening, Threads, Tls};
 use crate::outbound::{Functions, HttpsOutbound};
+use crate::pki::{Pki, Serving};
 use crate::signer::ServiceAccountKey;
 use crate::work::Workers;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
@@ -66,6 +67,7 @@ struct Inner {
     threads: Threads,
     stop: StopSource,
     authority: Arc<LazyAuthority>,
+    pki: Option<Pki>,
     /// Reaches webhooks.
     outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
@@ -99,6 +101,8 @@ pub struct ClusterBuilder {
     threads: usize,
     config: Config,
     data_dir: Option<PathBuf>,
+    unsynced: bool,
+    pki: Option<Pki>,
     functions: Functions,
 }
 
@@ -116,6 +120,8 @@ impl Default for ClusterBuilder {
             threads: 0,
             config,
             data_dir: None,
+            unsynced: false,
+            pki: None,
             functions: Functions::default(),
         }
     }
@@ -190,6 +196,22 @@ impl ClusterBuilder {
         self
     }
 
+    /// Does not wait for the disk of [`data_dir`](ClusterBuilder::data_dir): what was acknowledged survives the end of the process,
+    /// however it ends, but not that of the machine. Default no. As etcd's `--unsafe-no-fsync`, for tests.
+    #[must_use]
+    pub fn unsynced(mut self, unsynced: bool) -> ClusterBuilder {
+        self.unsynced = unsynced;
+        self
+    }
+
+    /// Serves with these certificates and keys, and makes none. Reached by [`Cluster::serve`], since there is no administrator's
+    /// certificate that a kubeconfig could hold.
+    #[must_use]
+    pub fn pki(mut self, pki: Pki) -> ClusterBuilder {
+        self.pki = Some(pki);
+        self
+    }
+
     /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
     /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
@@ -226,19 +248,20 @@ impl ClusterBuilder {
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
         let data = match self.data_dir {
-            Some(path) => Some(opened(path).await?),
+            Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,
         };
         let authority = Arc::new(LazyAuthority {
             folder: data.as_ref().map(|data| data.folder.clone()),
             ..LazyAuthority::default()
         });
-        let key = Arc::new(match &data {
-            Some(data) => ServiceAccountKey::kept(&data.folder)?,
-            None => ServiceAccountKey::default(),
-        });
+        let key: Arc<dyn Signer> = match (self.pki.as_ref().and_then(Pki::signer), &data) {
+            (Some(given), _) => given,
+            (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
+            (None, None) => Arc::new(ServiceAccountKey::default()),
+        };
         let settings = Settings {
-            root_ca: root_ca(authority.clone()),
+            root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
             service_account_token: service_account_token(key.clone()),
             ..self.settings
         };
@@ -286,6 +309,7 @@ impl ClusterBuilder {
             threads,
             stop: source,
             authority,
+            pki: self.pki,
             outbound,
             journal,
             controllers: Mutex::new(controllers),
@@ -354,19 +378,34 @@ impl Cluster {
     /// # Ok(()) }
     /// ```
     pub async fn listen(&self, address: SocketAddr) -> Result<Listening> {
+        let authority = self.inner.authority.get()?;
+        let serving = Serving::from(&authority.serving(address.ip())?);
+        let tls = Tls::new(serving, Some(authority.roots()?))?;
+        let address = self.open(address, tls).await?;
+        let kubeconfig = kubeconfig::text(address, &authority, &authority.admin()?);
+        Ok(Listening { address, kubeconfig })
+    }
+
+    /// The same with the certificates of [`ClusterBuilder::pki`]; answers the address.
+    ///
+    /// # Errors
+    /// [`Error::Bind`], [`Error::Stopped`], and [`Error::Tls`] when there are no such certificates.
+    pub async fn serve(&self, address: SocketAddr) -> Result<SocketAddr> {
+        let pki = self.inner.pki.as_ref();
+        let pki = pki.ok_or_else(|| Error::Tls("the cluster was given no certificates to serve with".to_owned()))?;
+        self.open(address, Tls::new(pki.shown(), pki.roots())?).await
+    }
+
+    async fn open(&self, address: SocketAddr, tls: Tls) -> Result<SocketAddr> {
         let inner = &self.inner;
         // Held until the listener is on the list, so that a stop at the same time sees either none of it or all.
         let mut tasks = inner.tasks.lock().await;
         if inner.front.stop.is_requested() {
             return Err(Error::Stopped);
         }
-        let socket = TcpListener::bind(address)
-            .await
-            .map_err(|source| Error::Bind { address, source })?;
-        let address = socket.local_addr().map_err(|source| Error::Bind { address, source })?;
-        let authority = inner.authority.get()?;
-        let tls = Tls::new(&authority, &authority.serving(address.ip())?)?;
-        let kubeconfig = kubeconfig::text(address, &authority, &authority.admin()?);
+        let bound = |source| Error::Bind { address, source };
+        let socket = TcpListener::bind(address).await.map_err(bound)?;
+        let taken = socket.local_addr().map_err(bound)?;
         tasks.push(tokio::spawn(listen::serve(
             socket,
             inner.front.clone(),
@@ -374,7 +413,7 @@ impl Cluster {
             inner.limits.clone(),
             inner.threads.clone(),
         )));
-        Ok(Listening { address, kubeconfig })
+        Ok(taken)
     }
 
     /// Stops the cluster: watches end cleanly, requests under way are answered, controllers finish what they are at. Returns when
@@ -440,8 +479,8 @@ struct LazyAuthority {
 }
 
 /// Opens a data folder: much reading, so on a thread of its own.
-async fn opened(path: PathBuf) -> Result<durable::Opened> {
-    match tokio::task::spawn_blocking(move || durable::open(&path)).await {
+async fn opened(path: PathBuf, synced: bool) -> Result<durable::Opened> {
+    match tokio::task::spawn_blocking(move || durable::open(&path, synced)).await {
         Ok(opened) => Ok(opened?),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
@@ -462,7 +501,10 @@ impl LazyAuthority {
 }
 
 /// How the controllers get at the certificate that pods are to trust.
-fn root_ca(authority: Arc<LazyAuthority>) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+fn root_ca(authority: Arc<LazyAuthority>, given: Option<String>) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+    if given.is_some() {
+        return Arc::new(move || given.clone());
+    }
     Arc::new(move || match authority.get() {
         Ok(authority) => Some(authority.pem()),
         Err(error) => {
@@ -473,7 +515,7 @@ fn root_ca(authority: Arc<LazyAuthority>) -> Arc<dyn Fn() -> Option<String> + Se
 }
 
 /// How the controllers get at tokens for Secrets.
-fn service_account_token(key: Arc<ServiceAccountKey>) -> TokenSource {
+fn service_account_token(key: Arc<dyn Signer>) -> TokenSource {
     Arc::new(move |wanted| {
         let account = Bound {
             name: wanted.account.to_owned(),

@@ -29,9 +29,11 @@ mod env;
 mod error;
 mod front;
 mod inprocess;
+mod keys;
 pub mod kubeconfig;
 mod listen;
 mod outbound;
+mod pki;
 mod response;
 mod signer;
 mod unsent;
@@ -41,9 +43,12 @@ mod work;
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
+pub use kubewright_apiserver::SEPARABLE_PLUGINS;
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
+pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use listen::{Limits, Listening};
+pub use pki::Pki;
 pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -50,6 +50,6 @@ impl<'a> Unproven<'a> {
 
     /// Whether `signer` signed it.
     pub(super) fn is_signed_by(&self, signer: &dyn Signer) -> bool {
-        self.algorithm == signer.algorithm() && signer.verify(self.signed.as_bytes(), &self.signature)
+        signer.believes(&self.algorithm, self.signed.as_bytes(), &self.signature)
     }
 }

@@ -67,6 +67,7 @@ impl Authenticated {
 pub struct Authenticator {
     static_tokens: StaticTokens,
     service_accounts: ServiceAccountTokens,
+    anonymous: bool,
 }
 
 impl Authenticator {
@@ -81,7 +82,15 @@ impl Authenticator {
         Authenticator {
             static_tokens,
             service_accounts: ServiceAccountTokens::new(issuer, signer, storage, env),
+            anonymous: true,
         }
+    }
+
+    /// Whether requests without credentials are somebody's (`--anonymous-auth`). Default yes.
+    #[must_use]
+    pub fn anonymous(mut self, allowed: bool) -> Authenticator {
+        self.anonymous = allowed;
+        self
     }
 
     /// Issues and checks tokens of service accounts.
@@ -153,6 +162,7 @@ impl Authenticator {
         }
         match error {
             Some(why) => Err(why),
+            None if !self.anonymous => Err("no credentials, and nobody may come without".to_owned()),
             None => Ok(Authenticated {
                 user: UserInfo::anonymous(),
                 audiences: audiences.to_vec(),

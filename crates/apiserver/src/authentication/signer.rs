@@ -32,6 +32,19 @@ pub trait Signer: Send + Sync + 'static {
     /// Whether this is a signature of the message by this key.
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
 
+    /// Whether a token that names this algorithm is signed by this key, or by another whose tokens are believed.
+    fn believes(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        algorithm == self.algorithm() && self.verify(message, signature)
+    }
+
+    /// All public keys whose tokens are believed, as JSON Web Keys.
+    ///
+    /// # Errors
+    /// When there is no key.
+    fn jwks(&self) -> Result<Vec<Value>, SignerError> {
+        Ok(vec![self.jwk()?])
+    }
+
     /// The public key as a JSON Web Key, with `use`, `kid` and `alg`.
     ///
     /// # Errors

@@ -139,6 +139,12 @@ pub struct Config {
     /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
     /// account `default` of every namespace: without it no pod can be created there. Default no.
     pub service_account_admission: bool,
+    /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default yes.
+    pub anonymous: bool,
+    /// Who decides what users may do (`--authorization-mode`), in this order. Default RBAC.
+    pub authorization: Vec<authorization::Mode>,
+    /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`]. Default none.
+    pub disabled_plugins: std::collections::BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
 }
@@ -157,6 +163,9 @@ impl Default for Config {
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
+            anonymous: true,
+            authorization: vec![authorization::Mode::Rbac],
+            disabled_plugins: std::collections::BTreeSet::new(),
         }
     }
 }
@@ -251,6 +260,70 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
+/// The admission plugins that can be left out one by one, by their names upstream.
+pub const SEPARABLE_PLUGINS: [&str; 14] = [
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "PodSecurity",
+    "DefaultTolerationSeconds",
+    "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
+    "PodTopologyLabels",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+];
+
+/// The admission plugins of a server, in the order in which they see a write (`AllOrderedPlugins`).
+fn plugins(
+    config: &Config,
+    storage: &Arc<dyn Storage>,
+    env: &Arc<dyn Env>,
+    authorizer: &Arc<dyn Authorizer>,
+) -> Vec<Box<dyn Admission>> {
+    let service_accounts = config
+        .service_account_admission
+        .then(|| Box::new(ServiceAccounts::new(storage.clone(), env.clone())) as Box<dyn Admission>);
+    // What has no name of its own here cannot be left out.
+    let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
+        (
+            "NamespaceLifecycle",
+            Some(Box::new(NamespaceLifecycle::new(storage.clone()))),
+        ),
+        ("LimitRanger", Some(Box::new(LimitRanger::new(storage.clone())))),
+        ("ServiceAccount", service_accounts),
+        ("TaintNodesByCondition", Some(Box::new(TaintNodes))),
+        ("PodSecurity", Some(Box::new(PodSecurity))),
+        ("", Some(Box::new(Classes::new(storage.clone())))),
+        ("DefaultTolerationSeconds", Some(Box::new(Tolerations))),
+        ("StorageObjectInUseProtection", Some(Box::new(StorageProtection))),
+        ("PersistentVolumeClaimResize", Some(Box::new(Resizes))),
+        ("", Some(Box::new(Signers::new(authorizer.clone())))),
+        ("PodTopologyLabels", Some(Box::new(TopologyLabels))),
+        ("", Some(Box::new(ParameterAccess))),
+        ("MutatingAdmissionPolicy", Some(Box::new(MutatingPolicies::default()))),
+        ("MutatingAdmissionWebhook", Some(Box::new(MutatingWebhooks::default()))),
+        (
+            "ValidatingAdmissionPolicy",
+            Some(Box::new(ValidatingPolicies::default())),
+        ),
+        (
+            "ValidatingAdmissionWebhook",
+            Some(Box::new(ValidatingWebhooks::default())),
+        ),
+        // What is charged is never refused by another plugin.
+        ("ResourceQuota", Some(Box::new(ResourceQuotas))),
+    ];
+    all.into_iter()
+        .filter(|(name, _)| !config.disabled_plugins.contains(*name))
+        .filter_map(|(_, plugin)| plugin)
+        .collect()
+}
+
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
     /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
@@ -269,31 +342,11 @@ impl ApiServer {
             signer,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer = authorizer.unwrap_or_else(|| authorization::standard(policy.clone()));
+        let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
         let tokens = config.static_tokens.clone();
-        let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone());
-        let mut admission: Vec<Box<dyn Admission>> = vec![
-            Box::new(NamespaceLifecycle::new(storage.clone())),
-            Box::new(LimitRanger::new(storage.clone())),
-        ];
-        if config.service_account_admission {
-            admission.push(Box::new(ServiceAccounts::new(storage.clone(), env.clone())));
-        }
-        admission.push(Box::new(TaintNodes));
-        admission.push(Box::new(PodSecurity));
-        admission.push(Box::new(Classes::new(storage.clone())));
-        admission.push(Box::new(Tolerations));
-        admission.push(Box::new(StorageProtection));
-        admission.push(Box::new(Resizes));
-        admission.push(Box::new(Signers::new(authorizer.clone())));
-        admission.push(Box::new(TopologyLabels));
-        admission.push(Box::new(ParameterAccess));
-        admission.push(Box::new(MutatingPolicies::default()));
-        admission.push(Box::new(MutatingWebhooks::default()));
-        admission.push(Box::new(ValidatingPolicies::default()));
-        admission.push(Box::new(ValidatingWebhooks::default()));
-        // What is charged is never refused by another plugin.
-        admission.push(Box::new(ResourceQuotas));
+        let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
+            .anonymous(config.anonymous);
+        let admission = plugins(&config, &storage, &env, &authorizer);
         let turns = AtomicU64::new(env.random());
         let inner = Inner {
             authorizer,

@@ -1,15 +1,18 @@
 //! Where others learn how to check the tokens of service accounts: the OpenID discovery document and the key set.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HOST};
 use http::{HeaderMap, HeaderValue, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Inner;
 use super::negotiate::{self, Output};
 use super::query::Query;
 use super::respond::{Content, Reply, Responder};
 use crate::Body;
+use crate::authentication::Signer;
 use crate::status::Status;
 
 impl Inner {
@@ -25,16 +28,16 @@ impl Inner {
             "jwks_uri": format!("https://{host}/openid/v1/jwks"),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [accounts.signer().algorithm()],
+            "id_token_signing_alg_values_supported": algorithms(accounts.signer()),
         });
         self.metadata(document.to_string(), "application/json", headers, query)
     }
 
     /// `/openid/v1/jwks`.
     pub(super) fn key_set(&self, headers: &HeaderMap, query: &Query) -> Response<Body> {
-        match self.authenticator.service_accounts().signer().jwk() {
-            Ok(key) => {
-                let document = json!({"keys": [key]});
+        match self.authenticator.service_accounts().signer().jwks() {
+            Ok(keys) => {
+                let document = json!({"keys": keys});
                 self.metadata(document.to_string(), "application/jwk-set+json", headers, query)
             }
             Err(error) => self.fail(&Status::not_implemented(format!(
@@ -58,5 +61,15 @@ impl Inner {
             .headers_mut()
             .insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
         response
+    }
+}
+
+/// What tokens of this server are signed with, each algorithm once.
+fn algorithms(signer: &dyn Signer) -> BTreeSet<String> {
+    let keys = signer.jwks().unwrap_or_default();
+    let named = keys.iter().filter_map(|key| key.get("alg").and_then(Value::as_str));
+    match named.map(str::to_owned).collect::<BTreeSet<_>>() {
+        none if none.is_empty() => BTreeSet::from([signer.algorithm().to_owned()]),
+        named => named,
     }
 }

@@ -148,7 +148,7 @@ fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
 }
 
 /// One for each processor; more than four would not find enough to do, since writes go one after another.
-fn serving_threads() -> usize {
+pub(crate) fn serving_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod assets;
 pub(crate) mod build_installer;
 pub(crate) mod cluster;
 pub(crate) mod completion;

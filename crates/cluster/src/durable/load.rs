@@ -17,6 +17,7 @@ use super::error::DataDirError;
 use super::folder::{Folder, sync_folder};
 use super::record::{self, Record};
 use super::salvage;
+use super::unsynced::Unsynced;
 
 /// Objects by [`key_of`].
 pub(super) const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
@@ -33,11 +34,14 @@ pub(super) fn key_of(store: &str, key: &str) -> Vec<u8> {
 }
 
 /// Opens the database and verifies every page of it.
-pub(super) fn database(file: &Path) -> Result<Database, DatabaseError> {
-    Database::builder()
-        .set_cache_size(CACHE)
-        .set_check_integrity_on_open(true)
-        .open(file)
+pub(super) fn database(file: &Path, synced: bool) -> Result<Database, DatabaseError> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE).set_check_integrity_on_open(true);
+    if synced {
+        return builder.open(file);
+    }
+    let file = Unsynced::open(file).map_err(|why| DatabaseError::Storage(why.into()))?;
+    builder.create_with_backend(file)
 }
 
 /// Any error of the database, in words: they have no common type.
@@ -94,10 +98,10 @@ pub(super) fn write_new<'a>(
 }
 
 /// Opens a file of objects and reads it; a damaged one is an error that says what can be saved.
-pub(super) fn open(file: &Path) -> Result<(Database, Restored), DataDirError> {
+pub(super) fn open(file: &Path, synced: bool) -> Result<(Database, Restored), DataDirError> {
     // A file that is damaged in a way that the database does not expect must not end the process.
     let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, DatabaseFailure> {
-        let database = database(file)?;
+        let database = database(file, synced)?;
         let restored = read(&database)?;
         Ok((database, restored))
     }));

@@ -25,6 +25,7 @@ mod record;
 mod salvage;
 #[cfg(test)]
 mod tests;
+mod unsynced;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub(crate) struct Opened {
     pub(crate) restored: Restored,
 }
 
-/// Opens the folder of a cluster, and makes it when it is not there. Reads all of it: not for an asynchronous thread.
-pub(crate) fn open(path: &Path) -> Result<Opened, DataDirError> {
+/// Opens the folder of a cluster, and makes it when it is not there; unless `synced`, the journal does not wait for the disk. Reads all of it: not for an asynchronous thread.
+pub(crate) fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
     let mut folder = Folder::open(path)?;
     let file = folder.path().join(OBJECTS_FILE);
     if !file.exists() {
@@ -62,10 +63,10 @@ pub(crate) fn open(path: &Path) -> Result<Opened, DataDirError> {
         load::create(&folder, &file)?;
     }
     folder.mark()?;
-    let (database, restored) = load::open(&file)?;
+    let (database, restored) = load::open(&file, synced)?;
     let reopen = {
         let file = file.clone();
-        Box::new(move || load::database(&file))
+        Box::new(move || load::database(&file, synced))
     };
     let journal = FileJournal::start(database, reopen, restored.revision, folder.take_lock())
         .map_err(DataDirError::io("start a thread that writes", &file))?;

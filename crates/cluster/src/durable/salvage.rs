@@ -61,7 +61,7 @@ pub fn repair(path: &Path) -> Result<Report, DataDirError> {
     fs::metadata(&objects).map_err(DataDirError::io("find", &objects))?;
     let folder = Folder::open(path)?;
     let file = folder.path().join(OBJECTS_FILE);
-    let damage = match load::open(&file) {
+    let damage = match load::open(&file, true) {
         Ok((_, restored)) => {
             return Ok(Report {
                 saved: restored.objects.len(),

@@ -49,7 +49,7 @@ impl Waiting {
     }
 
     fn open(path: &Path) -> Waiting {
-        let opened = super::open(path).expect("the folder is intact");
+        let opened = super::open(path, true).expect("the folder is intact");
         Waiting::new(opened.journal, opened.restored, Bounds::default())
     }
 
@@ -114,7 +114,7 @@ fn the_durable_storage_conforms() {
     let count = std::sync::atomic::AtomicUsize::new(0);
     let violations = conformance::check(&|limits| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let opened = super::open(&folder.path().join(number.to_string())).expect("a new folder");
+        let opened = super::open(&folder.path().join(number.to_string()), true).expect("a new folder");
         let bounds = Bounds {
             history: limits.history,
             buffer: limits.buffer,
@@ -181,7 +181,7 @@ fn secrets_are_made_once_and_their_owners() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut first = None;
     for round in 0..3 {
-        let opened = super::open(folder.path()).expect("an empty folder");
+        let opened = super::open(folder.path(), true).expect("an empty folder");
         let secret = opened
             .folder
             .keep("pki/sa.key", || Ok::<_, DataDirError>(format!("secret {round}")))

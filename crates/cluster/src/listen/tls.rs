@@ -17,30 +17,37 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::certificates::{Authority, Certified};
 use crate::error::{Error, Result};
+use crate::pki::Serving;
 
 /// What a listener needs for TLS; the parts are shared by its connections.
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
-    verifier: Arc<dyn ClientCertVerifier>,
+    /// Without one no client is asked for a certificate.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl Tls {
-    /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, client certificates of `authority`.
-    pub(crate) fn new(authority: &Authority, serving: &Certified) -> Result<Tls> {
+    /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, client certificates of the authorities `clients`, or none.
+    pub(crate) fn new(serving: Serving, clients: Option<RootCertStore>) -> Result<Tls> {
         let refused = |error: &dyn std::fmt::Display| Error::Tls(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.der().clone()).map_err(|error| refused(&error))?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .build()
-            .map_err(|error| refused(&error))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let verifier = clients
+            .map(|roots| {
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                    .build()
+                    .map_err(|error| refused(&error))
+            })
+            .transpose()?;
+        let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| refused(&error))?
-            .with_client_cert_verifier(Arc::new(AskOnly(verifier.clone())))
-            .with_single_cert(vec![serving.certificate_der()], serving.key_der())
+            .map_err(|error| refused(&error))?;
+        let builder = match &verifier {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::new(AskOnly(verifier.clone()))),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder
+            .with_single_cert(serving.chain, serving.key)
             .map_err(|error| refused(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Kubernetes' clients keep their connections and do not resume sessions: remembering them would cost memory for nothing.
@@ -57,7 +64,10 @@ impl Tls {
         let Some((own, intermediates)) = chain.and_then(<[_]>::split_first) else {
             return Identity::Anonymous;
         };
-        match self.verifier.verify_client_cert(own, intermediates, UnixTime::now()) {
+        let Some(verifier) = &self.verifier else {
+            return Identity::Anonymous;
+        };
+        match verifier.verify_client_cert(own, intermediates, UnixTime::now()) {
             Ok(_) => user(own).map_or(Identity::Anonymous, Identity::User),
             Err(error) => {
                 tracing::info!(%error, "a client certificate is not accepted; its requests are answered 401");
@@ -147,10 +157,11 @@ mod tests {
     use rcgen::DnType;
 
     use super::*;
-    use crate::certificates::distinguished_name;
+    use crate::certificates::{Authority, distinguished_name};
 
     fn tls(authority: &Authority) -> Tls {
-        Tls::new(authority, &authority.serving(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()).unwrap()
+        let serving = authority.serving(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        Tls::new(Serving::from(&serving), Some(authority.roots().unwrap())).unwrap()
     }
 
     /// Who the server takes a client for whose certificate has this subject and is signed by its own authority.

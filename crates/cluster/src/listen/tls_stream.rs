@@ -398,6 +398,7 @@ mod tests {
     use super::*;
     use crate::certificates::Authority;
     use crate::listen::Tls;
+    use crate::pki::Serving;
 
     const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
 
@@ -410,7 +411,7 @@ mod tests {
     fn configs(version: &'static SupportedProtocolVersion) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let authority = Authority::new().expect("an authority");
         let serving = authority.serving([127, 0, 0, 1].into()).expect("a certificate");
-        let tls = Tls::new(&authority, &serving).expect("a configuration");
+        let tls = Tls::new(Serving::from(&serving), Some(authority.roots().expect("a root"))).expect("a configuration");
         let admin = authority.admin().expect("a client");
         let mut roots = RootCertStore::empty();
         roots.add(authority.der().clone()).expect("a root");

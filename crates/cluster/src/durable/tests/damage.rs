@@ -44,7 +44,7 @@ fn hit(bytes: &mut [u8], text: &str) {
 fn check(what: &str, damage: impl FnOnce(&Path), says: &[&str], saved: Option<(u64, u64)>) {
     let (folder, revision) = folder();
     damage(folder.path());
-    let Err(error) = super::super::open(folder.path()) else {
+    let Err(error) = super::super::open(folder.path(), true) else {
         panic!("{what}: the damage is not noticed")
     };
     let text = error.to_string();
@@ -215,7 +215,9 @@ fn what_is_not_there_is_not_repaired() {
 fn a_folder_serves_one_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let first = Waiting::open(folder.path());
-    let error = super::super::open(folder.path()).map(drop).expect_err("it is in use");
+    let error = super::super::open(folder.path(), true)
+        .map(drop)
+        .expect_err("it is in use");
     let text = format!("is in use by process {}", std::process::id());
     assert!(error.to_string().contains(&text), "{error}");
     assert!(matches!(repair(folder.path()), Err(DataDirError::InUse { .. })));

@@ -1,0 +1,150 @@
+//! `kube-apiserver`: the API server of a cluster, with the certificates, keys and rules that its flags name, and without controllers unless
+//! `--controllers` says otherwise.
+//!
+//! Objects are in the folder that the etcd behind `--etcd-servers` names. Not here: what flags mean (`settings`).
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use kubewright_cluster::{Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
+
+use super::settings::{self, Settings};
+use super::{Parent, etcd, failed, flags, names, print, warn};
+use crate::signals::stop_signal;
+
+/// How long the end may take; what is acknowledged is written by then.
+const STOP: Duration = Duration::from_secs(1);
+
+pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
+    let parent = Parent::now();
+    let given = match flags::parse(names::APISERVER, arguments) {
+        Ok(given) => given,
+        Err(why) => return failed(&why),
+    };
+    if given.help {
+        let intro = "The API server of kubewright under the name and with the flags of Kubernetes' own. It needs the etcd beside it.";
+        print(&flags::help(intro, "kube-apiserver [flags]", names::APISERVER));
+        return ExitCode::SUCCESS;
+    }
+    if !given.rest.is_empty() {
+        let rest = given.rest.join(" ");
+        return failed(&format!("\"kube-apiserver\" does not take any arguments, got [{rest}]"));
+    }
+    let settings = match settings::read(&given) {
+        Ok(settings) => settings,
+        Err(why) => return failed(&why),
+    };
+    for text in &settings.warnings {
+        warn(text);
+    }
+    crate::log_to_stderr();
+    crate::descriptors::raise();
+    let done = crate::block_on_one_thread(async {
+        let ended = run(settings, parent, started).await;
+        ended.map_err(crate::output::Failure::new)
+    });
+    done.map_or_else(|why| failed(&why.to_string()), |()| ExitCode::SUCCESS)
+}
+
+async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(), String> {
+    let stop = stop_signal().map_err(|why| why.to_string())?;
+    let ended = async move {
+        tokio::select! {
+            () = stop => {}
+            () = parent.gone() => {}
+        }
+    };
+    let mut ended = std::pin::pin!(ended);
+    // The etcd beside it may not be there yet, or never be: a signal ends the wait, too.
+    let cluster = tokio::select! {
+        cluster = start(&settings) => cluster?,
+        () = &mut ended => return Ok(()),
+    };
+    let address = cluster.serve(settings.listen).await.map_err(|why| why.to_string())?;
+    tracing::info!(%address, milliseconds = started.elapsed().as_millis(), "serving");
+    crate::resident::give_back_when_idle(ended, || cluster.api().rehearse()).await;
+    // Past the deadline the process ends and takes the rest with it.
+    let _ = tokio::time::timeout(STOP, cluster.stop()).await;
+    Ok(())
+}
+
+async fn start(settings: &Settings) -> Result<Cluster, String> {
+    let pki = pki(settings)?;
+    let config = Config {
+        version: KUBERNETES_VERSION.to_owned(),
+        issuer: settings.issuer.clone(),
+        static_tokens: settings.tokens.as_deref().map(tokens).transpose()?.unwrap_or_default(),
+        // The plugin is on unless it is named among those that are not.
+        service_account_admission: true,
+        anonymous: settings.anonymous,
+        authorization: settings.authorization.clone(),
+        disabled_plugins: settings.disabled_plugins.clone(),
+        service_range: settings.service_range,
+        event_ttl: settings.event_ttl,
+        ..Config::default()
+    };
+    let place = etcd::ask(settings.etcd).await?;
+    Cluster::builder()
+        .serving_threads(crate::commands::cluster::serving_threads())
+        .controllers(settings.controllers.clone())
+        .api(config)
+        .pki(pki)
+        .data_dir(place.folder)
+        .unsynced(!place.synced)
+        .start()
+        .await
+        .map_err(|why| why.to_string())
+}
+
+fn pki(settings: &Settings) -> Result<Pki, String> {
+    let (certificate, key) = &settings.certificate;
+    if settings.make_certificate && !certificate.exists() && !key.exists() {
+        make_certificate(settings)?;
+    }
+    let told = |why: kubewright_cluster::Error| why.to_string();
+    let mut pki = Pki::serving(&text(certificate)?, &text(key)?).map_err(told)?;
+    if let Some(path) = &settings.client_authorities {
+        pki = pki.clients(&text(path)?).map_err(told)?;
+    }
+    let believed: Result<Vec<String>, String> = settings.verifying_keys.iter().map(|path| text(path)).collect();
+    pki.service_accounts(&text(&settings.signing_key)?, &believed?)
+        .map_err(told)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    // Go's words for what the system says of a file.
+    fs::read_to_string(path).map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => format!("open {}: no such file or directory", path.display()),
+        _ => format!("open {}: {why}", path.display()),
+    })
+}
+
+fn tokens(path: &Path) -> Result<StaticTokens, String> {
+    StaticTokens::parse(&text(path)?).map_err(|why| format!("--token-auth-file {}: {why}", path.display()))
+}
+
+/// A certificate of its own in `--cert-dir`, where there is none (`MaybeDefaultWithSelfSignedCerts`).
+fn make_certificate(settings: &Settings) -> Result<(), String> {
+    let (certificate, key) = &settings.certificate;
+    let (chain, secret) = Pki::self_signed(settings.listen.ip()).map_err(|why| why.to_string())?;
+    let write = |path: &Path, text: &str, mode: u32| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(text.as_bytes())
+    };
+    let made = match certificate.parent() {
+        Some(folder) => DirBuilder::new().recursive(true).mode(0o755).create(folder),
+        None => Ok(()),
+    };
+    made.and_then(|()| write(key, &secret, 0o600))
+        .and_then(|()| write(certificate, &chain, 0o644))
+        .map_err(|why| {
+            format!(
+                "error creating self-signed certificates: {}: {why}",
+                certificate.display()
+            )
+        })
+}

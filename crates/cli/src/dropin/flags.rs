@@ -1,0 +1,220 @@
+//! Flags as Go's pflag reads them, and the help that lists them.
+//!
+//! `--name=value`, `--name value`, `-v 2`; a boolean stands alone or has its value behind `=`. A flag may come several times: which of its
+//! values count is decided by whoever reads it. The errors are pflag's.
+
+use std::collections::BTreeMap;
+
+/// A flag that is served.
+#[derive(Debug)]
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    /// The word for its value in the help; `None` for a boolean.
+    pub(super) value: Option<&'static str>,
+    pub(super) usage: &'static str,
+}
+
+/// Flags under one heading of the help.
+pub(super) type Section = (&'static str, &'static [Flag]);
+
+/// What was given, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    values: BTreeMap<&'static str, Vec<String>>,
+    pub(super) help: bool,
+    pub(super) rest: Vec<String>,
+}
+
+impl Given {
+    /// The last value of a flag.
+    pub(super) fn last(&self, name: &str) -> Option<&str> {
+        self.all(name).last().map(String::as_str)
+    }
+
+    /// All values of a flag.
+    pub(super) fn all(&self, name: &str) -> &[String] {
+        self.values.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The values of a flag that takes lists with commas.
+    pub(super) fn list(&self, name: &str) -> Vec<&str> {
+        let all = self.all(name).iter().flat_map(|one| one.split(','));
+        all.map(str::trim).filter(|one| !one.is_empty()).collect()
+    }
+
+    /// A boolean, if it was given; it has been read before.
+    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+        self.last(name).and_then(truth)
+    }
+}
+
+/// `strconv.ParseBool`.
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads arguments.
+///
+/// # Errors
+/// In the words of pflag.
+pub(super) fn parse(sections: &[Section], arguments: &[String]) -> Result<Given, String> {
+    let mut given = Given::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            given.rest.extend(arguments.cloned());
+            break;
+        }
+        let (name, value) = match argument.strip_prefix("--") {
+            Some(long) => match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            },
+            None if argument == "-h" => ("help", None),
+            None => match argument.strip_prefix("-v") {
+                Some("") => ("v", None),
+                Some(value) => ("v", Some(value.trim_start_matches('=').to_owned())),
+                None if argument.len() > 1 && argument.starts_with('-') => return Err(unknown_short(argument)),
+                None => {
+                    given.rest.push(argument.clone());
+                    continue;
+                }
+            },
+        };
+        if name.is_empty() || name.starts_with('-') || name.starts_with('=') {
+            return Err(format!("bad flag syntax: {argument}"));
+        }
+        if name == "help" {
+            given.help = true;
+            continue;
+        }
+        let mut flags = sections.iter().flat_map(|section| section.1);
+        let Some(flag) = flags.find(|flag| flag.name == name) else {
+            return Err(format!("unknown flag: --{name}"));
+        };
+        let value = match (value, flag.value) {
+            (Some(value), _) => value,
+            (None, None) => "true".to_owned(),
+            (None, Some(_)) => match arguments.next() {
+                Some(value) => value.clone(),
+                None => return Err(format!("flag needs an argument: --{name}")),
+            },
+        };
+        if flag.value.is_none() && truth(&value).is_none() {
+            let why = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+            return Err(format!("invalid argument {value:?} for \"--{name}\" flag: {why}"));
+        }
+        given.values.entry(flag.name).or_default().push(value);
+    }
+    Ok(given)
+}
+
+fn unknown_short(argument: &str) -> String {
+    let letter = argument.chars().nth(1).unwrap_or('-');
+    format!("unknown shorthand flag: '{letter}' in {argument}")
+}
+
+/// The flags as pflag lists them under their headings (`PrintSections` of component-base).
+pub(super) fn help(intro: &str, usage: &str, sections: &[Section]) -> String {
+    let mut text = format!("{intro}\n\nUsage:\n  {usage}\n");
+    for (heading, flags) in sections {
+        text.push_str(&format!("\n{heading} flags:\n\n"));
+        let heads: Vec<String> = flags.iter().map(head).collect();
+        let width = heads.iter().map(String::len).max().unwrap_or(0);
+        for (flag, head) in flags.iter().zip(&heads) {
+            text.push_str(&format!("{head:width$}   {}\n", flag.usage));
+        }
+    }
+    text
+}
+
+fn head(flag: &Flag) -> String {
+    let front = if flag.name == "v" { "  -v, " } else { "      " };
+    match flag.value {
+        None => format!("{front}--{}", flag.name),
+        Some(value) => format!("{front}--{} {value}", flag.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTIONS: &[Section] = &[(
+        "Test",
+        &[
+            Flag {
+                name: "port",
+                value: Some("int"),
+                usage: "A port.",
+            },
+            Flag {
+                name: "allow",
+                value: None,
+                usage: "Allow it.",
+            },
+            Flag {
+                name: "v",
+                value: Some("Level"),
+                usage: "How much to say.",
+            },
+        ],
+    )];
+
+    fn read(arguments: &[&str]) -> Result<Given, String> {
+        let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).collect();
+        parse(SECTIONS, &arguments)
+    }
+
+    #[test]
+    fn flags_are_read_as_pflag_reads_them() {
+        #[track_caller]
+        fn check(arguments: &[&str], name: &str, values: &[&str]) {
+            assert_eq!(read(arguments).unwrap().all(name), values, "{arguments:?}");
+        }
+        check(&["--port=1"], "port", &["1"]);
+        check(&["--port", "1", "--port=2"], "port", &["1", "2"]);
+        check(&["--port="], "port", &[""]);
+        check(&["--allow", "rest"], "allow", &["true"]);
+        check(&["--allow=false"], "allow", &["false"]);
+        check(&["-v", "2"], "v", &["2"]);
+        check(&["-v=2", "-v3"], "v", &["2", "3"]);
+        check(&["--v=4"], "v", &["4"]);
+        check(&["--", "--port=1"], "port", &[]);
+        assert_eq!(read(&["--allow", "rest"]).unwrap().rest, ["rest"]);
+        assert!(read(&["--help"]).unwrap().help);
+        assert_eq!(
+            read(&["--port=a,b, c", "--port=d"]).unwrap().list("port"),
+            ["a", "b", "c", "d"]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_pflag() {
+        #[track_caller]
+        fn check(arguments: &[&str], expected: &str) {
+            assert_eq!(read(arguments).unwrap_err(), expected);
+        }
+        check(&["--nonsense"], "unknown flag: --nonsense");
+        check(&["--nonsense=1"], "unknown flag: --nonsense");
+        check(&["-x"], "unknown shorthand flag: 'x' in -x");
+        check(&["--port"], "flag needs an argument: --port");
+        check(&["--=1"], "bad flag syntax: --=1");
+        check(
+            &["--allow=maybe"],
+            "invalid argument \"maybe\" for \"--allow\" flag: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+        );
+    }
+
+    #[test]
+    fn the_help_has_a_line_for_each_flag() {
+        assert_eq!(
+            help("What it is.", "test [flags]", SECTIONS),
+            "What it is.\n\nUsage:\n  test [flags]\n\nTest flags:\n\n      --port int   A port.\n      --allow      Allow it.\n  -v, --v Level    How much to say.\n"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! The flags of kube-apiserver that are served, under its own headings, and the names of its admission plugins.
+
+use super::flags::{Flag, Section};
+
+const fn flag(name: &'static str, value: &'static str, usage: &'static str) -> Flag {
+    Flag {
+        name,
+        value: Some(value),
+        usage,
+    }
+}
+
+const fn boolean(name: &'static str, usage: &'static str) -> Flag {
+    Flag {
+        name,
+        value: None,
+        usage,
+    }
+}
+
+/// What kube-apiserver is told by.
+pub(super) const APISERVER: &[Section] = &[
+    (
+        "Generic",
+        &[
+            flag(
+                "advertise-address",
+                "ip",
+                "Accepted for compatibility: no other member of a cluster is told of this server.",
+            ),
+            flag(
+                "feature-gates",
+                "mapStringBool",
+                "Accepted with a warning: features are as in a default cluster.",
+            ),
+        ],
+    ),
+    (
+        "Etcd",
+        &[
+            flag(
+                "etcd-servers",
+                "strings",
+                "The address of the etcd of `kubewright assets` (http://host:port). Required.",
+            ),
+            flag(
+                "event-ttl",
+                "duration",
+                "Amount of time to retain events. (default 1h0m0s)",
+            ),
+        ],
+    ),
+    (
+        "Secure serving",
+        &[
+            flag(
+                "bind-address",
+                "ip",
+                "The IP address on which to listen for the --secure-port port. (default 0.0.0.0)",
+            ),
+            flag(
+                "cert-dir",
+                "string",
+                "The folder of apiserver.crt and apiserver.key, which are made when both are missing.",
+            ),
+            flag("secure-port", "int", "The port on which to serve HTTPS. (default 6443)"),
+            flag(
+                "tls-cert-file",
+                "string",
+                "The certificate for HTTPS, with intermediate certificates after it.",
+            ),
+            flag(
+                "tls-private-key-file",
+                "string",
+                "The private key that matches --tls-cert-file.",
+            ),
+        ],
+    ),
+    (
+        "Authentication",
+        &[
+            boolean(
+                "anonymous-auth",
+                "Answers requests without credentials as those of system:anonymous. (default true)",
+            ),
+            flag(
+                "client-ca-file",
+                "string",
+                "The authorities of client certificates: CommonName is the user, Organization the groups.",
+            ),
+            flag(
+                "service-account-issuer",
+                "string",
+                "The issuer of service account tokens. Required.",
+            ),
+            flag(
+                "service-account-key-file",
+                "stringArray",
+                "Keys or certificates that verify service account tokens; may be given several times.",
+            ),
+            flag(
+                "service-account-signing-key-file",
+                "string",
+                "The private key that signs service account tokens. Required.",
+            ),
+            flag(
+                "token-auth-file",
+                "string",
+                "Users who authenticate with a token: lines of token,user,uid,\"group1,group2\".",
+            ),
+        ],
+    ),
+    (
+        "Authorization",
+        &[flag(
+            "authorization-mode",
+            "strings",
+            "AlwaysAllow, AlwaysDeny, RBAC, Node, in this order. (default AlwaysAllow)",
+        )],
+    ),
+    (
+        "API enablement",
+        &[flag(
+            "runtime-config",
+            "mapStringString",
+            "Accepted with a warning: the versions that are served are those of a default cluster.",
+        )],
+    ),
+    (
+        "Admission",
+        &[
+            flag(
+                "disable-admission-plugins",
+                "strings",
+                "Admission plugins that do not run.",
+            ),
+            flag(
+                "enable-admission-plugins",
+                "strings",
+                "Admission plugins that run besides the default ones; those that are not served are refused.",
+            ),
+        ],
+    ),
+    (
+        "Misc",
+        &[
+            boolean(
+                "allow-privileged",
+                "Accepted for compatibility: privileged containers are a matter of Pod Security.",
+            ),
+            flag(
+                "service-cluster-ip-range",
+                "string",
+                "The addresses that Services get. (default 10.0.0.0/24)",
+            ),
+        ],
+    ),
+    (
+        "Logs",
+        &[flag(
+            "v",
+            "Level",
+            "Accepted for compatibility; KUBEWRIGHT_LOG says what is logged.",
+        )],
+    ),
+    (
+        "Kubewright",
+        &[flag(
+            "controllers",
+            "string",
+            "Built-in controllers to run, as in `kubewright cluster`: all, none, or names. (default none)",
+        )],
+    ),
+];
+
+/// What etcd is told by.
+pub(super) const ETCD: &[Section] = &[(
+    "Member",
+    &[
+        flag(
+            "advertise-client-urls",
+            "string",
+            "Accepted for compatibility: nobody is told.",
+        ),
+        flag(
+            "data-dir",
+            "string",
+            "The folder in which the kube-apiserver beside it keeps its objects. (default default.etcd)",
+        ),
+        flag(
+            "initial-advertise-peer-urls",
+            "string",
+            "Accepted for compatibility: there are no peers.",
+        ),
+        flag(
+            "initial-cluster",
+            "string",
+            "Accepted for compatibility: there are no peers.",
+        ),
+        flag(
+            "listen-client-urls",
+            "string",
+            "The address for kube-apiserver and /health. (default http://localhost:2379)",
+        ),
+        flag(
+            "listen-peer-urls",
+            "string",
+            "Accepted for compatibility: there are no peers.",
+        ),
+        flag("log-level", "string", "Accepted for compatibility."),
+        flag("name", "string", "Accepted for compatibility: there are no peers."),
+        boolean(
+            "unsafe-no-fsync",
+            "Does not wait for the disk: what was acknowledged survives the process, not the machine.",
+        ),
+    ],
+)];
+
+/// The admission plugins of kube-apiserver that are always part of this server.
+pub(super) const BUILT_IN_PLUGINS: [&str; 8] = [
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "Priority",
+    "RuntimeClass",
+];
+
+/// Those that this server does not have. None of them is on by default but the last.
+pub(super) const MISSING_PLUGINS: [&str; 15] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "NodeDeclaredFeatureValidator",
+];

@@ -1,0 +1,396 @@
+//! What the flags of kube-apiserver mean, before anything is read from the disk or the network.
+//!
+//! All mistakes are told at once, as the original does: one alone, several in brackets.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubewright_cluster::{AuthorizationMode, Controllers, SEPARABLE_PLUGINS, ServiceRange};
+
+use super::flags::Given;
+use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
+use crate::rollout::duration;
+
+/// The settings of a server.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) listen: SocketAddr,
+    /// Address of the etcd beside it.
+    pub(super) etcd: SocketAddr,
+    /// The serving certificate and its key.
+    pub(super) certificate: (PathBuf, PathBuf),
+    /// Whether these are made when both are missing.
+    pub(super) make_certificate: bool,
+    pub(super) client_authorities: Option<PathBuf>,
+    pub(super) issuer: String,
+    pub(super) signing_key: PathBuf,
+    pub(super) verifying_keys: Vec<PathBuf>,
+    pub(super) tokens: Option<PathBuf>,
+    pub(super) anonymous: bool,
+    pub(super) authorization: Vec<AuthorizationMode>,
+    pub(super) disabled_plugins: BTreeSet<String>,
+    pub(super) service_range: ServiceRange,
+    pub(super) event_ttl: Duration,
+    pub(super) controllers: Controllers,
+    /// What is accepted and does not act as it would upstream.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Collects mistakes, so that all of them are told.
+#[derive(Default)]
+struct Mistakes(Vec<String>);
+
+impl Mistakes {
+    /// The value, or its default beside a mistake.
+    fn take<T: Default>(&mut self, read: Result<T, String>) -> T {
+        read.unwrap_or_else(|why| {
+            self.0.push(why);
+            T::default()
+        })
+    }
+}
+
+/// Reads the settings.
+///
+/// # Errors
+/// Everything that is wrong.
+pub(super) fn read(given: &Given) -> Result<Settings, String> {
+    let mut mistakes = Mistakes::default();
+    let mut warnings = Vec::new();
+    let port = mistakes.take(port(given));
+    let address = mistakes.take(address(given));
+    let etcd = mistakes.take(etcd(given).map(Some));
+    let authorization = mistakes.take(modes(given, &mut warnings));
+    let disabled_plugins = mistakes.take(plugins(given, &mut warnings));
+    let service_range = mistakes.take(range(given));
+    let event_ttl = mistakes.take(event_ttl(given).map(Some));
+    let controllers = mistakes.take(controllers(given));
+    let (certificate, make_certificate) = mistakes.take(certificate(given).map(Some)).unwrap_or_default();
+    let issuer = mistakes.take(issuer(given));
+    let signing_key = file(given, "service-account-signing-key-file");
+    if signing_key.is_none() || issuer.is_empty() {
+        let why = "--service-account-signing-key-file and --service-account-issuer are required flags";
+        mistakes.0.push(why.to_owned());
+    }
+    for name in ["feature-gates", "runtime-config"] {
+        if !given.list(name).is_empty() {
+            let what = given.list(name).join(",");
+            warnings.push(format!(
+                "--{name}={what} changes nothing: what is served is that of a default cluster"
+            ));
+        }
+    }
+    match mistakes.0.as_slice() {
+        [] => {}
+        [one] => return Err(one.clone()),
+        more => return Err(format!("[{}]", more.join(", "))),
+    }
+    Ok(Settings {
+        listen: SocketAddr::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port),
+        etcd: etcd.ok_or("--etcd-servers must be specified")?,
+        certificate,
+        make_certificate,
+        client_authorities: file(given, "client-ca-file"),
+        issuer,
+        signing_key: signing_key.unwrap_or_default(),
+        verifying_keys: given
+            .list("service-account-key-file")
+            .into_iter()
+            .map(PathBuf::from)
+            .collect(),
+        tokens: file(given, "token-auth-file"),
+        anonymous: given.flag("anonymous-auth").unwrap_or(true),
+        authorization,
+        disabled_plugins,
+        service_range,
+        event_ttl: event_ttl.unwrap_or(Duration::from_secs(3600)),
+        controllers: controllers.unwrap_or(Controllers::None),
+        warnings,
+    })
+}
+
+fn file(given: &Given, name: &str) -> Option<PathBuf> {
+    given.last(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn invalid(name: &str, value: &str, why: &str) -> String {
+    format!("invalid argument {value:?} for \"--{name}\" flag: {why}")
+}
+
+fn port(given: &Given) -> Result<u16, String> {
+    let text = given.last("secure-port").unwrap_or("6443");
+    let number: i64 = text.parse().map_err(|_| {
+        invalid(
+            "secure-port",
+            text,
+            &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"),
+        )
+    })?;
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| {
+        format!("--secure-port {number} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+    })
+}
+
+fn address(given: &Given) -> Result<Option<IpAddr>, String> {
+    let Some(text) = given.last("bind-address") else {
+        return Ok(None);
+    };
+    let wrong = |_| invalid("bind-address", text, &format!("failed to parse IP: {text:?}"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// The one address behind `--etcd-servers`.
+fn etcd(given: &Given) -> Result<SocketAddr, String> {
+    match given.list("etcd-servers").as_slice() {
+        [] => Err("--etcd-servers must be specified".to_owned()),
+        [one] => client_address(one).map_err(|why| format!("--etcd-servers={one}: {why}")),
+        more => Err(format!(
+            "--etcd-servers={}: one etcd of kubewright is served, not several",
+            more.join(",")
+        )),
+    }
+}
+
+/// The address in the URL of a client port.
+pub(super) fn client_address(url: &str) -> Result<SocketAddr, String> {
+    let plain = "only http://HOST:PORT of an etcd of `kubewright assets` is served";
+    let place = url.strip_prefix("http://").ok_or(plain)?.trim_end_matches('/');
+    let place = match place.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => place.to_owned(),
+    };
+    place.parse().map_err(|_| plain.to_owned())
+}
+
+fn modes(given: &Given, warnings: &mut Vec<String>) -> Result<Vec<AuthorizationMode>, String> {
+    let wanted = given.list("authorization-mode");
+    if wanted.is_empty() {
+        return Ok(vec![AuthorizationMode::AlwaysAllow]);
+    }
+    let mut modes = Vec::new();
+    let mut seen = BTreeSet::new();
+    for mode in wanted {
+        if !seen.insert(mode) {
+            return Err(format!("authorization-mode {mode:?} has mode specified more than once"));
+        }
+        match mode {
+            "AlwaysAllow" => modes.push(AuthorizationMode::AlwaysAllow),
+            "AlwaysDeny" => modes.push(AuthorizationMode::AlwaysDeny),
+            "RBAC" => modes.push(AuthorizationMode::Rbac),
+            "Node" => warnings.push(
+                "--authorization-mode=Node allows nothing: no kubelet belongs to this server, and users of system:nodes get what RBAC gives them"
+                    .to_owned(),
+            ),
+            "Webhook" | "ABAC" => return Err(format!("authorization-mode {mode:?} is not served by kubewright")),
+            _ => return Err(format!("authorization-mode {mode:?} is not a valid mode")),
+        }
+    }
+    Ok(modes)
+}
+
+/// The admission plugins that are left out (`AdmissionOptions.Validate`).
+fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<BTreeSet<String>, String> {
+    let (enabled, disabled) = (
+        given.list("enable-admission-plugins"),
+        given.list("disable-admission-plugins"),
+    );
+    let (here, fixed) = (&SEPARABLE_PLUGINS[..], &BUILT_IN_PLUGINS[..]);
+    for (flag, names) in [("enable", &enabled), ("disable", &disabled)] {
+        let unknown = |name: &&&str| {
+            ![here, fixed, &MISSING_PLUGINS]
+                .iter()
+                .any(|known| known.contains(*name))
+        };
+        if let Some(name) = names.iter().find(unknown) {
+            return Err(format!("{flag}-admission-plugins plugin {name:?} is unknown"));
+        }
+    }
+    if let Some(both) = enabled.iter().find(|name| disabled.contains(name)) {
+        return Err(format!(
+            "[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"
+        ));
+    }
+    if let Some(missing) = enabled.iter().find(|name| MISSING_PLUGINS.contains(name)) {
+        return Err(format!(
+            "enable-admission-plugins plugin {missing:?} is not served by kubewright"
+        ));
+    }
+    if let Some(always) = disabled.iter().find(|name| fixed.contains(name)) {
+        return Err(format!(
+            "disable-admission-plugins plugin {always:?} cannot be left out of kubewright"
+        ));
+    }
+    if !disabled.contains(&"ServiceAccount") && controllers(given).ok().flatten().is_none() {
+        warnings.push(
+            "no controller makes service accounts: pods are refused in a namespace until its account \"default\" exists \
+             (--disable-admission-plugins=ServiceAccount or --controllers=all)"
+                .to_owned(),
+        );
+    }
+    let named = disabled.iter().filter(|name| here.contains(name));
+    Ok(named.map(|&name| name.to_owned()).collect())
+}
+
+fn range(given: &Given) -> Result<ServiceRange, String> {
+    let Some(text) = given.last("service-cluster-ip-range").filter(|text| !text.is_empty()) else {
+        return Ok(ServiceRange::default());
+    };
+    text.parse()
+        .map_err(|why| format!("--service-cluster-ip-range={text}: {why}"))
+}
+
+fn event_ttl(given: &Given) -> Result<Duration, String> {
+    let text = given.last("event-ttl").unwrap_or("1h0m0s");
+    duration(text).map_err(|why| invalid("event-ttl", text, &why))
+}
+
+fn controllers(given: &Given) -> Result<Option<Controllers>, String> {
+    let Some(text) = given.last("controllers") else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|why| format!("--controllers={text}: {why}"))
+}
+
+fn issuer(given: &Given) -> Result<String, String> {
+    match given.all("service-account-issuer") {
+        [] => Ok(String::new()),
+        [one] => Ok(one.clone()),
+        _ => Err("--service-account-issuer: one issuer is served by kubewright, not several".to_owned()),
+    }
+}
+
+fn certificate(given: &Given) -> Result<((PathBuf, PathBuf), bool), String> {
+    match (file(given, "tls-cert-file"), file(given, "tls-private-key-file")) {
+        (Some(certificate), Some(key)) => Ok(((certificate, key), false)),
+        (None, None) => {
+            let folder = file(given, "cert-dir").unwrap_or_else(|| PathBuf::from("/var/run/kubernetes"));
+            Ok(((folder.join("apiserver.crt"), folder.join("apiserver.key")), true))
+        }
+        _ => Err("--tls-cert-file and --tls-private-key-file must be given together".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{flags, names};
+    use super::*;
+
+    fn settings(more: &[&str]) -> Result<Settings, String> {
+        let base = [
+            "--etcd-servers=http://127.0.0.1:1",
+            "--service-account-issuer=https://issuer",
+            "--service-account-signing-key-file=sa.key",
+        ];
+        let all: Vec<String> = base.iter().chain(more).map(|&one| one.to_owned()).collect();
+        read(&flags::parse(names::APISERVER, &all).unwrap())
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_in_words() {
+        #[track_caller]
+        fn check(more: &[&str], expected: &str) {
+            assert_eq!(settings(more).unwrap_err(), expected);
+        }
+        check(
+            &["--secure-port=0"],
+            "--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+        );
+        check(
+            &["--secure-port=x"],
+            "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+        );
+        check(
+            &["--bind-address=x"],
+            "invalid argument \"x\" for \"--bind-address\" flag: failed to parse IP: \"x\"",
+        );
+        check(
+            &["--authorization-mode=Nonsense"],
+            "authorization-mode \"Nonsense\" is not a valid mode",
+        );
+        check(
+            &["--authorization-mode=Webhook"],
+            "authorization-mode \"Webhook\" is not served by kubewright",
+        );
+        check(
+            &["--authorization-mode=RBAC,RBAC"],
+            "authorization-mode \"RBAC\" has mode specified more than once",
+        );
+        check(
+            &["--disable-admission-plugins=Nonsense"],
+            "disable-admission-plugins plugin \"Nonsense\" is unknown",
+        );
+        check(
+            &["--disable-admission-plugins=Priority"],
+            "disable-admission-plugins plugin \"Priority\" cannot be left out of kubewright",
+        );
+        check(
+            &["--enable-admission-plugins=NodeRestriction"],
+            "enable-admission-plugins plugin \"NodeRestriction\" is not served by kubewright",
+        );
+        check(
+            &[
+                "--enable-admission-plugins=PodSecurity",
+                "--disable-admission-plugins=PodSecurity",
+            ],
+            "[PodSecurity] in enable-admission-plugins and disable-admission-plugins overlapped",
+        );
+        check(
+            &["--etcd-servers=https://127.0.0.1:2"],
+            "--etcd-servers=http://127.0.0.1:1,https://127.0.0.1:2: one etcd of kubewright is served, not several",
+        );
+        check(
+            &["--tls-cert-file=a", "--secure-port=0"],
+            "[--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0, \
+             --tls-cert-file and --tls-private-key-file must be given together]",
+        );
+        let none = read(&Given::default()).unwrap_err();
+        assert!(
+            none.contains("--etcd-servers must be specified") && none.contains("are required flags"),
+            "{none}"
+        );
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_upstream() {
+        let settings = settings(&[]).unwrap();
+        assert_eq!(settings.listen.to_string(), "0.0.0.0:6443");
+        assert_eq!(settings.authorization, [AuthorizationMode::AlwaysAllow]);
+        assert_eq!(
+            settings.certificate.0,
+            PathBuf::from("/var/run/kubernetes/apiserver.crt")
+        );
+        assert!(settings.anonymous && settings.make_certificate && settings.disabled_plugins.is_empty());
+    }
+
+    #[test]
+    fn what_is_accepted_without_acting_is_said() {
+        #[track_caller]
+        fn check(more: &[&str], expected: &[&str]) {
+            let off = ["--disable-admission-plugins=ServiceAccount"];
+            let all: Vec<&str> = off.iter().chain(more).copied().collect();
+            let warnings = settings(&all).unwrap().warnings;
+            assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+            for (warning, start) in warnings.iter().zip(expected) {
+                assert!(warning.starts_with(start), "{warning}");
+            }
+        }
+        check(&[], &[]);
+        check(
+            &["--authorization-mode=Node,RBAC"],
+            &["--authorization-mode=Node allows nothing"],
+        );
+        check(
+            &["--feature-gates=A=true", "--runtime-config=api/all=true"],
+            &[
+                "--feature-gates=A=true changes nothing",
+                "--runtime-config=api/all=true changes nothing",
+            ],
+        );
+        assert_eq!(settings(&[]).unwrap().warnings.len(), 1);
+    }
+}

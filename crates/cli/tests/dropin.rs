@@ -1,0 +1,326 @@
+//! `kubewright assets`, and the two programs in its folder, started and asked as test environments do it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::{self, Api, Client, api::PostParams};
+use kubewright_cluster::Pki;
+use serde_json::json;
+use support::KUBEWRIGHT;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A child that is killed when the test is over.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn ends_well(&mut self) {
+        let sent = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "SIGTERM is a clean stop: {status}");
+    }
+}
+
+/// A folder of assets, and one for each of the two programs.
+struct World {
+    folder: tempfile::TempDir,
+    etcd: u16,
+    server: u16,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Command::new(KUBEWRIGHT)
+            .args(["assets", "--print", "path", "--dir"])
+            .arg(folder.path())
+            .output();
+        assert!(made.unwrap().status.success());
+        let certificates = folder.path().join("certificates");
+        std::fs::create_dir(&certificates).unwrap();
+        for name in ["sa.key", "apiserver"] {
+            let (chain, key) = Pki::self_signed("127.0.0.1".parse().unwrap()).unwrap();
+            if name == "apiserver" {
+                std::fs::write(certificates.join("apiserver.crt"), chain).unwrap();
+                std::fs::write(certificates.join("apiserver.key"), key).unwrap();
+            } else {
+                std::fs::write(certificates.join("sa-signer.crt"), chain).unwrap();
+                std::fs::write(certificates.join("sa-signer.key"), key).unwrap();
+            }
+        }
+        std::fs::write(
+            certificates.join("tokens.csv"),
+            "secret,jane,1,\"system:masters\"\nother,joe,2\n",
+        )
+        .unwrap();
+        World {
+            folder,
+            etcd: free_port(),
+            server: free_port(),
+        }
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&self, name: &str, arguments: &[String]) -> Running {
+        let child = Command::new(self.program(name))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .spawn();
+        Running(child.unwrap())
+    }
+
+    /// As envtest starts it.
+    fn start_etcd(&self) -> Running {
+        let client = format!("http://127.0.0.1:{}", self.etcd);
+        let running = self.start(
+            "etcd",
+            &[
+                format!("--advertise-client-urls={client}"),
+                format!("--data-dir={}", self.folder.path().join("data").display()),
+                format!("--listen-client-urls={client}"),
+                format!("--listen-peer-urls=http://127.0.0.1:{}", free_port()),
+                "--unsafe-no-fsync=true".to_owned(),
+            ],
+        );
+        until("etcd is healthy", || {
+            self.health()
+                .is_some_and(|answer| answer.contains("\"health\":\"true\""))
+        });
+        running
+    }
+
+    fn health(&self) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.etcd)).ok()?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: etcd\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// The flags of envtest, and these.
+    fn server_flags(&self, more: &[&str]) -> Vec<String> {
+        let folder = self.folder.path().join("certificates");
+        let path = |name: &str| folder.join(name).display().to_string();
+        let mut flags = vec![
+            "--allow-privileged=true".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--cert-dir={}", folder.display()),
+            format!("--client-ca-file={}", path("apiserver.crt")),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
+            format!("--secure-port={}", self.server),
+            format!("--service-account-issuer=https://127.0.0.1:{}/", self.server),
+            format!("--service-account-key-file={}", path("sa-signer.crt")),
+            format!("--service-account-signing-key-file={}", path("sa-signer.key")),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            format!("--token-auth-file={}", path("tokens.csv")),
+        ];
+        flags.extend(more.iter().map(|&one| one.to_owned()));
+        flags
+    }
+
+    fn start_server(&self) -> Running {
+        let running = self.start("kube-apiserver", &self.server_flags(&[]));
+        until("the port is open", || {
+            TcpStream::connect(("127.0.0.1", self.server)).is_ok()
+        });
+        running
+    }
+
+    /// A client with a token, or nobody's; it trusts what is in `--cert-dir`, and nothing else.
+    async fn client(&self, token: Option<&str>) -> Client {
+        let certificate = self.folder.path().join("certificates/apiserver.crt");
+        let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+            "clusters": [{"name": "c", "cluster": {
+                "server": format!("https://127.0.0.1:{}", self.server), "certificate-authority": certificate}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }))
+        .unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.unwrap()).unwrap()
+    }
+}
+
+/// Waits for a state; envtest looks every 100 ms.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn said(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = Command::new(program).args(arguments).output().unwrap();
+    (
+        status.code(),
+        String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned(),
+    )
+}
+
+type ConfigMap = kubewright::k8s_openapi::api::core::v1::ConfigMap;
+
+#[tokio::test]
+async fn a_control_plane_serves_and_finds_its_objects_again() {
+    let world = World::new();
+    let mut etcd = world.start_etcd();
+    let mut server = world.start_server();
+    let nobody = world.client(None).await;
+    let request = || http::Request::get("/healthz").body(Vec::new()).unwrap();
+    assert_eq!(nobody.request_text(request()).await.unwrap(), "ok");
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
+    let map = serde_json::from_value(json!({"metadata": {"name": "kept"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    // RBAC decides about others.
+    let others: Api<ConfigMap> = Api::namespaced(world.client(Some("other")).await, "default");
+    let kube::Error::Api(refused) = others.get("kept").await.unwrap_err() else {
+        panic!("an answer of the server");
+    };
+    assert_eq!(refused.code, 403);
+    server.ends_well();
+    etcd.ends_well();
+
+    // Another pair on the same folder, and this time the server is killed.
+    let etcd = world.start_etcd();
+    drop(world.start_server());
+    let mut server = world.start_server();
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
+    assert!(maps.get("kept").await.is_ok());
+    server.ends_well();
+    drop(etcd);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error() {
+    let world = World::new();
+    let _etcd = world.start_etcd();
+    let _taken = TcpListener::bind(("127.0.0.1", world.server)).unwrap();
+    let flags = world.server_flags(&[]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (code, text) = said(&world.program("kube-apiserver"), &flags);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains(&format!("cannot listen on 127.0.0.1:{}", world.server)),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_envtest_asks_first_is_answered() {
+    let world = World::new();
+    let (code, text) = said(&world.program("kube-apiserver"), &["--help"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        text.contains("\n      --secure-port int ") && !text.contains("insecure-port"),
+        "{text}"
+    );
+    let (code, text) = said(&world.program("etcd"), &["--help"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        text.lines()
+            .any(|line| line.trim_start().starts_with("--unsafe-no-fsync ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_as_upstream_tells_them() {
+    let world = World::new();
+    #[track_caller]
+    fn check(program: &Path, arguments: &[&str], expected: &str) {
+        let (code, text) = said(program, arguments);
+        assert_eq!((code, text.trim_end()), (Some(1), expected), "{arguments:?}");
+    }
+    let server = world.program("kube-apiserver");
+    check(&server, &["--nonsense=1"], "Error: unknown flag: --nonsense");
+    check(
+        &server,
+        &["--secure-port"],
+        "Error: flag needs an argument: --secure-port",
+    );
+    check(
+        &server,
+        &["a"],
+        "Error: \"kube-apiserver\" does not take any arguments, got [a]",
+    );
+    let required = "--service-account-signing-key-file and --service-account-issuer are required flags";
+    check(
+        &server,
+        &["--etcd-servers=http://127.0.0.1:1"],
+        &format!("Error: {required}"),
+    );
+    check(
+        &world.program("etcd"),
+        &["--nonsense"],
+        "Error: unknown flag: --nonsense",
+    );
+}
+
+#[test]
+fn a_program_ends_when_its_parent_is_gone() {
+    let world = World::new();
+    // A shell that starts etcd and is killed: what is left of it must not stay.
+    let url = format!("http://127.0.0.1:{}", world.etcd);
+    let script = format!(
+        "{} --data-dir={} --listen-client-urls={url} & wait",
+        world.program("etcd").display(),
+        world.folder.path().join("data").display()
+    );
+    let mut shell = Running(Command::new("sh").args(["-c", &script]).spawn().unwrap());
+    until("etcd is healthy", || world.health().is_some());
+    shell.0.kill().unwrap();
+    shell.0.wait().unwrap();
+    until("etcd is gone", || world.health().is_none());
+}
+
+#[test]
+fn the_folder_is_made_again_and_others_things_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    let shown = path.display().to_string();
+    for (print, expected) in [
+        ("path", format!("{shown}\n")),
+        ("env", format!("export KUBEBUILDER_ASSETS={shown}\n")),
+    ] {
+        let made = Command::new(KUBEWRIGHT)
+            .args(["assets", "--dir", &shown, "--kubectl", KUBEWRIGHT, "--print", print])
+            .output()
+            .unwrap();
+        assert!(made.status.success());
+        assert_eq!(String::from_utf8_lossy(&made.stdout), expected);
+        assert!(path.join("kubectl").is_symlink());
+    }
+    std::fs::remove_file(path.join("etcd")).unwrap();
+    std::fs::write(path.join("etcd"), "theirs").unwrap();
+    let (code, text) = said(Path::new(KUBEWRIGHT), &["assets", "--dir", &shown]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("it is left alone"), "{text}");
+    assert_eq!(std::fs::read_to_string(path.join("etcd")).unwrap(), "theirs");
+}

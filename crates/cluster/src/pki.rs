@@ -1,0 +1,133 @@
+//! Certificates and keys that somebody else made, in place of those that a cluster makes for itself: what kube-apiserver is told by
+//! `--tls-cert-file`, `--client-ca-file` and the flags of service account keys.
+//!
+//! Everything is read before the cluster starts. Roots of clients and of the server have nothing to do with each other.
+//!
+//! Not here: what the keys of tokens are (`keys`), the authority of a cluster (`certificates`).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kubewright_apiserver::authentication::Signer;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::certificates::{Authority, Certified};
+use crate::error::{Error, Result};
+use crate::keys::GivenKeys;
+
+/// What a server shows its clients.
+pub(crate) struct Serving {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl From<&Certified> for Serving {
+    fn from(certified: &Certified) -> Serving {
+        Serving {
+            chain: vec![certified.certificate_der()],
+            key: certified.key_der(),
+        }
+    }
+}
+
+/// Certificates and keys of a caller's; see [`ClusterBuilder::pki`](crate::ClusterBuilder::pki).
+#[derive(Clone)]
+pub struct Pki {
+    /// PEM: what the server shows, and what pods are to trust.
+    certificates: String,
+    key: Arc<PrivateKeyDer<'static>>,
+    chain: Vec<CertificateDer<'static>>,
+    clients: Option<RootCertStore>,
+    signer: Option<Arc<GivenKeys>>,
+}
+
+impl Pki {
+    /// The serving certificate with what its authority adds to it, and its private key, both PEM. Nobody is known by a certificate.
+    ///
+    /// # Errors
+    /// When they cannot be read, or do not belong together.
+    pub fn serving(certificates: &str, key: &str) -> Result<Pki> {
+        let unread = |what: &str, why: &dyn std::fmt::Display| Error::Tls(format!("{what} cannot be read: {why}"));
+        let chain = read_certificates(certificates).map_err(|why| unread("the serving certificate", &why))?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|why| unread("the serving key", &why))?;
+        let pki = Pki {
+            certificates: certificates.to_owned(),
+            key: Arc::new(key),
+            chain,
+            clients: None,
+            signer: None,
+        };
+        // A key of another certificate is told now, not by the first client.
+        crate::listen::Tls::new(pki.shown(), None)?;
+        Ok(pki)
+    }
+
+    /// The authorities of clients, PEM (`--client-ca-file`).
+    ///
+    /// # Errors
+    /// When there is no certificate in it that can be one.
+    pub fn clients(mut self, authorities: &str) -> Result<Pki> {
+        let unread = |why: String| Error::Tls(format!("the authorities of clients cannot be read: {why}"));
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(authorities).map_err(unread)? {
+            roots.add(certificate).map_err(|why| unread(why.to_string()))?;
+        }
+        self.clients = Some(roots);
+        Ok(self)
+    }
+
+    /// The key that tokens of service accounts are signed with, and those that they are believed of: PEM, RSA or ECDSA P-256
+    /// (`--service-account-signing-key-file`, `--service-account-key-file`). Without the latter the first is believed.
+    ///
+    /// # Errors
+    /// When a key cannot be read or is of another kind.
+    pub fn service_accounts(mut self, signing: &str, believed: &[String]) -> Result<Pki> {
+        let keys = GivenKeys::read(signing, believed)
+            .map_err(|why| Error::Tls(format!("the keys of service accounts cannot be used: {why}")))?;
+        self.signer = Some(Arc::new(keys));
+        Ok(self)
+    }
+
+    /// A certificate for a server at `address` and on loopback, of an authority that is used for nothing else, and its key: PEM.
+    ///
+    /// # Errors
+    /// When the system has no entropy.
+    pub fn self_signed(address: IpAddr) -> Result<(String, String)> {
+        let authority = Authority::new()?;
+        let certified = authority.serving(address)?;
+        let chain = format!("{}{}", certified.certificate_pem(), authority.pem());
+        Ok((chain, certified.key_pem()))
+    }
+
+    pub(crate) fn shown(&self) -> Serving {
+        Serving {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+
+    pub(crate) fn roots(&self) -> Option<RootCertStore> {
+        self.clients.clone()
+    }
+
+    pub(crate) fn signer(&self) -> Option<Arc<dyn Signer>> {
+        self.signer.clone().map(|signer| signer as Arc<dyn Signer>)
+    }
+
+    /// What pods trust the server with.
+    pub(crate) fn trust(&self) -> String {
+        self.certificates.clone()
+    }
+}
+
+fn read_certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|why| why.to_string())?;
+    if certificates.is_empty() {
+        return Err("it holds no certificate".to_owned());
+    }
+    Ok(certificates)
+}
