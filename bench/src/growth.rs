@@ -1,9 +1,9 @@
 //! Whether a write costs more when there is more: of each kind with few objects and with many, and 1,000 definitions.
 //!
-//! * *CPU of a write*: as in `load`, of the server alone. So many objects are made first; then as many are created,
-//!   changed and deleted as the figure is the mean of. The least of some rounds counts: the machine is shared, and
-//!   nothing makes a round cheaper than it is.
-//! * The ratio is that of *many* to *few* of the same server: with few first, then those between, then with many.
+//! * *CPU of a write*: as in `load`, of the server alone. Two servers of the same program: one holds few objects of the
+//!   kind, the other many. Both create, change and delete as many more as the figure is the mean of, in turns: a shared
+//!   machine is now fast and now slow, and both sides of a ratio have to be of the same moment.
+//! * The figures are medians of the rounds, the ratio is the median of the rounds' own ratios.
 //! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
 //!   `kubectl` does it. Memory is what is resident a moment after the last, less what the idle server has, over the
 //!   bytes sent.
@@ -20,7 +20,7 @@ const FEW: usize = 10;
 const MANY: usize = 10_000;
 /// Writes of each sort in a round.
 const WRITES: usize = 200;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 const MOST: f64 = 1.5;
 
 /// A kind: what it is called here, its path, how many there are to be, and the object of a number.
@@ -166,10 +166,11 @@ fn kinds() -> Vec<Kind> {
             "/apis/d0.bench.io/v1/namespaces/default/things",
             |name, _| {
                 format!(
-                    r#"{{"apiVersion":"d0.bench.io/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"f1":"a"}}}}"#
+                    r#"{{"apiVersion":"d0.bench.io/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"f1":{{"name":"a"}}}}}}"#
                 )
             },
         ),
+        kind("Namespace", "/api/v1/namespaces", |name, _| plain(name, "")),
         kind("CustomResourceDefinition", DEFINITIONS, |name, index| {
             small(name, index)
         }),
@@ -221,22 +222,45 @@ fn large(index: usize) -> String {
     definition(&format!("d{index}.bench.io"), &fields)
 }
 
-/// Mean CPU of a create, a change and a delete, in microseconds.
-async fn costs(
-    server: &Server,
-    connection: &mut Connection,
-    kind: &Kind,
-    next: &mut usize,
-) -> Result<[f64; 3], String> {
-    let mut least = [f64::INFINITY; 3];
-    for _ in 0..ROUNDS {
-        let objects: Vec<String> = (*next..*next + WRITES)
+/// A server with so many objects of each kind.
+struct Side {
+    server: Server,
+    connection: Connection,
+}
+
+impl Side {
+    async fn start(kubewright: &Path, folder: &Path) -> Result<Side, String> {
+        let arguments = ["--service-cluster-ip-range", "10.0.0.0/16"];
+        let server = Server::ours_with(kubewright, folder, None, &arguments).await?;
+        let mut connection = Connection::open(server.address).await?;
+        let quota = br#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1000000","count/configmaps":"1000000"}}}"#;
+        for (path, body) in [
+            (DEFINITIONS, large(0).as_bytes()),
+            ("/api/v1/namespaces", br#"{"metadata":{"name":"quota"}}"#.as_slice()),
+            ("/api/v1/namespaces/quota/resourcequotas", quota.as_slice()),
+        ] {
+            connection.call(&Call::post(path, body)).await?;
+        }
+        Ok(Side { server, connection })
+    }
+
+    async fn fill(&mut self, kind: &Kind, count: usize) -> Result<(), String> {
+        for index in 1..=count {
+            let object = (kind.object)(&format!("o{index}"), index);
+            self.connection.call(&Call::post(kind.path, object.as_bytes())).await?;
+        }
+        Ok(())
+    }
+
+    /// Mean CPU of a create, a change and a delete of the objects from this number on, in microseconds.
+    async fn round(&mut self, kind: &Kind, first: usize) -> Result<[f64; 3], String> {
+        let objects: Vec<String> = (first..first + WRITES)
             .map(|index| (kind.object)(&format!("n{index}"), index))
             .collect();
-        *next += WRITES;
         let paths: Vec<String> = objects.iter().map(|object| path(kind, object)).collect();
-        for (sort, least) in least.iter_mut().enumerate() {
-            let before = server.cpu_milliseconds()?;
+        let mut costs = [0.0; 3];
+        for (sort, cost) in costs.iter_mut().enumerate() {
+            let before = self.server.cpu_milliseconds()?;
             for (object, path) in objects.iter().zip(&paths) {
                 let call = match sort {
                     0 => Call::post(kind.path, object.as_bytes()),
@@ -251,13 +275,12 @@ async fn costs(
                         ..Call::get(path)
                     },
                 };
-                connection.call(&call).await?;
+                self.connection.call(&call).await?;
             }
-            let cost = (server.cpu_milliseconds()? - before) * 1000.0 / WRITES as f64;
-            *least = least.min(cost);
+            *cost = (self.server.cpu_milliseconds()? - before) * 1000.0 / WRITES as f64;
         }
+        Ok(costs)
     }
-    Ok(least)
 }
 
 /// Where an object is: its name stands first.
@@ -271,54 +294,56 @@ fn path(kind: &Kind, object: &str) -> String {
 /// Measures ours and prints a line for each kind.
 pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
-    let arguments = ["--service-cluster-ip-range", "10.0.0.0/16"];
-    let server = Server::ours_with(kubewright, folder.path(), None, &arguments).await?;
-    let mut connection = Connection::open(server.address).await?;
-    let quota = br#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1000000","count/configmaps":"1000000"}}}"#;
-    for (path, body) in [
-        (DEFINITIONS, large(0).as_bytes()),
-        ("/api/v1/namespaces", br#"{"metadata":{"name":"quota"}}"#.as_slice()),
-        ("/api/v1/namespaces/quota/resourcequotas", quota.as_slice()),
-    ] {
-        connection.call(&Call::post(path, body)).await?;
+    let mut sides = Vec::new();
+    for name in ["few", "many"] {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).map_err(|why| format!("no temporary folder: {why}"))?;
+        sides.push(Side::start(kubewright, &folder).await?);
     }
     println!("\nCPU of a write by how many there are, µs: create, update, delete; goal ≤ {MOST} ×\n");
     for kind in kinds() {
-        let (mut next, mut made) = (1_000_000, 0);
-        let mut fill = async |connection: &mut Connection, until: usize| -> Result<(), String> {
-            for index in made + 1..=until {
-                let object = (kind.object)(&format!("o{index}"), index);
-                connection.call(&Call::post(kind.path, object.as_bytes())).await?;
-            }
-            made = until;
-            Ok(())
-        };
-        fill(&mut connection, FEW).await?;
-        if kind.name == "IPAddress" {
-            next = 20_000;
+        let mut next = if kind.name == "IPAddress" { 20_000 } else { 1_000_000 };
+        for (side, count) in sides.iter_mut().zip([FEW, kind.many]) {
+            side.fill(&kind, count).await?;
         }
-        let few = costs(&server, &mut connection, &kind, &mut next).await?;
-        fill(&mut connection, kind.many).await?;
-        let many = costs(&server, &mut connection, &kind, &mut next).await?;
-        let ratios: Vec<f64> = few.iter().zip(&many).map(|(few, many)| many / few).collect();
-        let verdict = if ratios.iter().all(|ratio| *ratio <= MOST) {
-            "met"
-        } else {
-            "MISSED"
-        };
-        let show = |costs: &[f64; 3]| costs.map(|cost| format!("{cost:6.0}")).join("");
-        let ratios: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
-        println!(
-            "{:<32} {FEW}: {}   {:>6}: {}   {}  {verdict}",
-            kind.name,
-            show(&few),
-            kind.many,
-            show(&many),
-            ratios.join(" "),
-        );
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(Round {
+                few: sides[0].round(&kind, next).await?,
+                many: sides[1].round(&kind, next).await?,
+            });
+            next += WRITES;
+        }
+        println!("{}", line(&kind, &rounds));
     }
-    server.stop().await;
+    for side in sides {
+        side.server.stop().await;
+    }
     Ok(())
+}
+
+/// What create, update and delete cost where few and where many objects are, in one round.
+struct Round {
+    few: [f64; 3],
+    many: [f64; 3],
+}
+
+fn line(kind: &Kind, rounds: &[Round]) -> String {
+    let medians = |figure: fn(&Round, usize) -> f64| {
+        [0, 1, 2].map(|sort| Spread::of(rounds.iter().map(|round| figure(round, sort)).collect()).median())
+    };
+    let ratios = medians(|round, sort| round.many[sort] / round.few[sort]);
+    let met = ratios.iter().all(|ratio| *ratio <= MOST);
+    let show = |costs: [f64; 3]| costs.map(|cost| format!("{cost:6.0}")).join("");
+    format!(
+        "{:<32} {FEW}: {}   {:>6}: {}   {}  {}",
+        kind.name,
+        show(medians(|round, sort| round.few[sort])),
+        kind.many,
+        show(medians(|round, sort| round.many[sort])),
+        ratios.map(|ratio| format!("{ratio:.2}")).join(" "),
+        if met { "met" } else { "MISSED" },
+    )
 }
 
 /// Installs 1,000 definitions of 49 KB, uses the last, and starts again with them.
