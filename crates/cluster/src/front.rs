@@ -211,8 +211,8 @@ impl Front {
     /// The whole body, or the answer to a request whose body cannot be had.
     async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<Held, Response<Body>>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: std::fmt::Display + Send,
     {
         let mut held = Held::nothing(&self.bodies);
         if body.is_end_stream() {
@@ -230,10 +230,11 @@ impl Front {
             }
         }
         drop(held);
-        // A client that asked whether it should send the body at all waits for our answer instead of sending.
+        // A client that asked whether it should send the body at all waits for our answer instead of sending. Another one may send on
+        // before it reads: what comes is thrown away meanwhile, and no client waits for that.
         let waits = announced_too_large && parts.headers.contains_key(header::EXPECT);
         if !waits {
-            drain(body).await;
+            tokio::spawn(drain(body));
         }
         Err(self.api.body_too_large())
     }

@@ -92,8 +92,14 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a user of 50 KB", &[403, 431], || {
             get(CONFIG_MAPS).header("Impersonate-User", &"u".repeat(50_000))
         }),
-        input("groups of nobody", &[400, 403, 500], || {
+        input("groups of nobody", &[400], || {
             get(CONFIG_MAPS).header("Impersonate-Group", "g")
+        }),
+        input("90 groups of 500 letters for somebody", &[403], || {
+            let request = get(CONFIG_MAPS).header("Impersonate-User", "u");
+            (0..90).fold(request, |request, index| {
+                request.header("Impersonate-Group", &format!("g{index}{}", "g".repeat(500)))
+            })
         }),
         input("80 extras of somebody", &[403], || {
             let request = get(CONFIG_MAPS).header("Impersonate-User", "u");

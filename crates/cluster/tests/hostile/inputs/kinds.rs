@@ -452,21 +452,17 @@ fn subresources() -> Vec<Input> {
                 config_map("odd", "\"uid\":\"u\"", ""),
             )
         }),
-        input(
-            "an update with a version of 100,000 digits",
-            &[400, 409, 422, 500],
-            || {
-                let version = format!("\"resourceVersion\":\"{}\"", "9".repeat(100_000));
-                any(
-                    "PUT",
-                    &format!("{CONFIG_MAPS}/odd"),
-                    JSON,
-                    config_map("odd", &version, ""),
-                )
-                .after(create(CONFIG_MAPS, "odd", config_map("odd", "", "")))
-            },
-        ),
-        input("a proxy to a path of 50 KB", &[400, 404, 500, 501, 503], || {
+        input("an update with a version of 100,000 digits", &[500], || {
+            let version = format!("\"resourceVersion\":\"{}\"", "9".repeat(100_000));
+            any(
+                "PUT",
+                &format!("{CONFIG_MAPS}/odd"),
+                JSON,
+                config_map("odd", &version, ""),
+            )
+            .after(create(CONFIG_MAPS, "odd", config_map("odd", "", "")))
+        }),
+        input("a proxy to a path of 50 KB", &[400, 404, 501, 503], || {
             get(&format!("{PODS}/odd/proxy/{}", "a/".repeat(25_000))).after(create(PODS, "odd", pod("odd", "")))
         }),
     ]

@@ -1,7 +1,7 @@
 //! Selectors, tokens of pages, and what else stands in a query; watches with them.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::input::{Input, Request, create, get, input};
 use crate::values::{CONFIG_MAPS, config_map, scaled};
@@ -55,7 +55,7 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a page whose token leaves the kind", &[400, 410], || {
             token(r#"{"v":"meta.k8s.io/v1","rv":2,"start":"../../secrets/default/a"}"#)
         }),
-        input("a page whose token is of the future", &[400, 410, 500, 504], || {
+        input("a page whose token is of the future", &[400, 410, 504], || {
             token(r#"{"v":"meta.k8s.io/v1","rv":4611686018427387904,"start":"a"}"#)
         }),
         input("a page whose token is of the revision -1", &[200, 400, 410], || {
@@ -66,13 +66,6 @@ pub(crate) fn inputs() -> Vec<Input> {
                 r#"{{"v":"meta.k8s.io/v1","rv":-1,"start":"{}"}}"#,
                 "z".repeat(10_000)
             ))
-        }),
-        input("a page of nothing among 2,000 objects", &[200], || {
-            let list = list("limit=1&labelSelector=a");
-            (0..scaled(2_000)).fold(list, |list, index| {
-                let name = format!("m{index}");
-                list.after(create(CONFIG_MAPS, &name, config_map(&name, "", "")))
-            })
         }),
         input("a limit that is no number", &[400], || list("limit=x")),
         input("a limit of 2^64", &[400], || list("limit=18446744073709551616")),
@@ -95,10 +88,8 @@ pub(crate) fn inputs() -> Vec<Input> {
                 "x".repeat(10_000)
             ))
         }),
-        input("a version that is no number", &[400, 500], || {
-            list("resourceVersion=abc")
-        }),
-        input("a version of 50,000 digits", &[400, 500], || {
+        input("a version that is no number", &[400], || list("resourceVersion=abc")),
+        input("a version of 50,000 digits", &[400], || {
             list(&format!("resourceVersion={}", "9".repeat(50_000)))
         }),
         input("a manager of 129 letters", &[400, 422], || {
@@ -119,7 +110,7 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a watch of a number of seconds that is none", &[400], || {
             watch("timeoutSeconds=x")
         }),
-        input("a watch from a version that is none", &[400, 500], || {
+        input("a watch from a version that is none", &[500], || {
             watch("timeoutSeconds=1&resourceVersion=x")
         }),
         input("a watch from the far future", &[200, 400, 504], || {
@@ -163,10 +154,6 @@ fn watch(query: &str) -> Request {
 
 /// A page that goes on from this token.
 fn token(text: &str) -> Request {
-    let token = STANDARD
-        .encode(text)
-        .replace('+', "%2B")
-        .replace('/', "%2F")
-        .replace('=', "%3D");
+    let token = URL_SAFE_NO_PAD.encode(text);
     list(&format!("limit=1&continue={token}"))
 }

@@ -42,6 +42,24 @@ pub(crate) fn inputs() -> Vec<Input> {
                 .after(binding("cube"))
             },
         ),
+        input(
+            "a review of all rules of somebody with 10 bindings",
+            &[201, 413],
+            || {
+                let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview",
+                "spec":{"namespace":"default"}}"#;
+                let review = post(
+                    "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+                    "application/json",
+                    review,
+                )
+                .header("Impersonate-User", "writer")
+                .after(create(CLUSTER_ROLES, "cube", cluster_role("cube", &cube(2_000))));
+                (0..10).fold(review, |review, index| {
+                    review.after(binding_named(&format!("b{index}"), "cube"))
+                })
+            },
+        ),
         input("a request by somebody in 1,000 groups", &[403, 431], || {
             let request = get(PODS).header("Impersonate-User", "nobody");
             (0..1_000).fold(request, |request, index| {
@@ -73,12 +91,16 @@ fn cluster_role(name: &str, rules: &str) -> String {
 }
 
 fn binding(role: &str) -> Request {
+    binding_named(role, role)
+}
+
+fn binding_named(name: &str, role: &str) -> Request {
     let rest = format!(
         r#""roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"{role}"}},
         "subjects":[{{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"writer"}}]"#
     );
-    let body = object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", role, "", &rest);
-    create(CLUSTER_BINDINGS, role, body)
+    let body = object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", name, "", &rest);
+    create(CLUSTER_BINDINGS, name, body)
 }
 
 /// As somebody who may write Roles, and is checked for what they grant.
