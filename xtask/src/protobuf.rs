@@ -17,8 +17,8 @@ const HEADER: &str = "\
 # Protobuf messages of Kubernetes 1.36, written by `cargo xtask generate-protobuf`; see NOTICE.md. A line for each message.
 #
 #   [prefix apiVersion]     the messages below are prefix.NAME; kinds among them are of that apiVersion
-#   NAME TAG:FIELD:TYPE …   FIELD is the JSON name; without one the fields of the message are inlined, `.` stands for the
-#                           whole value. TYPE: a scalar or the NAME of a message (of another package: its full name);
+#   NAME TAG:FIELD:TYPE …   in the order of Go's struct. FIELD is the JSON name; without one the fields of the message are
+#                           inlined, `.` stands for the whole value. TYPE: a scalar or the NAME of a message (of another package: its full name);
 #                           before it, `*` for a pointer, `[]` for a list, `{}` for a map with string keys.
 ";
 
@@ -128,6 +128,8 @@ enum GoType {
 struct GoField {
     json: String,
     pointer: bool,
+    /// Where it stands in the struct, which is where it stands in JSON.
+    position: usize,
 }
 
 /// All packages of generally available versions.
@@ -310,11 +312,13 @@ fn go_struct<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Result<BTreeMap<u
             return Err(format!("no JSON name: {line}"));
         }
         let type_ = declaration.split_whitespace().last().unwrap_or("");
+        let position = fields.len();
         fields.insert(
             number,
             GoField {
                 json: name,
                 pointer: type_.starts_with('*'),
+                position,
             },
         );
     }
@@ -382,10 +386,10 @@ fn line(package: &Package, name: &str, fields: &[Field]) -> Result<Option<String
         return Err(format!("tag {tag} is in the Go type alone"));
     }
     let mut sorted: Vec<&Field> = fields.iter().collect();
-    sorted.sort_by_key(|field| field.tag);
+    sorted.sort_by_key(|field| go.get(&field.tag).map(|go| go.position));
     let mut line = name.to_owned();
     for Field { tag, shape, type_ } in sorted {
-        let GoField { json, pointer } = go
+        let GoField { json, pointer, .. } = go
             .get(tag)
             .ok_or_else(|| format!("tag {tag} is in the message alone"))?;
         if json == "-" {
@@ -429,6 +433,7 @@ mod tests {
 
     #[test]
     fn fields_of_go() {
+        // In JSON `b` stands before the fields of C.
         let text = "type A struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\t// a comment\n\tB *int32 `json:\"b,omitempty\" protobuf:\"varint,2,opt,name=b\"`\n\
                     \tC `json:\",inline\" protobuf:\"bytes,1,opt,name=c\"`\n}\n\ntype D []string\n";
         let mut found = BTreeMap::new();
@@ -441,6 +446,7 @@ mod tests {
             .map(|(tag, field)| (*tag, field.json.as_str(), field.pointer))
             .collect();
         assert_eq!(flat, [(1, "", false), (2, "b", true)]);
+        assert_eq!((fields[&1].position, fields[&2].position), (1, 0));
         assert!(matches!(found["D"], GoType::Strings));
     }
 }

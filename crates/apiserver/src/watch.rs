@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures::Stream;
 use kubewright_schema::fields::{FieldSelector, Operator};
 use kubewright_schema::labels::Selector;
-use kubewright_schema::protobuf;
+use kubewright_schema::protobuf::{self, order::Ordered};
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
@@ -242,7 +242,8 @@ pub(crate) struct Encoder {
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {
-    let mut out = format!("{{\"type\":\"{kind}\",\"object\":{object}").into_bytes();
+    let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+    serde_json::to_writer(&mut out, &Ordered::by_kind(object)).expect("a JSON value can be written to memory");
     out.extend_from_slice(b"}\n");
     Bytes::from(out)
 }

@@ -16,6 +16,7 @@
 
 mod encode;
 mod object;
+pub mod order;
 mod special;
 mod table;
 mod wire;

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use kubewright_schema::budget;
 use kubewright_schema::catalog;
+use kubewright_schema::protobuf::order::Order;
 
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
@@ -772,6 +773,16 @@ pub(super) fn rows() -> Vec<Arc<Resource>> {
         })
     });
     ROWS.clone()
+}
+
+/// The order in which the objects of a store are written: that of the kind as which they are stored.
+pub(crate) fn order_of_store(store: &str) -> Order {
+    static ORDERS: LazyLock<BTreeMap<String, Order>> = LazyLock::new(|| {
+        let rows = rows();
+        let stored = rows.iter().filter(|row| row.conversion.is_none());
+        stored.map(|row| (row.store.to_string(), row.order())).collect()
+    });
+    ORDERS.get(store).copied().unwrap_or_default()
 }
 
 /// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.

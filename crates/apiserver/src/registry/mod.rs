@@ -21,7 +21,7 @@ use kubewright_schema::budget;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
-pub(crate) use builtin::token_request;
+pub(crate) use builtin::{order_of_store, token_request};
 use definitions::{Change, Definitions};
 pub(crate) use hash::{hash, short as short_hash};
 pub use resource::*;

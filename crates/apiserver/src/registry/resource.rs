@@ -16,6 +16,7 @@ use bytes::Bytes;
 use kubewright_schema::SchemaRef;
 use kubewright_schema::cel::rules::Validator;
 use kubewright_schema::error::FieldError;
+use kubewright_schema::protobuf::order::Order;
 use kubewright_schema::schema::GroupVersionKind;
 use kubewright_schema::{budget, decode};
 use serde_json::Value;
@@ -575,6 +576,14 @@ pub const PLAIN: Strategy = Strategy {
 };
 
 impl Resource {
+    /// The order in which objects of this kind are written: sorted for custom resources.
+    pub fn order(&self) -> Order {
+        match self.custom {
+            Some(_) => Order::SORTED,
+            None => Order::of_kind(&self.api_version(), &self.kind),
+        }
+    }
+
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         join_version(&self.group, &self.version)

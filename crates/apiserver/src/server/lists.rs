@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde_json::{Value, json};
 
-use super::respond::{bare, is_shown_as_stored, prefix};
+use super::respond::{bare, encode, full, is_shown_as_stored, prefix};
 use crate::body::{Body, LongBody};
 use crate::registry::Resource;
 use crate::storage::{Entry, StoredObject};
@@ -79,36 +80,77 @@ impl Item {
         }
     }
 
-    /// The item whose text is what `resource` shows.
-    fn shown(self, resource: &Resource) -> Item {
+    /// What stands in the list for it.
+    fn shown(self, resource: &Resource) -> Shown {
         if is_shown_as_stored(resource, self.encoded()) {
-            return self;
+            return Shown::Stored(self);
         }
-        let object = bare(resource, self.object().value());
-        Item::Read(Arc::new(StoredObject::unversioned(object)))
+        let object = self.object();
+        Shown::Made(match resource.custom {
+            Some(_) => encode(resource, &full(resource, object.value())),
+            None => encode(resource, &bare(resource, object.value())),
+        })
+    }
+}
+
+/// An item of a list as JSON.
+enum Shown {
+    /// The stored text, with the prefix of the list in the place of its brace.
+    Stored(Item),
+    Made(Vec<u8>),
+}
+
+impl Shown {
+    /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own brace goes.
+    fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
+        match self {
+            Shown::Made(text) => (&[], text),
+            Shown::Stored(item) => match item.encoded().split_first() {
+                Some((_, rest)) if !prefix.is_empty() => (prefix.as_bytes(), rest),
+                _ => (&[], item.encoded()),
+            },
+        }
     }
 }
 
 /// The JSON of a list.
 pub(super) fn body(resource: &Resource, list: List) -> Body {
     let custom = resource.custom.is_some();
-    let head = format!(
-        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
-        json!(resource.list_kind),
-        json!(resource.api_version()),
-        list.metadata(custom)
-    );
+    let kind = format!("\"kind\":{}", json!(resource.list_kind));
+    let version = format!("\"apiVersion\":{}", json!(resource.api_version()));
+    let order = if custom {
+        Order::SORTED
+    } else {
+        Order::of_kind("meta.k8s.io/v1", "ListMeta")
+    };
+    let metadata = list.metadata(custom);
+    let metadata =
+        serde_json::to_string(&Ordered::new(&metadata, order)).expect("a JSON value can be written to memory");
+    // Go writes lists of custom resources from maps, so that their keys are sorted.
+    let (head, tail) = if custom {
+        (
+            format!("{{{version},\"items\":["),
+            format!("],{kind},\"metadata\":{metadata}}}\n"),
+        )
+    } else {
+        (
+            format!("{{{kind},{version},\"metadata\":{metadata},\"items\":["),
+            "]}\n".to_owned(),
+        )
+    };
     let prefix = if custom { prefix(resource) } else { String::new() };
-    let items: Vec<Item> = (list.items.into_iter()).map(|item| item.shown(resource)).collect();
-    let texts: usize = items
-        .iter()
-        .map(|item| prefix.len() + after_prefix(item, &prefix).len())
-        .sum();
-    let length = head.len() + texts + items.len().saturating_sub(1) + TAIL.len();
+    let items: Vec<Shown> = (list.items.into_iter()).map(|item| item.shown(resource)).collect();
+    let length_of = |item: &Shown| {
+        let (first, rest) = item.text(&prefix);
+        first.len() + rest.len()
+    };
+    let texts: usize = items.iter().map(length_of).sum();
+    let length = head.len() + texts + items.len().saturating_sub(1) + tail.len();
     let is_short = length <= WHOLE;
     let mut pieces = Pieces {
         begun: Some(head),
         prefix,
+        tail,
         items: items.into_iter(),
         size: if is_short { WHOLE } else { PIECE },
         left: length,
@@ -119,22 +161,13 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
     Body::Long(LongBody::new(length, pieces))
 }
 
-const TAIL: &[u8] = b"]}";
-
-/// What follows `prefix` of the text of an item. With one it says its kind, which begins the object: the item's own brace goes.
-fn after_prefix<'a>(item: &'a Item, prefix: &str) -> &'a [u8] {
-    match item.encoded().split_first() {
-        Some((_, rest)) if !prefix.is_empty() => rest,
-        _ => item.encoded(),
-    }
-}
-
 /// The pieces of a list's JSON, made one after the other.
 struct Pieces {
     /// The text before the first item; `None` when it was given.
     begun: Option<String>,
     prefix: String,
-    items: std::vec::IntoIter<Item>,
+    tail: String,
+    items: std::vec::IntoIter<Shown>,
     /// About how many bytes make a piece.
     size: usize,
     /// Bytes that were not given yet.
@@ -154,14 +187,15 @@ impl Iterator for Pieces {
         out.extend_from_slice(first.unwrap_or_default().as_bytes());
         while out.len() < self.size {
             let Some(item) = self.items.next() else {
-                out.extend_from_slice(TAIL);
+                out.extend_from_slice(self.tail.as_bytes());
                 break;
             };
             if std::mem::replace(&mut comma, true) {
                 out.push(b',');
             }
-            out.extend_from_slice(self.prefix.as_bytes());
-            out.extend_from_slice(after_prefix(&item, &self.prefix));
+            let (first, rest) = item.text(&self.prefix);
+            out.extend_from_slice(first);
+            out.extend_from_slice(rest);
         }
         self.left = self.left.saturating_sub(out.len());
         Some(Bytes::from(out))

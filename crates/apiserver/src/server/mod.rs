@@ -101,7 +101,7 @@ use crate::admission::{
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
-use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs};
+use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs, order_of_store};
 use crate::status::Status;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Body, Env, ServiceRange, UserInfo};
@@ -171,12 +171,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What a storage for this server may hold besides the objects.
+    /// How a storage for this server writes objects down, and what it may hold besides them.
     pub fn bounds(&self) -> Bounds {
         Bounds {
             history: self.history,
             history_bytes: self.history_bytes,
             buffer: self.watch_buffer,
+            order: order_of_store,
             ..Bounds::default()
         }
     }

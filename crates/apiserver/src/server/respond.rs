@@ -11,7 +11,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
-use kubewright_schema::protobuf;
+use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
 use super::negotiate::{Format, Output, Transform};
@@ -84,36 +84,42 @@ pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-/// `{"kind":…,"apiVersion":…,` as the beginning of an object of this kind.
+/// What an object of this kind begins with, before its other fields: `{"kind":…,"apiVersion":…,`; sorted for custom resources.
 pub(crate) fn prefix(resource: &Resource) -> String {
     // Neither has characters that JSON escapes: they are names.
     let version = resource.api_version();
-    ["{\"kind\":\"", &resource.kind, "\",\"apiVersion\":\"", &version, "\","].concat()
+    match resource.custom {
+        Some(_) => ["{\"apiVersion\":\"", &version, "\",\"kind\":\"", &resource.kind, "\","].concat(),
+        None => ["{\"kind\":\"", &resource.kind, "\",\"apiVersion\":\"", &version, "\","].concat(),
+    }
 }
 
-/// Whether a stored text may say its version at the top: its keys are sorted, so that the first one tells.
-fn may_say_version(text: &[u8]) -> bool {
+/// Whether the first key of a sorted text comes after `kind`: then [`prefix`] may go before it, and no `apiVersion` is in it.
+fn begins_after_kind(text: &[u8]) -> bool {
     let first = text.strip_prefix(b"{\"").unwrap_or_default();
-    first.split(|byte| *byte == b'"').next().unwrap_or_default() <= b"apiVersion".as_slice()
+    first.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
 }
 
-/// Whether the stored text of an object is what its version shows. What was stored while its kind had several versions says its own.
+/// Whether the stored text of an object is what its version shows, but for [`prefix`]. A custom resource that was stored while its kind
+/// had several versions says its own.
 pub(crate) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
-    resource.conversion.is_none() && !(resource.custom.is_some() && may_say_version(text))
+    resource.conversion.is_none() && (resource.custom.is_none() || begins_after_kind(text))
 }
 
-/// Appends the plain JSON of a stored object, with `kind` and `apiVersion` in front.
+/// Appends the plain JSON of a stored object, with `kind` and `apiVersion`.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
-    let converted;
-    let encoded: &[u8] = if is_shown_as_stored(resource, stored.encoded()) {
-        stored.encoded()
+    if is_shown_as_stored(resource, stored.encoded()) {
+        out.extend_from_slice(prefix.as_bytes());
+        // A stored object has metadata, so something follows its opening brace.
+        out.extend_from_slice(stored.encoded().get(1..).unwrap_or(b"}"));
     } else {
-        converted = bare(resource, stored.value()).to_string();
-        converted.as_bytes()
-    };
-    out.extend_from_slice(prefix.as_bytes());
-    // A stored object has metadata, so something follows its opening brace.
-    out.extend_from_slice(encoded.get(1..).unwrap_or(b"}"));
+        out.extend_from_slice(&encode(resource, &full(resource, stored.value())));
+    }
+}
+
+/// The JSON of an object that says its kind, in the order of that.
+pub(super) fn encode(resource: &Resource, object: &Value) -> Vec<u8> {
+    serde_json::to_vec(&Ordered::new(object, resource.order())).expect("a JSON value can be written to memory")
 }
 
 /// Everything that shapes the answers of one request.
@@ -195,6 +201,7 @@ impl Responder<'_> {
             (Content::Stored(resource, stored), Transform::None) if self.is_compact() => {
                 let mut out = Vec::with_capacity(stored.encoded().len() + 64);
                 write_object(&mut out, &resource, &stored, &prefix(&resource));
+                out.push(b'\n');
                 return Ok((json, Body::Full(Bytes::from(out))));
             }
             (Content::List(resource, list), Transform::None) if self.is_compact() => {
@@ -239,7 +246,7 @@ impl Responder<'_> {
             Ok(written) => Ok((media, Body::Full(written.into()))),
             Err(protobuf::EncodeError::UnknownKind { .. }) => {
                 let json = Format::Json.content_type().to_owned();
-                Ok((json, Body::Full(value.to_string().into())))
+                Ok((json, Body::Full(json_text(&value, false).into())))
             }
             Err(error) => Err(no_protobuf(error)),
         }
@@ -254,8 +261,7 @@ impl Responder<'_> {
             Format::Yaml => super::yaml::encode(value, super::yaml::Style::OBJECTS).into(),
             // Of a Status, which always has such a form.
             Format::Protobuf => protobuf::encode(value).unwrap_or_default().into(),
-            Format::Json if self.output.pretty => format!("{value:#}").into(),
-            Format::Json => value.to_string().into(),
+            Format::Json => json_text(value, self.output.pretty).into(),
         }
     }
 
@@ -381,6 +387,20 @@ pub(crate) fn table_of<'a>(
     table
 }
 
+/// JSON as Go's encoder writes it: compact with a newline, indented without one.
+pub(super) fn json_text(value: &Value, pretty: bool) -> Vec<u8> {
+    let ordered = Ordered::by_kind(value);
+    let written = match pretty {
+        true => serde_json::to_vec_pretty(&ordered),
+        false => serde_json::to_vec(&ordered),
+    };
+    let mut text = written.expect("a JSON value can be written to memory");
+    if !pretty {
+        text.push(b'\n');
+    }
+    text
+}
+
 /// A stored object in the served version, without `apiVersion` and `kind`.
 pub(super) fn bare(resource: &Resource, stored: &Value) -> Value {
     let mut object = match resource.conversion {
@@ -480,19 +500,20 @@ mod tests {
 
     /// The first key tells, because keys are sorted: what it says must never be that a version is not there that is.
     #[test]
-    fn the_first_key_tells_whether_a_text_may_say_its_version() {
+    fn the_first_key_tells_whether_the_kind_goes_before_it() {
         for (object, want) in [
-            (json!({}), true),
-            (json!({"metadata": {}, "spec": {"apiVersion": "v1"}}), false),
-            (json!({"apiVersion": "g/v1", "metadata": {}}), true),
-            (json!({"a": 1, "apiVersion": "g/v1"}), true),
-            (json!({"A\"": 1, "apiVersion": "g/v1"}), true),
-            (json!({"\u{1}": 1, "apiVersion": "g/v1"}), true),
-            (json!({"apiVersions": 1}), false),
+            (json!({}), false),
+            (json!({"metadata": {}, "spec": {"apiVersion": "v1"}}), true),
+            (json!({"apiVersion": "g/v1", "metadata": {}}), false),
+            (json!({"a": 1, "apiVersion": "g/v1"}), false),
+            (json!({"A\"": 1, "apiVersion": "g/v1"}), false),
+            (json!({"\u{1}": 1, "apiVersion": "g/v1"}), false),
+            (json!({"data": 1, "metadata": {}}), false),
+            (json!({"kinds": 1}), true),
         ] {
             let text = object.to_string();
-            assert_eq!(may_say_version(text.as_bytes()), want, "{text}");
-            assert!(want || object.get("apiVersion").is_none(), "{text}");
+            assert_eq!(begins_after_kind(text.as_bytes()), want, "{text}");
+            assert!(!want || object.get("apiVersion").is_none(), "{text}");
         }
     }
 }

@@ -16,6 +16,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
+use kubewright_schema::protobuf::order::Order;
 use serde_json::Value;
 
 use super::history::History;
@@ -29,7 +30,7 @@ pub struct MemoryStorage {
     shared: Arc<Shared>,
 }
 
-/// What a storage may hold besides the objects.
+/// How a storage writes objects down, and what it may hold besides them.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Changes that are kept of every store, for watches from the past. Default 4096.
@@ -40,6 +41,8 @@ pub struct Bounds {
     pub buffer: usize,
     /// Bytes of changes that may wait for one watcher. Default 16 MiB.
     pub buffer_bytes: usize,
+    /// The order in which the objects of a store are written down. Default: keys are sorted.
+    pub order: fn(store: &str) -> Order,
 }
 
 impl Default for Bounds {
@@ -49,6 +52,7 @@ impl Default for Bounds {
             history_bytes: 64 * 1024 * 1024,
             buffer: 4096,
             buffer_bytes: 16 * 1024 * 1024,
+            order: |_| Order::SORTED,
         }
     }
 }
@@ -501,6 +505,10 @@ impl MemoryStorage {
         Ok(present)
     }
 
+    fn order(&self, store: &str) -> Order {
+        (self.shared.bounds.order)(store)
+    }
+
     fn add(&self, store: &str, key: &str, prepared: Prepared) -> Result<Arc<StoredObject>, StorageError> {
         let mut state = self.shared.write();
         if state.store(store).objects.contains_key(key) {
@@ -553,7 +561,11 @@ impl Storage for MemoryStorage {
         value: Value,
         max: usize,
     ) -> Result<Arc<StoredObject>, StorageError> {
-        self.add(store, key, fitting(Prepared::up_to(value, max)?, None)?)
+        self.add(
+            store,
+            key,
+            fitting(Prepared::up_to(value, self.order(store), max)?, None)?,
+        )
     }
 
     fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
@@ -577,13 +589,13 @@ impl Storage for MemoryStorage {
             return Ok(present);
         }
         // What is there already may become smaller step by step.
-        let prepared = Prepared::up_to(value, max.max(present.encoded().len()))?;
+        let prepared = Prepared::up_to(value, self.order(store), max.max(present.encoded().len()))?;
         self.swap(store, key, expected, fitting(prepared, Some(&present))?, false)
     }
 
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
         let present = self.expect(store, key, expected)?;
-        let last = Prepared::new(present.value().clone());
+        let last = Prepared::new(present.value().clone(), self.order(store));
         self.swap(store, key, expected, last, true)
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use kubewright_schema::decode::{self, MAX_DEPTH, MAX_STORED_DEPTH};
+use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
@@ -143,7 +144,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(mut value: Value) -> Prepared {
+    pub(super) fn new(mut value: Value, order: Order) -> Prepared {
         set_resource_version(&mut value, String::new());
         let mut encoded = Vec::with_capacity(1024);
         let mut at = None;
@@ -153,18 +154,18 @@ impl Prepared {
             ..Depth::default()
         };
         match &value {
-            Value::Object(object) => write_map(&mut encoded, object, |out, key, value| match value {
+            Value::Object(object) => write_map(&mut encoded, object, order, |out, key, value, order| match value {
                 Value::Object(metadata) if key == "metadata" => {
-                    write_map(out, metadata, |out, key, value| {
+                    write_map(out, metadata, order, |out, key, value, order| {
                         if key == "resourceVersion" {
                             at = Some(out.len() + 1);
                         }
-                        depth.write(out, value, 2);
+                        depth.write(out, Ordered::new(value, order), 2);
                     });
                 }
-                other => depth.write(out, other, 1),
+                other => depth.write(out, Ordered::new(other, order), 1),
             }),
-            other => depth.write(&mut encoded, other, 0),
+            other => depth.write(&mut encoded, Ordered::new(other, order), 0),
         }
         Prepared {
             value: Some(value),
@@ -187,14 +188,14 @@ impl Prepared {
 
     /// The same, if the text has at most so many bytes; what is longer loses its `managedFields`, which may be large and which nothing
     /// depends on (as `rest.isTooLargeError` has it in the handlers of kube-apiserver).
-    pub(super) fn up_to(value: Value, max: usize) -> Result<Prepared, StorageError> {
-        let mut prepared = Prepared::new(value);
+    pub(super) fn up_to(value: Value, order: Order, max: usize) -> Result<Prepared, StorageError> {
+        let mut prepared = Prepared::new(value, order);
         if prepared.encoded.len() > max
             && let Some(mut value) = prepared.value.take()
         {
             let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
             metadata.and_then(|metadata| metadata.remove("managedFields"));
-            prepared = Prepared::new(value);
+            prepared = Prepared::new(value, order);
         }
         match prepared.encoded.len() {
             length if length > max => Err(StorageError::TooLarge(length)),
@@ -244,7 +245,7 @@ struct Depth {
 
 impl Depth {
     /// Writes a value that is in so many lists and objects.
-    fn write(&mut self, out: &mut Vec<u8>, value: &Value, within: usize) {
+    fn write(&mut self, out: &mut Vec<u8>, value: Ordered<'_>, within: usize) {
         self.present = within;
         let mut serializer = serde_json::Serializer::with_formatter(out, self);
         value
@@ -285,15 +286,20 @@ fn write_key(out: &mut Vec<u8>, key: &str) {
     serde_json::to_writer(out, key).expect("a text can be written to memory");
 }
 
-fn write_map(out: &mut Vec<u8>, map: &Map<String, Value>, mut write: impl FnMut(&mut Vec<u8>, &str, &Value)) {
+fn write_map(
+    out: &mut Vec<u8>,
+    map: &Map<String, Value>,
+    order: Order,
+    mut write: impl FnMut(&mut Vec<u8>, &str, &Value, Order),
+) {
     out.push(b'{');
-    for (index, (key, value)) in map.iter().enumerate() {
+    for (index, (key, value, order)) in order.entries(map).into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         write_key(out, key);
         out.push(b':');
-        write(out, key, value);
+        write(out, key, value, order);
     }
     out.push(b'}');
 }
@@ -360,7 +366,7 @@ mod tests {
     fn a_stored_object_carries_its_version() {
         let check = |value: Value, expected: &str| {
             let one = StoredObject::new(7, value.clone());
-            let other = Prepared::new(value).finish(7);
+            let other = Prepared::new(value, Order::SORTED).finish(7);
             for stored in [&one, &other] {
                 assert_eq!(stored.encoded().as_ref(), expected.as_bytes());
                 assert_eq!(stored.value().to_string(), expected);
@@ -429,7 +435,7 @@ mod tests {
         for in_metadata in [false, true] {
             for depth in [2, 127, 128, 129, MAX_DEPTH, MAX_STORED_DEPTH] {
                 let value = nested(depth, in_metadata);
-                let prepared = Prepared::new(value.clone());
+                let prepared = Prepared::new(value.clone(), Order::SORTED);
                 assert_eq!(prepared.depth(), depth);
                 let text = prepared.finish(7).encoded().clone();
                 let read = || StoredObject::restore(7, text.clone()).expect("it is as deep as may be");
@@ -446,7 +452,7 @@ mod tests {
     fn nothing_gets_deeper_than_clients_may_send() {
         let check = |depth: usize, before: Option<usize>, fits: bool| {
             let before = before.map(|depth| nested(depth, false).to_string());
-            let prepared = Prepared::new(nested(depth, false));
+            let prepared = Prepared::new(nested(depth, false), Order::SORTED);
             assert_eq!(
                 prepared.fits(before.as_deref().map(str::as_bytes)),
                 fits,

@@ -3,10 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
+use super::order::{self, Place};
 use super::special::Special;
 use crate::budget;
 
 static TEXT: &str = include_str!("../../data/kubernetes-1.36.protobuf");
+
+/// Types of `meta/v1` that protobuf never carries: they stand here for the order of their fields.
+static JSON_ONLY: &str = "[io.k8s.apimachinery.pkg.apis.meta.v1.json -]
+Table 1:metadata:io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta 2:columnDefinitions:[]TableColumnDefinition 3:rows:[]TableRow
+TableColumnDefinition 1:name:string 2:type:string 3:format:string 4:description:string 5:priority:int32
+TableRow 1:cells:[]io.k8s.apimachinery.pkg.runtime.RawExtension 2:conditions:[]TableRowCondition \
+3:object:io.k8s.apimachinery.pkg.runtime.RawExtension
+TableRowCondition 1:type:string 2:status:string 3:reason:string 4:message:string
+";
+const JSON_ONLY_PREFIX: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.json";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
@@ -64,19 +75,31 @@ impl Field {
 pub(super) struct Message {
     pub(super) name: &'static str,
     prefix: &'static str,
-    /// The fields as text, and read.
+    /// The fields as text, and read: by their tags.
     line: &'static str,
     fields: OnceLock<Vec<Field>>,
+    /// Where each stands in JSON.
+    places: OnceLock<Vec<Place>>,
 }
 
 impl Message {
     pub(super) fn fields(&self) -> &[Field] {
         self.fields.get_or_init(|| {
-            let fields = self.line.split_whitespace().map(|text| field(text, self.prefix));
+            let mut fields: Vec<Field> = self.written().collect();
+            fields.sort_by_key(|field| field.tag);
             fields
-                .collect::<Option<_>>()
-                .expect("the table's test reads every line")
         })
+    }
+
+    /// The fields as the line has them: in the order of Go's struct.
+    pub(super) fn written(&self) -> impl Iterator<Item = Field> {
+        let fields = self.line.split_whitespace().map(|text| field(text, self.prefix));
+        fields.map(|field| field.expect("the table's test reads every line"))
+    }
+
+    /// Where each field stands in JSON, by name.
+    pub(super) fn places(&'static self) -> &'static [Place] {
+        self.places.get_or_init(|| budget::unlimited(|| order::places(self)))
     }
 
     pub(super) fn field(&self, tag: u32) -> Option<&Field> {
@@ -101,12 +124,13 @@ struct Table {
     messages: BTreeMap<&'static str, BTreeMap<&'static str, Message>>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| budget::unlimited(|| table(TEXT)));
+static TABLE: LazyLock<Table> = LazyLock::new(|| budget::unlimited(|| table()));
 
-fn table(text: &'static str) -> Table {
+fn table() -> Table {
     let mut table = Table::default();
     let mut prefix = "";
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    let lines = TEXT.lines().chain(JSON_ONLY.lines());
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             let (package, api_version) = section.split_once(' ').unwrap_or((section, "-"));
             prefix = package;
@@ -119,6 +143,7 @@ fn table(text: &'static str) -> Table {
             prefix,
             line,
             fields: OnceLock::new(),
+            places: OnceLock::new(),
         };
         table.messages.entry(prefix).or_default().insert(name, message);
     }
@@ -128,6 +153,19 @@ fn table(text: &'static str) -> Table {
 /// The message `prefix.name`.
 pub(super) fn message(prefix: &str, name: &str) -> Option<&'static Message> {
     TABLE.messages.get(prefix)?.get(name)
+}
+
+/// The type of `meta/v1` of this name.
+pub(super) fn of_meta(name: &str) -> Option<&'static Message> {
+    message(META, name).or_else(|| message(JSON_ONLY_PREFIX, name))
+}
+
+/// The message of a schema in a definition.
+pub(super) fn schema() -> Option<&'static Message> {
+    message(
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+        "JSONSchemaProps",
+    )
 }
 
 /// The message of a kind.

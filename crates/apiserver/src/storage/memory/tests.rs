@@ -90,6 +90,7 @@ fn endless_writes_hold_a_bounded_number_of_bytes() {
                 history_bytes,
                 buffer: 100,
                 buffer_bytes: 128 * kib,
+                ..Bounds::default()
             },
         );
     }

@@ -27,16 +27,18 @@ pub(crate) fn inputs() -> Vec<Input> {
         input("a message whose name is given 100,000 times", &[201, 400], || {
             map(&bytes(1, &name("many").repeat(scaled(100_000))))
         }),
-        input("a message whose metadata is given 100,000 times", &[201, 400], || {
-            map(&bytes(1, &name("many")).repeat(scaled(100_000)))
-        }),
-        input("a map of 100,000 entries of the same key", &[201, 400], || {
+        input(
+            "a message whose metadata is given 100,000 times",
+            &[201, 400, 413],
+            || map(&bytes(1, &name("many")).repeat(scaled(100_000))),
+        ),
+        input("a map of 100,000 entries of the same key", &[201, 400, 413], || {
             let entry = bytes(2, &[bytes(1, b"a"), bytes(2, b"b")].concat());
             map(&[bytes(1, &name("many")), entry.repeat(scaled(100_000))].concat())
         }),
         input(
             "a map of 200,000 entries without key and value",
-            &[201, 400, 422],
+            &[201, 400, 422, 413],
             || map(&[bytes(1, &name("many")), bytes(2, b"").repeat(scaled(200_000))].concat()),
         ),
         input("a message with 1 MB of unknown fields", &[201, 400], || {

@@ -1,0 +1,241 @@
+//! The order in which Kubernetes writes the fields of a built-in kind: that of its Go structs, `kind` and `apiVersion` first.
+//!
+//! Clients that compare bytes see the difference, and people find `metadata.name` where they look for it. The table of messages is
+//! written in that order, so it knows. Maps (`labels`, `data`), custom resources and what a struct does not have are sorted, as in Go.
+//!
+//! Invariant: what is written is the same value, whatever the order.
+
+use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
+use serde_json::{Map, Value};
+
+use super::special::Special;
+use super::table::{self, Message, Shape, Type};
+
+/// The order of the fields of a value, and of what is in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Order(Inner);
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Inner {
+    #[default]
+    Sorted,
+    /// That of the kind that the value says it is of.
+    Kind,
+    Struct(&'static Message),
+    /// Sorted keys, each with such a struct.
+    Map(&'static Message),
+}
+
+/// Where a field stands among the others.
+#[derive(Debug)]
+pub(super) struct Place {
+    name: &'static str,
+    rank: usize,
+    order: Order,
+}
+
+/// What `metav1.TypeMeta` has; it is embedded first.
+const TYPE_META: [&str; 2] = ["kind", "apiVersion"];
+
+impl Order {
+    /// Keys in the order of their bytes.
+    pub const SORTED: Order = Order(Inner::Sorted);
+
+    /// That of a kind such as `apps/v1`, `Deployment`; [`Order::SORTED`] for what is not built in.
+    pub fn of_kind(api_version: &str, kind: &str) -> Order {
+        let message = match api_version.strip_prefix("meta.k8s.io/") {
+            Some(_) => table::of_meta(kind),
+            None => table::kind(api_version, kind),
+        };
+        Order(message.map_or(Inner::Sorted, Inner::Struct))
+    }
+
+    /// That of the kind which an object says it is of.
+    fn of_object(value: &Value) -> Order {
+        let text = |key| value.get(key).and_then(Value::as_str);
+        match (text("apiVersion"), text("kind")) {
+            (Some(api_version), Some(kind)) => Order::of_kind(api_version, kind),
+            _ => Order::SORTED,
+        }
+    }
+
+    /// The fields of `map` in this order, each with the order of its own fields.
+    pub fn entries(self, map: &Map<String, Value>) -> Vec<(&str, &Value, Order)> {
+        let all = |order| map.iter().map(|(key, value)| (&**key, value, order)).collect();
+        let message = match self.0 {
+            Inner::Struct(message) => message,
+            Inner::Map(message) => return all(Order(Inner::Struct(message))),
+            Inner::Sorted | Inner::Kind => return all(Order::SORTED),
+        };
+        let places = message.places();
+        let mut entries: Vec<(usize, &str, &Value, Order)> = map
+            .iter()
+            .map(|(key, value)| {
+                let (rank, order) = place(places, key);
+                (rank, &**key, value, order)
+            })
+            .collect();
+        // Stable: what the struct does not have stays sorted.
+        entries.sort_by_key(|(rank, ..)| *rank);
+        let without_rank = |(_, key, value, order)| (key, value, order);
+        entries.into_iter().map(without_rank).collect()
+    }
+}
+
+fn place(places: &[Place], key: &str) -> (usize, Order) {
+    match places.binary_search_by(|place| place.name.cmp(key)) {
+        Ok(index) => (TYPE_META.len() + places[index].rank, places[index].order),
+        // A field may have such a name (`kind` of a reference): it stands where its struct has it.
+        Err(_) => match TYPE_META.iter().position(|name| *name == key) {
+            Some(rank) => (rank, Order::SORTED),
+            None => (usize::MAX, Order::SORTED),
+        },
+    }
+}
+
+/// The places of the fields of a message, by name.
+pub(super) fn places(message: &'static Message) -> Vec<Place> {
+    let mut places = Vec::new();
+    collect(message, &mut places);
+    places.sort_by_key(|place| place.name);
+    places
+}
+
+fn collect(message: &'static Message, places: &mut Vec<Place>) {
+    for field in message.written() {
+        match field.type_ {
+            Type::Message(inner) if field.is_inline() => collect(inner, places),
+            type_ => places.push(Place {
+                name: field.json,
+                rank: places.len(),
+                order: Order(order_of(type_, field.shape)),
+            }),
+        }
+    }
+}
+
+fn order_of(type_: Type, shape: Shape) -> Inner {
+    let message = match type_ {
+        Type::Message(message) => Some(message).filter(|message| message.whole().is_none()),
+        Type::Special(Special::SchemaOrArray | Special::SchemaOrBool | Special::SchemaOrStrings) => table::schema(),
+        // An object within an object, such as that of a row of a Table.
+        Type::Special(Special::Json) => return Inner::Kind,
+        _ => None,
+    };
+    match (message, shape) {
+        (None, _) => Inner::Sorted,
+        (Some(message), Shape::Map) => Inner::Map(message),
+        (Some(message), _) => Inner::Struct(message),
+    }
+}
+
+/// A value that is written in an order.
+///
+/// ```
+/// use kubewright_schema::protobuf::order::Ordered;
+/// use serde_json::json;
+///
+/// let object = json!({"apiVersion": "v1", "data": {"b": "2", "a": "1"}, "kind": "ConfigMap", "metadata": {"labels": {}, "name": "a"}});
+/// let text = serde_json::to_string(&Ordered::by_kind(&object))?;
+/// assert_eq!(text, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","labels":{}},"data":{"a":"1","b":"2"}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered<'a> {
+    value: &'a Value,
+    order: Order,
+}
+
+impl<'a> Ordered<'a> {
+    /// A value with the order of its fields.
+    pub fn new(value: &'a Value, order: Order) -> Ordered<'a> {
+        Ordered { value, order }
+    }
+
+    /// An object in the order of the kind that it says it is of.
+    pub fn by_kind(value: &'a Value) -> Ordered<'a> {
+        Ordered::new(value, Order(Inner::Kind))
+    }
+}
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let order = match self.order.0 {
+            Inner::Kind => Order::of_object(self.value),
+            _ => self.order,
+        };
+        match self.value {
+            value if matches!(order.0, Inner::Sorted) => value.serialize(serializer),
+            Value::Object(map) => {
+                let mut written = serializer.serialize_map(Some(map.len()))?;
+                for (key, value, order) in order.entries(map) {
+                    written.serialize_entry(key, &Ordered { value, order })?;
+                }
+                written.end()
+            }
+            Value::Array(items) => {
+                let mut written = serializer.serialize_seq(Some(items.len()))?;
+                for value in items {
+                    written.serialize_element(&Ordered { value, order })?;
+                }
+                written.end()
+            }
+            value => value.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(object: Value, want: &str) {
+        let text = serde_json::to_string(&Ordered::by_kind(&object)).expect("JSON");
+        assert_eq!(text, want);
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), object);
+    }
+
+    #[test]
+    fn fields_stand_as_in_gos_structs() {
+        check(
+            json!({"apiVersion": "v1", "kind": "Status", "code": 404, "details": {"causes": [{"field": "f", "message": "m", "reason": "r"}],
+                "group": "g", "kind": "k", "name": "n", "retryAfterSeconds": 1, "uid": "u"}, "message": "m", "metadata": {}, "reason": "r",
+                "status": "Failure"}),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"m","reason":"r","details":{"name":"n","group":"g","kind":"k","uid":"u","causes":[{"reason":"r","message":"m","field":"f"}],"retryAfterSeconds":1},"code":404}"#,
+        );
+        // Structs in lists, structs that are embedded, maps of quantities, and a field that no struct has.
+        check(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {"b": "", "a": ""}, "name": "p"}, "odd": {"b": 1, "a": 2},
+                "spec": {"containers": [{"image": "i", "name": "c", "resources": {"requests": {"memory": "1", "cpu": "1"}, "limits": {}}}],
+                    "initContainers": [], "volumes": [{"emptyDir": {}, "name": "v"}], "ephemeralContainers": [{"targetContainerName": "c", "name": "e"}]}}),
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":"","b":""}},"spec":{"volumes":[{"name":"v","emptyDir":{}}],"initContainers":[],"containers":[{"name":"c","image":"i","resources":{"limits":{},"requests":{"cpu":"1","memory":"1"}}}],"ephemeralContainers":[{"name":"e","targetContainerName":"c"}]},"odd":{"a":2,"b":1}}"#,
+        );
+        // Schemas in schemas, by name and in the places that take something else as well.
+        check(
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"versions": [{"schema": {"openAPIV3Schema":
+                {"properties": {"b": {"items": {"type": "string", "description": "d"}, "type": "array"}, "a": {"type": "object",
+                    "additionalProperties": {"type": "string", "description": "d"}}}, "type": "object"}}, "name": "v1"}], "group": "g"}}),
+            r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":{"group":"g","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"object","additionalProperties":{"description":"d","type":"string"}},"b":{"type":"array","items":{"description":"d","type":"string"}}}}}}]}}"#,
+        );
+        // A list has the order of its items.
+        check(
+            json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"data": {}, "metadata": {"name": "a"}}], "metadata": {}}),
+            r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a"},"data":{}}]}"#,
+        );
+        // A Table, and the objects of its rows.
+        check(
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table", "columnDefinitions": [{"description": "d", "format": "", "name": "Name",
+                "priority": 0, "type": "string"}], "metadata": {"resourceVersion": "1"}, "rows": [{"cells": ["a"], "object": {"apiVersion": "v1",
+                "kind": "ConfigMap", "metadata": {"name": "a", "labels": {}}}}]}),
+            r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"columnDefinitions":[{"name":"Name","type":"string","format":"","description":"d","priority":0}],"rows":[{"cells":["a"],"object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","labels":{}}}}]}"#,
+        );
+        // Custom resources are maps in Go.
+        check(
+            json!({"apiVersion": "ex.io/v1", "kind": "Foo", "data": 1, "metadata": {"name": "a", "labels": {}}}),
+            r#"{"apiVersion":"ex.io/v1","data":1,"kind":"Foo","metadata":{"labels":{},"name":"a"}}"#,
+        );
+    }
+}
