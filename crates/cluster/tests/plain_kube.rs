@@ -4,9 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{https_client, listening, soon};
+use common::{Who, client_config, https_client, listening, soon};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
@@ -18,9 +19,12 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, CustomResource, CustomResourceExt as _, Discovery, ResourceExt};
 use kubewright_cluster::{Cluster, Controllers};
+use rustls::HandshakeKind;
+use rustls::pki_types::ServerName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Runs a scenario through both doors, each time with a cluster of its own.
 async fn check(controllers: Controllers, scenario: impl AsyncFn(Client)) {
@@ -482,4 +486,27 @@ async fn a_namespace_comes_and_goes() {
         );
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_and_remembers_who_it_was() {
+    let (cluster, listening) = listening(Cluster::builder().controllers(Controllers::None)).await;
+    let config = Arc::new(client_config(&listening, Who::Admin));
+    for expected in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let stream = tokio::net::TcpStream::connect(listening.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = tokio_rustls::TlsConnector::from(config.clone())
+            .connect(name, stream)
+            .await
+            .unwrap();
+        assert_eq!(stream.get_ref().1.handshake_kind(), Some(expected));
+        // The ticket comes before the first request: it acknowledges the handshake, which a client with Nagle's algorithm waits for.
+        soon("the ticket", stream.get_ref().0.readable()).await.unwrap();
+        let request = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        soon("the answer", stream.read_to_string(&mut answer)).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    cluster.stop().await;
 }

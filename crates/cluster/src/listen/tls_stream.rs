@@ -18,11 +18,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus, WriteTraffic,
 };
+use rustls::{ProtocolVersion, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// One record of TLS as it is sent: 16 KiB of plain text and what is around it.
@@ -147,7 +147,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
                 return Err(error);
             }
         }
-        poll_fn(|cx| stream.poll_send(cx)).await?;
+        if stream.session.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
+            // What is left is a ticket: the client's handshake is over, and it may send before it reads.
+            poll_fn(|cx| Poll::Ready(stream.send_some(cx))).await?;
+        } else {
+            poll_fn(|cx| stream.poll_send(cx)).await?;
+        }
         Ok(stream)
     }
 
@@ -261,6 +266,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// Gives the socket as much of that as it takes now.
+    fn send_some(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.poll_send(cx) {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
+    }
+
     /// Encrypts this and sends it as far as the socket takes it.
     fn say(&mut self, cx: &mut Context<'_>, what: Said<'_>) -> io::Result<()> {
         WRITE.with_borrow_mut(|buffer| {
@@ -314,11 +327,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while this.plain.is_empty() && !this.ended {
+            // What waits may be what the other end waits for; whether the socket takes it now does not matter to the reader.
+            this.send_some(cx)?;
             let heard = ready!(this.poll_hear(cx));
-            // A record may ask for an answer; whether the socket takes it now does not matter to the reader.
-            if let Poll::Ready(sent) = this.poll_send(cx) {
-                sent?;
-            }
+            // A record may ask for an answer.
+            this.send_some(cx)?;
             heard?;
         }
         let rest = this.plain.rest();
@@ -390,7 +403,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
 #[cfg(test)]
 mod tests {
     use rustls::pki_types::ServerName;
-    use rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion, version};
+    use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream as ClientStream;
