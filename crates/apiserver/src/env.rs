@@ -63,6 +63,11 @@ pub fn rfc3339(time: jiff::Timestamp) -> String {
     whole.to_string()
 }
 
+/// A time as Kubernetes writes `metav1.MicroTime`: six digits of a second, UTC.
+pub fn rfc3339_micros(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
 /// The time so many seconds after another, or before it; the first or the last that there is where that would be beyond it. What clients
 /// send is added to times only by this: their numbers may be any.
 pub fn later(time: jiff::Timestamp, seconds: i64) -> jiff::Timestamp {

@@ -7,7 +7,7 @@
 //!
 //! Not here: what a data folder looks like inside (see `durable`), a clock that a test may move.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,7 @@ struct Inner {
     stop: StopSource,
     authority: Arc<LazyAuthority>,
     pki: Option<Pki>,
+    advertised: Option<IpAddr>,
     /// Reaches webhooks.
     outbound: Arc<HttpsOutbound>,
     /// Writes to the data folder, when there is one.
@@ -103,6 +104,7 @@ pub struct ClusterBuilder {
     data_dir: Option<PathBuf>,
     unsynced: bool,
     pki: Option<Pki>,
+    advertised: Option<IpAddr>,
     functions: Functions,
 }
 
@@ -122,6 +124,7 @@ impl Default for ClusterBuilder {
             data_dir: None,
             unsynced: false,
             pki: None,
+            advertised: None,
             functions: Functions::default(),
         }
     }
@@ -212,6 +215,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// The address that Endpoints and EndpointSlice `kubernetes` say (`--advertise-address`). Default: that of the listener.
+    pub fn advertise(mut self, address: IpAddr) -> ClusterBuilder {
+        self.advertised = Some(address);
+        self
+    }
+
     /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
     /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
@@ -282,8 +291,10 @@ impl ClusterBuilder {
         let api = ApiServer::with(parts);
         // What every cluster has from its beginning is safe before anybody looks at it.
         api.settled().await.map_err(Error::NotKept)?;
-        let expiring = api.clone();
-        let expiring = tokio::spawn(async move { expiring.expire_events().await });
+        let attended = api.clone();
+        let expiring = tokio::spawn(async move { attended.expire_events().await });
+        let attended = api.clone();
+        let ending = tokio::spawn(async move { attended.end_definitions().await });
         let front = Front {
             api,
             stop,
@@ -310,11 +321,12 @@ impl ClusterBuilder {
             stop: source,
             authority,
             pki: self.pki,
+            advertised: self.advertised,
             outbound,
             journal,
             controllers: Mutex::new(controllers),
             controllers_stop,
-            tasks: Mutex::new(vec![expiring]),
+            tasks: Mutex::new(vec![expiring, ending]),
         };
         Ok(Cluster { inner: Arc::new(inner) })
     }
@@ -382,6 +394,7 @@ impl Cluster {
         let serving = Serving::from(&authority.serving(address.ip())?);
         let tls = Tls::new(serving, Some(authority.roots()?))?;
         let address = self.open(address, tls).await?;
+        self.announce(address, Some(&authority.pem()));
         let kubeconfig = kubeconfig::text(address, &authority, &authority.admin()?);
         Ok(Listening { address, kubeconfig })
     }
@@ -393,7 +406,23 @@ impl Cluster {
     pub async fn serve(&self, address: SocketAddr) -> Result<SocketAddr> {
         let pki = self.inner.pki.as_ref();
         let pki = pki.ok_or_else(|| Error::Tls("the cluster was given no certificates to serve with".to_owned()))?;
-        self.open(address, Tls::new(pki.shown(), pki.roots())?).await
+        let address = self.open(address, Tls::new(pki.shown(), pki.roots())?).await?;
+        self.announce(address, pki.authorities());
+        Ok(address)
+    }
+
+    /// Says in the cluster where it is reached. The latest listener is the one that is told.
+    fn announce(&self, mut address: SocketAddr, authorities: Option<&str>) {
+        if let Some(ip) = self.inner.advertised {
+            address.set_ip(ip);
+        } else if address.ip().is_unspecified() {
+            // All addresses of this machine: this one is always among them.
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        self.inner.front.api.announce(address, authorities);
     }
 
     async fn open(&self, address: SocketAddr, tls: Tls) -> Result<SocketAddr> {

@@ -40,6 +40,8 @@ pub struct Pki {
     key: Arc<PrivateKeyDer<'static>>,
     chain: Vec<CertificateDer<'static>>,
     clients: Option<RootCertStore>,
+    /// The same as it was given.
+    clients_text: Option<String>,
     signer: Option<Arc<GivenKeys>>,
 }
 
@@ -57,6 +59,7 @@ impl Pki {
             key: Arc::new(key),
             chain,
             clients: None,
+            clients_text: None,
             signer: None,
         };
         // A key of another certificate is told now, not by the first client.
@@ -75,6 +78,7 @@ impl Pki {
             roots.add(certificate).map_err(|why| unread(why.to_string()))?;
         }
         self.clients = Some(roots);
+        self.clients_text = Some(authorities.to_owned());
         Ok(self)
     }
 
@@ -110,6 +114,11 @@ impl Pki {
 
     pub(crate) fn roots(&self) -> Option<RootCertStore> {
         self.clients.clone()
+    }
+
+    /// The authorities of clients (PEM).
+    pub(crate) fn authorities(&self) -> Option<&str> {
+        self.clients_text.as_deref()
     }
 
     pub(crate) fn signer(&self) -> Option<Arc<dyn Signer>> {

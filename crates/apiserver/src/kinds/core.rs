@@ -433,9 +433,14 @@ fn endpoint_slice(new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::too_many(path, addresses.len(), MAX_ADDRESSES));
         }
         for address in addresses.items() {
-            if kind.text() == "FQDN" {
-                errors.messages(&address, names::dns1123_subdomain(address.text()));
-                continue;
+            match kind.text() {
+                "IPv4" | "IPv6" => {}
+                "FQDN" => {
+                    errors.messages(&address, names::dns1123_subdomain(address.text()));
+                    continue;
+                }
+                // Nothing is known of the addresses of another type, which is told above (`validateEndpoints`).
+                _ => continue,
             }
             let Some(ip) = check_ip(&mut errors, &address) else {
                 continue;

@@ -31,11 +31,13 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     validate_update: |new, _| cron_job(new),
     validate_status: |_, _| Vec::new(),
     warnings: |new, old| {
+        let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
+        let mut told: Vec<String> = name.into_iter().collect();
         if pods::warnings::are_told(new, old) {
-            pods::warnings::warnings(&At::root(new).keys(&["spec", "jobTemplate", "spec", "template"]))
-        } else {
-            Vec::new()
+            let template = At::root(new).keys(&["spec", "jobTemplate", "spec", "template"]);
+            told.extend(pods::warnings::warnings(&template));
         }
+        told
     },
     ..WORKLOAD
 };

@@ -626,13 +626,8 @@ fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let created = old.is_none();
     let mut warn = Vec::new();
     let at = At::root(new);
-    let messages = names::dns1123_label(at.keys(&["metadata", "name"]).text());
-    if created && !messages.is_empty() {
-        warn.push(format!(
-            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: \
-             [{}]",
-            messages.join(" ")
-        ));
+    if created {
+        warn.extend(pods::warnings::names_of_pods(new));
     }
     let spec = at.key("spec");
     let above = |field: &str, bound: i64| spec.key(field).int().is_some_and(|number| number > bound);

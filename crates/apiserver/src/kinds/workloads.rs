@@ -378,11 +378,12 @@ fn default_stateful_set(object: &mut Value) {
 }
 
 fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let name = old.is_none().then(|| pods::warnings::names_of_pods(new)).flatten();
+    let mut told: Vec<String> = name.into_iter().collect();
     if pods::warnings::are_told(new, old) {
-        pods::warnings::warnings(&At::root(new).keys(&["spec", "template"]))
-    } else {
-        Vec::new()
+        told.extend(pods::warnings::warnings(&At::root(new).keys(&["spec", "template"])));
     }
+    told
 }
 
 pub(super) fn status_numbers(new: &Value, numbers: &[&str]) -> Vec<FieldError> {

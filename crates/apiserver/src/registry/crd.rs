@@ -456,6 +456,17 @@ pub enum Ending {
     Completed,
 }
 
+/// Whether a definition is deleted and nothing has been done about its objects yet.
+pub fn waits_for_its_end(definition: &Value) -> bool {
+    let conditions = At::root(definition).keys(&["status", "conditions"]);
+    let begun = |condition: At<'_>| {
+        condition.key("type").text() == "Terminating" && condition.key("reason").text() != "InstanceDeletionPending"
+    };
+    let held =
+        crate::object::is_terminating(definition) && crate::object::finalizers(definition).contains(&CLEANUP_FINALIZER);
+    held && !conditions.items().any(begun)
+}
+
 /// Sets the condition `Terminating` of a definition; whether that changed it.
 pub fn set_terminating(definition: &mut Value, ending: Ending, now: Timestamp) -> bool {
     let to = match ending {

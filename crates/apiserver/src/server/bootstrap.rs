@@ -4,6 +4,7 @@
 //! Each is created as anybody would create it, or brought up to date. They are many, and the same in every new cluster but for a few
 //! words: so [`fresh`] has the texts that come of it, and an empty storage is filled with those.
 
+mod announce;
 mod fresh;
 
 use futures::FutureExt as _;

@@ -1,30 +1,30 @@
 //! ComponentStatus: how the parts of the control plane are, looked at when somebody asks. Nothing is stored.
 //!
-//! The storage is a part of this process and answers, or this would not. The scheduler and the controller manager, which kube-apiserver
-//! asks at their own addresses, are operators here: they have no address, and what they do can be seen in the cluster alone.
+//! Only the storage is listed: it is a part of this process. The scheduler and the controller manager, which kube-apiserver asks at their
+//! own addresses, are operators here: they have no address, and what they do can be seen in the cluster alone. There is no etcd.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Call;
 use super::lists::{Item, List};
 use super::respond::{Content, Reply};
+use super::{Call, Inner};
 use crate::status::{Details, Status};
 use crate::storage::StoredObject;
 
-const NO_ADDRESS: &str = "this server does not ask it: it has no health endpoint";
+/// The names of the components.
+const COMPONENTS: [&str; 1] = ["storage"];
 
-fn component(name: &str) -> Value {
-    let condition = if name == "etcd-0" {
-        json!({"type": "Healthy", "status": "True", "message": "ok"})
-    } else {
-        json!({"type": "Healthy", "status": "Unknown", "message": NO_ADDRESS})
-    };
-    json!({"metadata": {"name": name}, "conditions": [condition]})
+impl Inner {
+    fn component(&self, name: &str) -> Value {
+        let condition = match self.storage.trouble() {
+            None => json!({"type": "Healthy", "status": "True", "message": "ok"}),
+            Some(why) => json!({"type": "Healthy", "status": "False", "message": why}),
+        };
+        json!({"metadata": {"name": name}, "conditions": [condition]})
+    }
 }
-
-const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
 
 impl Call<'_> {
     pub(crate) fn get_component(&self) -> Result<Reply, Status> {
@@ -38,7 +38,7 @@ impl Call<'_> {
             let message = format!("componentstatus \"{name}\" not found");
             return Err(Status::failure(404, "NotFound", message).with_details(details));
         }
-        let object = super::respond::with_kind(&self.resource, component(name));
+        let object = super::respond::with_kind(&self.resource, self.server.component(name));
         Ok(Reply::new(200, Content::Object(self.resource.clone(), object)))
     }
 
@@ -46,7 +46,7 @@ impl Call<'_> {
         let selection = self.selection()?;
         let items = COMPONENTS
             .iter()
-            .map(|name| component(name))
+            .map(|name| self.server.component(name))
             .filter(|object| selection.matches(object))
             .map(|object| Item::Read(Arc::new(StoredObject::unversioned(object))));
         let list = List {

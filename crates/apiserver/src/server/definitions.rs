@@ -138,6 +138,14 @@ impl Inner {
         }
     }
 
+    /// Says of a definition on its way out that its objects are being deleted.
+    pub(super) fn begin_ending(&self, name: &str) {
+        let present = self.storage.get(STORE, name);
+        if let Some(definition) = present.filter(|present| crd::waits_for_its_end(present.value())) {
+            self.say_in_progress(&definition);
+        }
+    }
+
     /// Says of a definition that something holds its objects.
     fn say_in_progress(&self, definition: &Arc<StoredObject>) {
         let present = definition.value();

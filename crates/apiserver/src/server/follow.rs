@@ -22,7 +22,7 @@ use super::write::key;
 use crate::env::rfc3339;
 use crate::kinds::check::{ensure, get};
 use crate::object::{self, conditions};
-use crate::registry::Resource;
+use crate::registry::{Resource, crd};
 use crate::storage::{ListRequest, StoredObject};
 
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
@@ -48,7 +48,10 @@ impl Inner {
         if is_definition(resource) {
             let name = object::name(stored.head());
             self.settle_definition(name);
-            self.end_definition(name);
+            // Where somebody attends to them, they go a little later.
+            if !(self.endings.is_attended() && crd::waits_for_its_end(stored.value())) {
+                self.end_definition(name);
+            }
         } else if resource.store == api_services::STORE {
             self.settle_written_api_service(stored);
             self.settle_availability(stored);

@@ -1,7 +1,7 @@
 //! `/healthz`, `/livez`, `/readyz`: whether the server works, as a whole and check by check.
 //!
-//! The checks have kube-apiserver's names, because clients ask for them by name. All of them are about this process: what they look at is
-//! done before the first request is answered, so an answer is their proof.
+//! The checks have kube-apiserver's names, because clients ask for them by name; each name of kube-apiserver is answered. What is listed
+//! (`?verbose`) is what exists here: the storage, and the hooks that have made something before the first request is answered.
 
 use http::Response;
 
@@ -16,7 +16,7 @@ const READY: [&str; 5] = ["ping", "log", "etcd", "etcd-readiness", "informer-syn
 const READY_LAST: [&str; 1] = ["shutdown"];
 
 /// Those of them that are about what keeps the objects, by the names that monitoring knows.
-const STORAGE: [&str; 2] = ["etcd", "etcd-readiness"];
+const STORAGE: [&str; 3] = ["etcd", "etcd-readiness", STORAGE_HERE];
 
 /// What runs once when the server starts, and must be done.
 const HOOKS: [&str; 30] = [
@@ -52,6 +52,29 @@ const HOOKS: [&str; 30] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
+/// Those that have made something here.
+const DONE: [&str; 11] = [
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+];
+
+/// What keeps the objects, by the name that says so.
+const STORAGE_HERE: &str = "storage";
+
+/// The checks that are listed.
+fn listed() -> impl Iterator<Item = &'static str> {
+    ["ping", "log", STORAGE_HERE].into_iter().chain(DONE)
+}
+
 /// The checks behind `/healthz`, `/livez` or `/readyz`, in their order.
 fn checks(endpoint: &str) -> Vec<&'static str> {
     let (first, last): (&[&str], &[&str]) = if endpoint == "readyz" {
@@ -80,7 +103,7 @@ impl Inner {
         let fails = |check: &str| STORAGE.contains(&check) && trouble.is_some();
         if !check.is_empty() {
             return match &trouble {
-                _ if !checks.contains(&check) => self.not_found_text(query),
+                _ if !checks.contains(&check) && check != STORAGE_HERE => self.not_found_text(query),
                 Some(why) if fails(check) => {
                     self.respond(query, Reply::text(500, format!("internal server error: {why}\n")))
                 }
@@ -88,13 +111,16 @@ impl Inner {
             };
         }
         let excluded = query.all("exclude");
-        let is_excluded = |check: &str| excluded.iter().any(|name| name == check);
-        let broken = checks.iter().any(|check| fails(check) && !is_excluded(check));
+        // Who leaves out etcd means what keeps the objects.
+        let is_excluded = |check: &str| {
+            let mut excluded = excluded.iter().map(|name| &**name);
+            excluded.any(|name| name == check || (check == STORAGE_HERE && STORAGE.contains(&name)))
+        };
+        let broken = listed().any(|check| fails(check) && !is_excluded(check));
         if !broken && !query.has("verbose") {
             return self.respond(query, Reply::text(200, "ok"));
         }
-        let mut text: String = checks
-            .iter()
+        let mut text: String = listed()
             .map(|check| {
                 if is_excluded(check) {
                     format!("[+]{check} excluded: ok\n")
@@ -107,7 +133,7 @@ impl Inner {
             .collect();
         let unknown: Vec<String> = excluded
             .iter()
-            .filter(|name| !checks.contains(&name.as_str()))
+            .filter(|name| !checks.contains(&name.as_str()) && *name != STORAGE_HERE)
             .map(|name| kubewright_schema::error::quote(name))
             .collect();
         if !unknown.is_empty() {

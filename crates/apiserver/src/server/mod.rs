@@ -28,6 +28,7 @@ mod definitions;
 mod delete;
 mod embedded;
 mod empties;
+mod endings;
 mod eviction;
 mod expiry;
 mod follow;
@@ -241,6 +242,7 @@ pub(crate) struct Inner {
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// What objects hold that no other may have, so that nothing is given twice.
     claims: claims::Claims,
+    endings: endings::Attended,
     of_others: api_services::KnownOfOthers,
     /// See [`crate::registry::StrategyContext::turns`].
     turns: AtomicU64,
@@ -363,6 +365,7 @@ impl ApiServer {
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
             claims: claims::Claims::default(),
+            endings: endings::Attended::default(),
             of_others: api_services::KnownOfOthers::default(),
             turns,
         };
@@ -793,6 +796,8 @@ impl Call<'_> {
             (Verb::List, false) => self.list().await,
             (Verb::Watch, _) => self.watch().await,
             (Verb::Create, false) if !everywhere => self.create().await,
+            // For custom resources upstream's router looks at the verb alone, and what is created is what the body names (`crdHandler`).
+            (Verb::Create, true) if self.resource.custom.is_some() && !everywhere => self.create().await,
             (Verb::Update, true) => self.update().await,
             (Verb::Patch, true) => self.patch().await,
             (Verb::Delete, true) => self.delete().await,

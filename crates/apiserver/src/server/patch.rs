@@ -296,7 +296,11 @@ fn operation_findings(operations: &Value, duplicates: Vec<String>) -> Vec<String
 /// Where a key that stands twice in the value of an operation (`duplicate field "[0].value.a"`) stands twice in the patched document.
 fn in_document(operations: &Value, text: &str) -> Option<String> {
     let path = text.strip_prefix("duplicate field \"[")?.strip_suffix('"')?;
+    // The value itself that stands twice is no part of the document: the last one counts.
     let (index, inner) = path.split_once("].value")?;
+    if inner.is_empty() {
+        return None;
+    }
     let operation = operations.get(index.parse::<usize>().ok()?)?;
     if !matches!(operation["op"].as_str(), Some("add" | "replace")) {
         return None;

@@ -349,7 +349,8 @@ impl Call<'_> {
             WatchStream::refused(encoder, Some(&status))
         } else if from_state {
             let (listed, changes) = self.server.storage.list_and_watch(store, &prefix);
-            let end = bookmarks && (initial_events == Some(true) || version.is_empty());
+            // A watch that begins with what is there has asked for its end as well (`SetListOptionsDefaults` of apimachinery).
+            let end = bookmarks;
             let items = listed.items.into_iter().map(|(_, item)| item).collect();
             let items = self.server.show(&self.resource, items).await?;
             let initial = items.into_iter().filter(|item| selection.shows(item)).collect();

@@ -88,7 +88,11 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         ..Config::default()
     };
     let place = etcd::ask(settings.etcd).await?;
-    Cluster::builder()
+    let mut builder = Cluster::builder();
+    if let Some(address) = settings.advertised {
+        builder = builder.advertise(address);
+    }
+    builder
         .serving_threads(crate::commands::cluster::serving_threads())
         .controllers(settings.controllers.clone())
         .api(config)

@@ -26,7 +26,7 @@ pub(super) const APISERVER: &[Section] = &[
             flag(
                 "advertise-address",
                 "ip",
-                "Accepted for compatibility: no other member of a cluster is told of this server.",
+                "The IP address that the endpoints of the Service kubernetes say. (default --bind-address)",
             ),
             flag(
                 "feature-gates",

@@ -17,6 +17,8 @@ use crate::rollout::duration;
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) listen: SocketAddr,
+    /// What the cluster is told of it, if not that.
+    pub(super) advertised: Option<IpAddr>,
     /// Address of the etcd beside it.
     pub(super) etcd: SocketAddr,
     /// The serving certificate and its key.
@@ -60,7 +62,8 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let mut mistakes = Mistakes::default();
     let mut warnings = Vec::new();
     let port = mistakes.take(port(given));
-    let address = mistakes.take(address(given));
+    let bound = mistakes.take(address(given, "bind-address"));
+    let advertised = mistakes.take(address(given, "advertise-address"));
     let etcd = mistakes.take(etcd(given).map(Some));
     let authorization = mistakes.take(modes(given, &mut warnings));
     let disabled_plugins = mistakes.take(plugins(given, &mut warnings));
@@ -88,7 +91,9 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         more => return Err(format!("[{}]", more.join(", "))),
     }
     Ok(Settings {
-        listen: SocketAddr::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port),
+        listen: SocketAddr::new(bound.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port),
+        // No address at all is as good as none given (`ResolveAdvertiseAddress`).
+        advertised: advertised.filter(|address| !address.is_unspecified()),
         etcd: etcd.ok_or("--etcd-servers must be specified")?,
         certificate,
         make_certificate,
@@ -134,11 +139,11 @@ fn port(given: &Given) -> Result<u16, String> {
     })
 }
 
-fn address(given: &Given) -> Result<Option<IpAddr>, String> {
-    let Some(text) = given.last("bind-address") else {
+fn address(given: &Given, flag: &str) -> Result<Option<IpAddr>, String> {
+    let Some(text) = given.last(flag) else {
         return Ok(None);
     };
-    let wrong = |_| invalid("bind-address", text, &format!("failed to parse IP: {text:?}"));
+    let wrong = |_| invalid(flag, text, &format!("failed to parse IP: {text:?}"));
     text.parse().map(Some).map_err(wrong)
 }
 

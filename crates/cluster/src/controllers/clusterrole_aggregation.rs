@@ -52,10 +52,13 @@ impl Reconciler for ClusterRoleAggregation {
             return Ok(Action::await_change());
         }
         let name = meta::name(&role.metadata);
-        let wanted = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": { "name": name }, "rules": rules,
+        let mut wanted = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
         });
+        // Nothing is applied where nothing is selected: rules that somebody else wrote stay, those that came from here go.
+        if !rules.is_empty() {
+            wanted["rules"] = json!(rules);
+        }
         let roles: Api<ClusterRole> = Api::all(ctx.client().kube().clone());
         let how = PatchParams::apply(NAME).force();
         roles.patch(name, &how, &Patch::Apply(wanted)).await?;

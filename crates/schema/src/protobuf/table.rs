@@ -124,7 +124,7 @@ struct Table {
     messages: BTreeMap<&'static str, BTreeMap<&'static str, Message>>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| budget::unlimited(|| table()));
+static TABLE: LazyLock<Table> = LazyLock::new(|| budget::unlimited(table));
 
 fn table() -> Table {
     let mut table = Table::default();

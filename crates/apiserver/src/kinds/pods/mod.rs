@@ -199,11 +199,6 @@ pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
 
 fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
     keep(new, old, "status");
-    // Containers for debugging come and go through their own subresource.
-    let before = get(old, &["spec"]).clone();
-    if let (Some(spec), Some(_)) = (new.get_mut("spec"), before.as_object()) {
-        keep(spec, &before, "ephemeralContainers");
-    }
 }
 
 /// `Guaranteed` when every container limits cpu and memory and requests just that, `BestEffort` when none asks for anything, else `Burstable`.

@@ -75,6 +75,15 @@ pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// What is said about a new object whose pods are named after it.
+pub(crate) fn names_of_pods(object: &Value) -> Option<String> {
+    let messages = names::dns1123_label(crate::object::name(object));
+    (!messages.is_empty()).then(|| {
+        let why = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
+        format!("metadata.name: {why}: [{}]", messages.join(" "))
+    })
+}
+
 /// What is said about a new pod.
 pub(crate) fn of_new(pod: &Value) -> Vec<String> {
     let at = At::root(pod);
