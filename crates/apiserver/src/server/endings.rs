@@ -147,7 +147,7 @@ mod tests {
         let reason = |answer: &Value| {
             let conditions = answer["status"]["conditions"].as_array().into_iter().flatten();
             let terminating = conditions.filter(|condition| condition["type"] == "Terminating");
-            terminating.map(|condition| condition["reason"].clone()).last()
+            terminating.map(|condition| condition["reason"].clone()).next_back()
         };
         assert_eq!(reason(&deleted.body), Some(json!("InstanceDeletionPending")));
         let mut check = |expected: Option<&str>, objects: u16| {
