@@ -140,12 +140,19 @@ impl World {
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--token-auth-file={}", path("tokens.csv")),
         ];
+        // Lists grow with each flag, so what is asked for takes the place of what is there.
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        flags.retain(|flag| !more.iter().any(|one| name(one) == name(flag)));
         flags.extend(more.iter().map(|&one| one.to_owned()));
         flags
     }
 
     fn start_server(&self) -> Running {
-        let running = self.start("kube-apiserver", &self.server_flags(&[]));
+        self.start_server_with(&[])
+    }
+
+    fn start_server_with(&self, flags: &[&str]) -> Running {
+        let running = self.start("kube-apiserver", &self.server_flags(flags));
         until("the port is open", || {
             TcpStream::connect(("127.0.0.1", self.server)).is_ok()
         });
@@ -215,6 +222,62 @@ async fn a_control_plane_serves_and_finds_its_objects_again() {
     assert!(maps.get("kept").await.is_ok());
     server.ends_well();
     drop(etcd);
+}
+
+#[tokio::test]
+async fn flags_say_who_may_and_what_is_asked_of_objects() {
+    let world = World::new();
+    let _etcd = world.start_etcd();
+    let code = async |token: Option<&str>, request: http::Request<Vec<u8>>| {
+        match world.client(token).await.request_text(request).await {
+            Ok(_) => 200,
+            Err(kube::Error::Api(refused)) => refused.code,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let get = |path: &str| http::Request::get(path).body(Vec::new()).unwrap();
+    let nowhere = || {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let request = http::Request::post("/api/v1/namespaces/nowhere/configmaps");
+        let request = request.header("Content-Type", "application/json");
+        request.body(object.to_string().into_bytes()).unwrap()
+    };
+    let maps = "/api/v1/configmaps";
+    let check = async |flags: &[&str], asked: Vec<(Option<&str>, http::Request<Vec<u8>>, u16)>| {
+        let mut server = world.start_server_with(flags);
+        for (token, request, expected) in asked {
+            let what = format!("{flags:?}: {token:?} {} {}", request.method(), request.uri());
+            assert_eq!(code(token, request).await, expected, "{what}");
+        }
+        server.ends_well();
+    };
+    check(
+        &["--authorization-mode=RBAC"],
+        vec![
+            (None, get("/healthz"), 200),
+            (None, get(maps), 403),
+            (Some("other"), get(maps), 403),
+            (Some("secret"), get(maps), 200),
+            (Some("secret"), nowhere(), 404),
+        ],
+    )
+    .await;
+    // Nobody may not do everything.
+    let asked = vec![(None, get(maps), 401), (Some("other"), get(maps), 200)];
+    check(&["--authorization-mode=AlwaysAllow"], asked).await;
+    // Masters are asked nothing.
+    let asked = vec![(Some("other"), get(maps), 403), (Some("secret"), get(maps), 200)];
+    check(&["--authorization-mode=AlwaysDeny"], asked).await;
+    let asked = vec![(None, get("/healthz"), 401), (Some("secret"), get("/healthz"), 200)];
+    check(&["--anonymous-auth=false"], asked).await;
+    let flags = ["--disable-admission-plugins=ServiceAccount,NamespaceLifecycle"];
+    check(&flags, vec![(Some("secret"), nowhere(), 200)]).await;
+    // Where the server is, as it was told to say.
+    let mut server = world.start_server_with(&["--advertise-address=192.0.2.7"]);
+    let endpoints = get("/api/v1/namespaces/default/endpoints/kubernetes");
+    let text = world.client(Some("secret")).await.request_text(endpoints).await.unwrap();
+    assert!(text.contains(r#""addresses":[{"ip":"192.0.2.7"}]"#), "{text}");
+    server.ends_well();
 }
 
 #[tokio::test]

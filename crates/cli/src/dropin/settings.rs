@@ -66,6 +66,15 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let advertised = mistakes.take(address(given, "advertise-address"));
     let etcd = mistakes.take(etcd(given).map(Some));
     let authorization = mistakes.take(modes(given, &mut warnings));
+    let mut anonymous = given.flag("anonymous-auth").unwrap_or(true);
+    // `BuiltInAuthenticationOptions.ApplyAuthorization`: nobody may do everything.
+    if anonymous && authorization.contains(&AuthorizationMode::AlwaysAllow) {
+        warnings.push(
+            "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should use a different authorizer"
+                .to_owned(),
+        );
+        anonymous = false;
+    }
     let disabled_plugins = mistakes.take(plugins(given, &mut warnings));
     let service_range = mistakes.take(range(given));
     let event_ttl = mistakes.take(event_ttl(given).map(Some));
@@ -101,12 +110,12 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         issuer,
         signing_key: signing_key.unwrap_or_default(),
         verifying_keys: given
-            .list("service-account-key-file")
-            .into_iter()
+            .all("service-account-key-file")
+            .iter()
             .map(PathBuf::from)
             .collect(),
         tokens: file(given, "token-auth-file"),
-        anonymous: given.flag("anonymous-auth").unwrap_or(true),
+        anonymous,
         authorization,
         disabled_plugins,
         service_range,
