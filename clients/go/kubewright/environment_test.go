@@ -173,7 +173,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"an error of the program": {
 			e:    &kubewright.Environment{Args: []string{"--listen", address}},
-			want: []string{"ended before it was ready", "\n\tcannot listen on " + address, "--listen 127.0.0.1:0 takes a free one"},
+			want: []string{
+				"ended before it was ready", "\n\tcannot listen on " + address, "--listen 127.0.0.1:0 takes a free one",
+			},
 		},
 		"another program": {
 			e:    &kubewright.Environment{Program: script(t, "echo hello; echo world >&2")},
@@ -519,7 +521,8 @@ func TestATestFailsWhenItsClusterEndsDuringIt(t *testing.T) {
 	}
 	eventually(t, "the cluster is gone", func() bool { return !runs(process) })
 	failing.end()
-	if said := strings.Join(failing.said, "\n"); !failing.failed || !strings.Contains(said, "ended before it was stopped") {
+	said := strings.Join(failing.said, "\n")
+	if !failing.failed || !strings.Contains(said, "ended before it was stopped") {
 		t.Errorf("failed: %v, said: %s", failing.failed, said)
 	}
 }
@@ -581,8 +584,8 @@ func TestRunIsAClusterForAPackage(t *testing.T) {
 	if status != 7 || runs(process) {
 		t.Errorf("status %d, still running: %v", status, runs(process))
 	}
-	status = (&kubewright.Environment{Program: "/nowhere/kubewright"}).Run(tests(func() int { t.Error("no cluster, no tests"); return 0 }))
-	if status == 0 {
+	none := kubewright.Environment{Program: "/nowhere/kubewright"}
+	if none.Run(tests(func() int { t.Error("there are tests without a cluster"); return 0 })) == 0 {
 		t.Error("the package should fail")
 	}
 }

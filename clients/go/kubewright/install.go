@@ -28,8 +28,9 @@ import (
 )
 
 var (
-	definitions     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	definitionKind  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	extensions      = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
+	definitions     = extensions.WithResource("customresourcedefinitions")
+	definitionKind  = extensions.WithKind("CustomResourceDefinition")
 	applying        = metav1.ApplyOptions{FieldManager: "kubewright-environment", Force: true}
 	manifestEndings = []string{".yaml", ".yml", ".json"}
 )
@@ -183,8 +184,11 @@ func asUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
 	return plain, nil
 }
 
-// waitFor returns when an object is as wanted, and an error when the context ends first. That the object is not there yet is waited for too.
-func waitFor(ctx context.Context, resource dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool) error {
+// waitFor returns when an object is as wanted, and an error when the context ends first. That the object is not there
+// yet is waited for too.
+func waitFor(
+	ctx context.Context, resource dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool,
+) error {
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
 	var last *unstructured.Unstructured
 	for {

@@ -2,9 +2,9 @@ package kubewright
 
 // The process of a cluster: how it is found, started, listened to and ended.
 //
-// It never outlives this process. A signal that asks the kernel to do that (Pdeathsig) exists on Linux alone, and is bound to a thread; so a
-// shell watches a pipe whose other end is here, and which the kernel closes however this process ends. Where there is no /bin/sh, Start fails
-// and says so.
+// It never outlives this process. A signal that asks the kernel to do that (Pdeathsig) exists on Linux alone, and is
+// bound to a thread; so a shell watches a pipe whose other end is here, and which the kernel closes however this
+// process ends. Where there is no /bin/sh, Start fails and says so.
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// launcher becomes the program, and leaves a watcher behind that ends it when the pipe on standard input closes without a word. The program
-// keeps the number of the shell; the watcher holds nothing else that somebody could wait for.
+// launcher becomes the program, and leaves a watcher behind that ends it when the pipe on standard input closes without
+// a word. The program keeps the number of the shell; the watcher holds nothing else that somebody could wait for.
 const launcher = `exec 3<&0
 { read -r _ <&3 || kill -TERM $$; } >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null`
@@ -110,7 +110,8 @@ func (p *process) ready(ctx context.Context) (string, error) {
 	}
 	var event struct{ Event, Kubeconfig string }
 	if err := json.Unmarshal([]byte(line), &event); err != nil || event.Event != "ready" || event.Kubeconfig == "" {
-		return "", fmt.Errorf("kubewright: %s said %q instead of being ready; is it kubewright?%s", p.command.Args[4], line, p.log.words())
+		program := p.command.Args[4]
+		return "", fmt.Errorf("kubewright: %s said %q instead of being ready; is it kubewright?%s", program, line, p.log.words())
 	}
 	return event.Kubeconfig, nil
 }

@@ -2,7 +2,8 @@
 
 package kubewright
 
-// kubewright runs on Unix. Elsewhere this package builds, so that those who import it build, and Start fails for lack of /bin/sh.
+// kubewright runs on Unix. Elsewhere this package builds, so that those who import it build, and Start fails for lack
+// of /bin/sh.
 
 import (
 	"os"

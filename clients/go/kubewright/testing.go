@@ -23,7 +23,8 @@ var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serv
 // cleaning is how long a cleanup may wait for the cluster.
 const cleaning = 10 * time.Second
 
-// Start starts a cluster for one test, which fails when the cluster does not start. It stops when the test and its subtests are over.
+// Start starts a cluster for one test, which fails when the cluster does not start. It stops when the test and its
+// subtests are over.
 func Start(t testing.TB) *Environment {
 	t.Helper()
 	return StartWith(t, &Environment{})
@@ -63,8 +64,9 @@ func (e *Environment) Run(m interface{ Run() int }) int {
 	return status
 }
 
-// NewNamespace makes a namespace that is called after the test, and deletes it afterwards without waiting. When the controllers run, its
-// service account "default" is there, so that pods are admitted at once. Of a test that failed, the Events of the namespace are logged.
+// NewNamespace makes a namespace that is called after the test, and deletes it afterwards without waiting. When the
+// controllers run, its service account "default" is there, so that pods are admitted at once. Of a test that failed,
+// the Events of the namespace are logged.
 func (e *Environment) NewNamespace(t testing.TB) string {
 	t.Helper()
 	config := e.Config()
@@ -108,11 +110,13 @@ func logEvents(ctx context.Context, t testing.TB, client kubernetes.Interface, n
 		return
 	}
 	for _, event := range events.Items {
-		t.Logf("event: %s %s/%s: %s: %s", event.Type, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message)
+		about := event.InvolvedObject
+		t.Logf("event: %s %s/%s: %s: %s", event.Type, about.Kind, about.Name, event.Reason, event.Message)
 	}
 }
 
-// namespacePrefix makes the beginning of a namespace's name out of a test's: a label of DNS, with room for what the server appends.
+// namespacePrefix makes the beginning of a namespace's name out of a test's: a label of DNS, with room for what the
+// server appends.
 func namespacePrefix(test string) string {
 	var prefix strings.Builder
 	for _, letter := range strings.ToLower(test) {
