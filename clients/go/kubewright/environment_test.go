@@ -172,7 +172,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			want: []string{"ended before it was ready", "exit status 1", `there is no controller "nonsense"`},
 		},
 		"an error of the program": {
-			e:    &kubewright.Environment{Args: []string{"--listen", address}},
+			e: &kubewright.Environment{Args: []string{"--listen", address}},
 			want: []string{
 				"ended before it was ready", "\n\tcannot listen on " + address, "--listen 127.0.0.1:0 takes a free one",
 			},

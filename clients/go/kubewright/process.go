@@ -110,8 +110,8 @@ func (p *process) ready(ctx context.Context) (string, error) {
 	}
 	var event struct{ Event, Kubeconfig string }
 	if err := json.Unmarshal([]byte(line), &event); err != nil || event.Event != "ready" || event.Kubeconfig == "" {
-		program := p.command.Args[4]
-		return "", fmt.Errorf("kubewright: %s said %q instead of being ready; is it kubewright?%s", program, line, p.log.words())
+		return "", fmt.Errorf("kubewright: %s said %q instead of being ready; is it kubewright?%s",
+			p.command.Args[4], line, p.log.words())
 	}
 	return event.Kubeconfig, nil
 }
