@@ -183,9 +183,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"a program that hangs": {
 			e: &kubewright.Environment{
-				Program: script(t, "echo waiting for the moon >&2; exec tail -f /dev/null"), StartTimeout: 300 * time.Millisecond,
+				Program: script(t, "echo waiting for the moon >&2; exec tail -f /dev/null"), StartTimeout: time.Second,
 			},
-			want: []string{"did not start", "not ready within 300ms", "waiting for the moon"},
+			want: []string{"did not start", "not ready within 1s", "waiting for the moon"},
 		},
 		"no definitions": {
 			e:    &kubewright.Environment{CRDPaths: []string{t.TempDir()}},

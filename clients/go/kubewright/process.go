@@ -117,13 +117,10 @@ func (p *process) ready(ctx context.Context) (string, error) {
 }
 
 func (p *process) stop(patience time.Duration) error {
-	select {
-	case <-p.ended:
+	if err := p.command.Process.Signal(stopSignal); errors.Is(err, os.ErrProcessDone) {
+		<-p.ended
 		return p.gone("before it was stopped")
-	default:
 	}
-	// That it ended meanwhile is seen below.
-	_ = p.command.Process.Signal(stopSignal)
 	select {
 	case <-p.ended:
 		if p.err != nil {
