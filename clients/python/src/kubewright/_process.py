@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import threading
 from collections import deque
@@ -126,8 +127,11 @@ class Process:
         else:
             self._process.terminate()
             try:
-                if self._process.wait(timeout) != 0:
-                    wrong = f"the cluster ended badly when it was stopped ({self._status()})"
+                code = self._process.wait(timeout)
+                if code != 0:
+                    # A signal that is not ours came before, from somebody else.
+                    when = "before" if code < 0 and code != -signal.SIGTERM else "badly when"
+                    wrong = f"the cluster ended {when} it was stopped ({self._status()})"
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
