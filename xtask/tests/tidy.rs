@@ -204,7 +204,10 @@ fn paths_in_the_architecture_exist() {
     let mut checked = 0;
     for quoted in map.split('`').skip(1).step_by(2) {
         let first = quoted.split('/').next().unwrap_or_default();
-        let is_path = ["crates", "examples", "testdata", "bench", "docs", "xtask", ".ci"].contains(&first)
+        let is_path = [
+            "crates", "clients", "examples", "testdata", "bench", "docs", "xtask", ".ci",
+        ]
+        .contains(&first)
             && quoted.contains('/');
         if is_path && !quoted.contains(['*', '<', '{', ' ']) {
             checked += 1;

@@ -228,12 +228,15 @@ async fn a_control_plane_serves_and_finds_its_objects_again() {
 async fn flags_say_who_may_and_what_is_asked_of_objects() {
     let world = World::new();
     let _etcd = world.start_etcd();
-    let code = async |token: Option<&str>, request: http::Request<Vec<u8>>| {
-        match world.client(token).await.request_text(request).await {
-            Ok(_) => 200,
-            Err(kube::Error::Api(refused)) => refused.code,
-            Err(other) => panic!("{other}"),
-        }
+    let code = async |token: Option<&str>, request: http::Request<Vec<u8>>| match world
+        .client(token)
+        .await
+        .request_text(request)
+        .await
+    {
+        Ok(_) => 200,
+        Err(kube::Error::Api(refused)) => refused.code,
+        Err(other) => panic!("{other}"),
     };
     let get = |path: &str| http::Request::get(path).body(Vec::new()).unwrap();
     let nowhere = || {
@@ -275,7 +278,12 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
     // Where the server is, as it was told to say.
     let mut server = world.start_server_with(&["--advertise-address=192.0.2.7"]);
     let endpoints = get("/api/v1/namespaces/default/endpoints/kubernetes");
-    let text = world.client(Some("secret")).await.request_text(endpoints).await.unwrap();
+    let text = world
+        .client(Some("secret"))
+        .await
+        .request_text(endpoints)
+        .await
+        .unwrap();
     assert!(text.contains(r#""addresses":[{"ip":"192.0.2.7"}]"#), "{text}");
     server.ends_well();
 }

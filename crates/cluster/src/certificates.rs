@@ -6,8 +6,11 @@
 //! Not here: renewal (certificates live for a year, clusters for minutes or days) and the key of service accounts (`signer.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -176,6 +179,38 @@ impl Certified {
         self.key.serialize_pem()
     }
 
+    /// The key in the form that kubeadm's kubeconfigs have for ECDSA (SEC 1, RFC 5915): its label says what it is, and some clients take
+    /// a key for RSA whose label does not.
+    pub(crate) fn key_sec1_pem(&self) -> String {
+        /// Where the private number stands in the PKCS #8 of a P-256 key, behind a version and its own length.
+        const NUMBER: Range<usize> = 36..68;
+        const BEFORE: [u8; 5] = [0x02, 0x01, 0x01, 0x04, 0x20];
+        /// `[0]`: the curve prime256v1; `[1]`: the public key as a string of bits.
+        const CURVE: [u8; 12] = [0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+        const PUBLIC: [u8; 5] = [0xa1, 0x44, 0x03, 0x42, 0x00];
+        let document = self.key.serialize_der();
+        let (before, number) = (document.get(31..36), document.get(NUMBER));
+        let (Some(number), true) = (number, before == Some(&BEFORE)) else {
+            return self.key_pem();
+        };
+        let sequence = [0x30, 0x77];
+        let der = [
+            &sequence[..],
+            &BEFORE,
+            number,
+            &CURVE,
+            &PUBLIC,
+            self.key.public_key_raw(),
+        ]
+        .concat();
+        let text = BASE64_STANDARD.encode(der);
+        let lines: Vec<&str> = (0..text.len().div_ceil(64))
+            .map(|line| &text[line * 64..text.len().min((line + 1) * 64)])
+            .collect();
+        let label = "EC PRIVATE KEY";
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    }
+
     pub(crate) fn certificate_der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
@@ -299,5 +334,13 @@ mod tests {
         assert!(!certificate.is_ca());
         assert!(parsed(authority.der()).is_ca());
         assert!(admin.key_pem().starts_with("-----BEGIN PRIVATE KEY-----"));
+        // The same key in the other form: it signs what the certificate verifies.
+        let text = admin.key_sec1_pem();
+        assert!(text.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{text}");
+        let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).expect("SEC 1");
+        let key = rustls::crypto::ring::sign::any_ecdsa_type(&key).expect("a key of P-256");
+        let chain = vec![admin.certificate_der()];
+        let certified = rustls::sign::CertifiedKey::new(chain, key);
+        certified.keys_match().expect("the key of the certificate");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn text(address: SocketAddr, authority: &Authority, admin: &Certified
     let server = server_url(address);
     let ca = BASE64_STANDARD.encode(authority.pem());
     let certificate = BASE64_STANDARD.encode(admin.certificate_pem());
-    let key = BASE64_STANDARD.encode(admin.key_pem());
+    let key = BASE64_STANDARD.encode(admin.key_sec1_pem());
     format!(
         "apiVersion: v1
 kind: Config

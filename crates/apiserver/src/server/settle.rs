@@ -196,7 +196,7 @@ mod tests {
         let (code, sick) = ask(&api, &journal, "GET", "/readyz", "", None);
         assert_eq!(code, 500);
         assert!(
-            sick.starts_with("[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\n"),
+            sick.starts_with("[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\n"),
             "{sick}"
         );
         assert!(sick.ends_with("readyz check failed\n"), "{sick}");

@@ -1054,6 +1054,8 @@ fn initial_events_and_bookmarks() {
     assert_eq!(marked.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
     // What a selector hides is not sent, but passed.
     let mut choosy = world.watch("resourceVersion=0&allowWatchBookmarks=true&labelSelector=no%3Dbody");
+    // It began with what is there, so it is told where that ends.
+    assert_eq!(choosy.lines(), [format!("BOOKMARK - {}", world.api.resource_version())]);
     for name in ["b", "c"] {
         world.must(201, &post_maps(), &map(name));
         assert_eq!(choosy.lines(), Vec::<String>::new());
