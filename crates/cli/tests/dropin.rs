@@ -192,6 +192,9 @@ fn said(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     )
 }
 
+/// A token, a request, and the code of its answer.
+type Asked<'a> = (Option<&'a str>, http::Request<Vec<u8>>, u16);
+
 type ConfigMap = kubewright::k8s_openapi::api::core::v1::ConfigMap;
 
 #[tokio::test]
@@ -246,7 +249,7 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
         request.body(object.to_string().into_bytes()).unwrap()
     };
     let maps = "/api/v1/configmaps";
-    let check = async |flags: &[&str], asked: Vec<(Option<&str>, http::Request<Vec<u8>>, u16)>| {
+    let check = async |flags: &[&str], asked: Vec<Asked<'_>>| {
         let mut server = world.start_server_with(flags);
         for (token, request, expected) in asked {
             let what = format!("{flags:?}: {token:?} {} {}", request.method(), request.uri());
