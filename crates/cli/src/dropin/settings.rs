@@ -378,14 +378,18 @@ mod tests {
             settings.certificate.0,
             PathBuf::from("/var/run/kubernetes/apiserver.crt")
         );
-        assert!(settings.anonymous && settings.make_certificate && settings.disabled_plugins.is_empty());
+        // Who may do everything has to be somebody.
+        assert!(!settings.anonymous && settings.make_certificate && settings.disabled_plugins.is_empty());
     }
 
     #[test]
     fn what_is_accepted_without_acting_is_said() {
         #[track_caller]
         fn check(more: &[&str], expected: &[&str]) {
-            let off = ["--disable-admission-plugins=ServiceAccount"];
+            let off = [
+                "--disable-admission-plugins=ServiceAccount",
+                "--authorization-mode=RBAC",
+            ];
             let all: Vec<&str> = off.iter().chain(more).copied().collect();
             let warnings = settings(&all).unwrap().warnings;
             assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
@@ -395,7 +399,7 @@ mod tests {
         }
         check(&[], &[]);
         check(
-            &["--authorization-mode=Node,RBAC"],
+            &["--authorization-mode=Node"],
             &["--authorization-mode=Node allows nothing"],
         );
         check(
@@ -405,6 +409,10 @@ mod tests {
                 "--runtime-config=api/all=true changes nothing",
             ],
         );
-        assert_eq!(settings(&[]).unwrap().warnings.len(), 1);
+        check(
+            &["--authorization-mode=AlwaysAllow"],
+            &["AnonymousAuth is not allowed with the AlwaysAllow authorizer"],
+        );
+        assert_eq!(settings(&[]).unwrap().warnings.len(), 2);
     }
 }
