@@ -777,12 +777,12 @@ pub(super) fn rows() -> Vec<Arc<Resource>> {
 
 /// The order in which the objects of a store are written: that of the kind as which they are stored.
 pub(crate) fn order_of_store(store: &str) -> Order {
-    static ORDERS: LazyLock<BTreeMap<String, Order>> = LazyLock::new(|| {
-        let rows = rows();
-        let stored = rows.iter().filter(|row| row.conversion.is_none());
-        stored.map(|row| (row.store.to_string(), row.order())).collect()
+    // Only which kind it is: what its fields are is read when one is written.
+    static KIND_OF: LazyLock<BTreeMap<String, Arc<Resource>>> = LazyLock::new(|| {
+        let stored = rows().into_iter().filter(|row| row.conversion.is_none());
+        stored.map(|row| (row.store.to_string(), row)).collect()
     });
-    ORDERS.get(store).copied().unwrap_or_default()
+    KIND_OF.get(store).map_or(Order::SORTED, |row| row.order())
 }
 
 /// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
