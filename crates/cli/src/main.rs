@@ -18,6 +18,7 @@ mod hints;
 mod kubeconfig;
 mod narrator;
 mod output;
+mod parent;
 mod program;
 mod project;
 mod resident;

@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::process::{Command, Output};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use support::{KUBEWRIGHT, RunningCluster};
@@ -52,6 +53,39 @@ fn machines_get_json() {
     assert_eq!(event["event"], "ready");
     assert!(event["address"].as_str().unwrap().starts_with("https://127.0.0.1:"));
     assert!(event["milliseconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn it_ends_with_its_parent_when_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    // A shell that starts it and is killed: no signal reaches the cluster.
+    let script = format!(
+        "'{KUBEWRIGHT}' cluster --controllers none --exit-with-parent --kubeconfig '{}' & wait",
+        kubeconfig.display()
+    );
+    let mut shell = Command::new("sh")
+        .args(["-c", &script])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = |what: &str, reached: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !reached() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+            std::thread::yield_now();
+        }
+    };
+    until("it is ready", &|| kubeconfig.exists());
+    let text = std::fs::read_to_string(&kubeconfig).unwrap();
+    let server = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("server: https://"));
+    let address: SocketAddr = server.unwrap().parse().unwrap();
+    assert!(TcpStream::connect(address).is_ok());
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    until("it is gone", &|| TcpStream::connect(address).is_err());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
 use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
+use crate::parent::Parent;
 use crate::rollout::duration;
 use crate::signals::stop_signal;
 
@@ -49,10 +50,15 @@ pub(crate) struct Arguments {
     /// How long Events stay after their last write, such as `30m`; `0s`: for ever
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration)]
     event_ttl: Duration,
+
+    /// End when the process that started this one has ended, however it did
+    #[arg(long)]
+    exit_with_parent: bool,
 }
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format, started: Instant) -> Result<(), Failure> {
+        let parent = self.exit_with_parent.then(Parent::now);
         if let (true, Some(folder)) = (self.repair, &self.data_dir) {
             return repair(folder, output);
         }
@@ -66,7 +72,19 @@ impl Arguments {
                 .unwrap_or_default(),
             ..Config::default()
         };
-        let stop = stop_signal()?;
+        let signal = stop_signal()?;
+        let orphaned = async move {
+            match parent {
+                Some(parent) => parent.gone().await,
+                None => std::future::pending().await,
+            }
+        };
+        let stop = async move {
+            tokio::select! {
+                () = signal => {}
+                () = orphaned => {}
+            }
+        };
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
             let builder = builder
                 .controllers(self.controllers)

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use kubewright_cluster::{Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
 
 use super::settings::{self, Settings};
-use super::{Parent, etcd, failed, flags, names, print, warn};
+use super::{etcd, failed, flags, names, print, warn};
+use crate::parent::Parent;
 use crate::signals::stop_signal;
 
 /// How long the end may take; what is acknowledged is written by then.

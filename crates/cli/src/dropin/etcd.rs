@@ -20,7 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::flags::{self, Given};
-use super::{Parent, failed, names, print, settings};
+use super::{failed, names, print, settings};
+use crate::parent::Parent;
 use crate::signals::stop_signal;
 
 /// Where a kube-apiserver asks for the folder.

@@ -16,12 +16,7 @@ mod settings;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, getppid};
-
-/// How often is looked whether the parent is still there.
-const PERIOD: Duration = Duration::from_millis(200);
+use std::time::Instant;
 
 /// Runs the program that the name of this process stands for; `None`: it is `kubewright`.
 pub(crate) fn called(started: Instant) -> Option<ExitCode> {
@@ -55,22 +50,4 @@ fn warn(text: &str) {
 fn print(text: &str) {
     use std::io::Write as _;
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
-}
-
-/// The process that started this one. Ask for it first of all: it may end at any time.
-#[derive(Clone, Copy)]
-struct Parent(Option<Pid>);
-
-impl Parent {
-    fn now() -> Parent {
-        Parent(getppid())
-    }
-
-    /// Ends when the parent has ended. The kernel's own signal for that (`PR_SET_PDEATHSIG`) comes when the *thread* ends that started
-    /// this process, which in a Go program may be long before.
-    async fn gone(self) {
-        while getppid() == self.0 {
-            tokio::time::sleep(PERIOD).await;
-        }
-    }
 }
