@@ -62,6 +62,66 @@ async fn nothing_that_is_sent_hurts_the_server() {
     );
 }
 
+/// The most expensive inputs of their sorts.
+const EXPENSIVE: [&str; 10] = [
+    "a pod with 20,000 containers",
+    "100,000 labels",
+    "a strategic patch that merges 20,000 containers",
+    "an apply of a list with 20,000 keys",
+    "a JSON patch with 2,000 inserts at the head of 600,000 items",
+    "a definition with 20,000 properties",
+    "an enum of 50,000 strings and a list of 50,000 others",
+    "10,000 webhooks in one configuration",
+    "a Role with 20,000 rules by somebody who may not",
+    "a review of access by 20,000 requirements",
+];
+
+/// One thread serves all connections here, so whoever works on it keeps the others waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_while_somebody_elses_request_is_worked_on() {
+    let server = Server::start();
+    let inputs: Vec<Input> = inputs::groups().into_iter().flat_map(|(_, list)| list).collect();
+    for name in EXPENSIVE {
+        let input = inputs.iter().find(|input| input.name == name);
+        let input = input.unwrap_or_else(|| panic!("there is no input {name:?}"));
+        let mut counts = Vec::new();
+        // A busy machine may stop everybody for a while.
+        while counts.len() < 3 && counts.last().is_none_or(|count| *count < 3) {
+            counts.push(answered_meanwhile(&server, input).await.unwrap());
+        }
+        let last = counts.last().copied().unwrap_or_default();
+        assert!(
+            last >= 3,
+            "{name}: others got so many answers in the second half of it: {counts:?}"
+        );
+    }
+}
+
+/// How many answers somebody else gets in the second half of the time that this takes: by then it has been sent and is worked on.
+async fn answered_meanwhile(server: &Server, input: &Input) -> Result<usize, String> {
+    let request = (input.request)();
+    let mut other = Connection::open(server).await?;
+    let livez = input::get("/livez");
+    let began = Instant::now();
+    let asked = send(server, &request);
+    let mut answers = Vec::new();
+    let asking = async {
+        loop {
+            let answer = other.ask(&livez).await;
+            answers.push((Instant::now(), answer));
+        }
+    };
+    let answer = tokio::select! {
+        answer = asked => answer?,
+        () = asking => unreachable!("it goes on until the answer is there"),
+    };
+    let half = began + began.elapsed() / 2;
+    let made = afterwards::made(&request, &answer);
+    afterwards::check(server, &made).await?;
+    let meanwhile = answers.into_iter().filter(|(when, _)| *when > half);
+    meanwhile.map(|(_, answer)| answer.map(|_| 1)).sum()
+}
+
 /// The server that the other test starts.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the process that the other test starts"]
