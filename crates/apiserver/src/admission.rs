@@ -181,6 +181,16 @@ pub trait Admission: Send + Sync + 'static {
     }
 }
 
+/// What the request is about, in messages: a name that is still to be generated is called by its beginning (`extractResourceName`).
+pub(crate) fn subject<'a>(attributes: &'a Attributes, object: &'a Value) -> &'a str {
+    let generated = object::text(object, "generateName");
+    match (attributes.name.as_str(), object::name(object)) {
+        ("", "") if generated.is_empty() => "Unknown",
+        ("", "") => generated,
+        ("", name) | (name, _) => name,
+    }
+}
+
 /// Nothing is created in a namespace that is missing or being deleted; the system's namespaces cannot be deleted.
 pub struct NamespaceLifecycle {
     storage: Arc<dyn Storage>,
@@ -197,7 +207,7 @@ impl NamespaceLifecycle {
         NamespaceLifecycle { storage }
     }
 
-    fn check(&self, attributes: &Attributes) -> Result<(), Status> {
+    fn check(&self, attributes: &Attributes, object: &Value) -> Result<(), Status> {
         let resource = &attributes.resource;
         let namespaces = resource.group.is_empty() && resource.plural == "namespaces";
         if attributes.operation == Operation::Delete && namespaces && IMMORTAL.contains(&attributes.name.as_str()) {
@@ -221,7 +231,7 @@ impl NamespaceLifecycle {
         }
         let name = &attributes.namespace;
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
-        let mut status = Status::forbidden(resource, &attributes.name, &why);
+        let mut status = Status::forbidden(resource, subject(attributes, object), &why);
         if let Some(details) = &mut status.details {
             details.causes.push(Cause {
                 reason: "NamespaceTerminating".to_owned(),
@@ -238,9 +248,9 @@ impl Admission for NamespaceLifecycle {
         &'a self,
         _session: &'a Session<'a>,
         attributes: &'a Attributes,
-        _object: &'a mut Value,
+        object: &'a mut Value,
         _old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        Admitted::Now(self.check(attributes))
+        Admitted::Now(self.check(attributes, object))
     }
 }

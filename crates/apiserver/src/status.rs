@@ -189,6 +189,16 @@ impl Status {
         Status::failure(409, "AlreadyExists", message).with_details(about(resource, name))
     }
 
+    /// The same of an object that says how its name is to begin (`NewGenerateNameConflict`).
+    pub fn no_unique_name(resource: &Resource, name: &str, terminating: bool) -> Status {
+        let mut status = Status::already_exists(resource, name, terminating);
+        status.message += ", the server was not able to generate a unique name for the object";
+        if let Some(details) = &mut status.details {
+            details.retry_after_seconds = 1;
+        }
+        status
+    }
+
     /// 409 Conflict: `Operation cannot be fulfilled on …`.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Status {
         let message = format!(

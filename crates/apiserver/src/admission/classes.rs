@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::{Admission, Admitted, Attributes, Operation, Session};
+use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::kinds::check::{absent, ensure, get};
 use crate::kinds::policy::SYSTEM_CLASSES;
 use crate::object;
@@ -55,7 +55,8 @@ impl Classes {
         }
         match (resource.group.as_ref(), resource.plural.as_ref()) {
             ("", "pods") => {
-                let forbid = |why: String| Status::forbidden(resource, object::name(object), &why);
+                let name = subject(attributes, object).to_owned();
+                let forbid = |why: String| Status::forbidden(resource, &name, &why);
                 let priority = self.priority(object).map_err(forbid)?;
                 let runtime = self.runtime(object).map_err(forbid)?;
                 if let Some(class) = &runtime {

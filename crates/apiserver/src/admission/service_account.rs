@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Admission, Admitted, Attributes, Operation, Session};
+use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::Env;
 use crate::env::name_suffix;
 use crate::kinds::check::get;
@@ -138,10 +138,7 @@ fn is_pod(attributes: &Attributes) -> bool {
 }
 
 fn forbidden(attributes: &Attributes, pod: &Value, why: String) -> Status {
-    // A pod whose name is still to be made is called by its beginning.
-    let name = Some(object::name(pod)).filter(|name| !name.is_empty());
-    let name = name.unwrap_or_else(|| object::text(pod, "generateName"));
-    Status::forbidden(&attributes.resource, name, &why)
+    Status::forbidden(&attributes.resource, subject(attributes, pod), &why)
 }
 
 fn is_mirror(pod: &Value) -> bool {

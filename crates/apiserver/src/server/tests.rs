@@ -1535,3 +1535,44 @@ fn nothing_panics() {
         }
     });
 }
+
+/// What is not named yet is called by the beginning of its name; what is taken by itself.
+#[test]
+fn names_that_are_to_be_generated_in_messages() {
+    let world = World::new();
+    world.must(201, "POST /api/v1/namespaces", &json!({"metadata": {"name": "t"}}));
+    assert_eq!(world.call("DELETE /api/v1/namespaces/t", &Value::Null).code, 200);
+    let check = |line: &str, metadata: Value, code: u16, message: &str, name: &str, retry: Value| {
+        let answer = world.call(line, &json!({"metadata": metadata}));
+        assert_eq!((answer.code, &answer.body["message"]), (code, &json!(message)));
+        assert_eq!(answer.body["details"]["name"], name);
+        assert_eq!(answer.body["details"]["retryAfterSeconds"], retry);
+    };
+    let ends = "is forbidden: unable to create new content in namespace t because it is being terminated";
+    let maps = "POST /api/v1/namespaces/t/configmaps";
+    let message = format!("configmaps \"c-\" {ends}");
+    check(maps, json!({"generateName": "c-"}), 403, &message, "c-", Value::Null);
+    let message = format!("configmaps \"a\" {ends}");
+    check(
+        maps,
+        json!({"name": "a", "generateName": "c-"}),
+        403,
+        &message,
+        "a",
+        Value::Null,
+    );
+    let message = format!("configmaps \"Unknown\" {ends}");
+    check(maps, json!({}), 403, &message, "Unknown", Value::Null);
+    world.must(201, &post_maps(), &map("a"));
+    let message = "configmaps \"a\" already exists";
+    check(&post_maps(), json!({"name": "a"}), 409, message, "a", Value::Null);
+    let message = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+    check(
+        &post_maps(),
+        json!({"name": "a", "generateName": "x-"}),
+        409,
+        message,
+        "a",
+        json!(1),
+    );
+}

@@ -370,13 +370,19 @@ impl<'a> Writer<'a> {
         let resource = &self.resource;
         let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
         let key = key(&namespace, &name);
+        // Whether or not the name was generated (`CheckGeneratedNameError`).
+        let has_beginning = !object::text(&object, "generateName").is_empty();
         let taken = || {
             let terminating = self
                 .server
                 .storage
                 .get(&resource.store, &key)
                 .is_some_and(|present| object::is_terminating(present.value()));
-            Status::already_exists(resource, &name, terminating)
+            if has_beginning {
+                Status::no_unique_name(resource, &name, terminating)
+            } else {
+                Status::already_exists(resource, &name, terminating)
+            }
         };
         let form = self.server.stored_form(resource, object).await?;
         if self.dry_run {

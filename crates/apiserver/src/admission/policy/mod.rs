@@ -24,10 +24,7 @@ mod validating;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
-
 use super::Attributes;
-use crate::object;
 
 pub use access::ParameterAccess;
 pub(crate) use expression::{Compiler, Returns};
@@ -62,14 +59,4 @@ fn is_exempt(attributes: &Attributes) -> bool {
 fn is_namespace(attributes: &Attributes) -> bool {
     let kind = &attributes.kind;
     kind.group.is_empty() && kind.version == "v1" && kind.kind == "Namespace"
-}
-
-/// What the request is about, in messages.
-fn subject<'a>(attributes: &'a Attributes, object: &'a Value) -> &'a str {
-    let generated = object::text(object, "generateName");
-    match (attributes.name.as_str(), object::name(object)) {
-        ("", "") if generated.is_empty() => "Unknown",
-        ("", "") => generated,
-        ("", name) | (name, _) => name,
-    }
 }

@@ -13,7 +13,8 @@ use super::authorizer;
 use super::compiled::{Action, Binding, Policy, ValidatingPolicy, Validation};
 use super::conditions::{Met, conditions};
 use super::source::{Hook, Source};
-use super::{is_exempt, is_namespace, params, subject};
+use super::{is_exempt, is_namespace, params};
+use crate::admission::subject;
 use crate::status::{Cause, Status};
 
 /// A longer message of an expression is not shown, in bytes.
