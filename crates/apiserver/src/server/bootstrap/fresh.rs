@@ -65,10 +65,12 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use kubewright_schema::protobuf::order::Ordered;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::env::fake::FakeEnv;
+    use crate::registry::order_of_store;
     use crate::server::{ApiServer, Config, Parts};
     use crate::storage::{Bounds, ListRequest, MemoryStorage};
 
@@ -104,12 +106,11 @@ mod tests {
                 let words = [(&*uid, "uid"), (&now, "now"), (today, "today")];
                 let range = [(range.to_string(), "range"), (range.first().to_string(), "address")];
                 let range = range.iter().map(|(text, word)| (&**text, *word));
-                let text = words
-                    .into_iter()
-                    .chain(range)
-                    .fold(value.to_string(), |text, (from, word)| {
-                        text.replace(&format!("\"{from}\""), &format!("\"@{word}\""))
-                    });
+                let ordered = Ordered::new(&value, order_of_store(&store));
+                let written = serde_json::to_string(&ordered).expect("a JSON value");
+                let text = words.into_iter().chain(range).fold(written, |text, (from, word)| {
+                    text.replace(&format!("\"{from}\""), &format!("\"@{word}\""))
+                });
                 let key = if *key == *first { "@address" } else { &key };
                 found.push((object.revision(), format!("{store}\t{key}\t{text}\n")));
             }
