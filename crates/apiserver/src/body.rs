@@ -1,11 +1,14 @@
 //! What a response carries: bytes that are complete or made as they are sent, or a watch that goes on.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::Stream;
 use kubewright_schema::stack::with_room;
+
+use crate::audit::Entry;
 
 /// The body of a response.
 pub enum Body {
@@ -93,6 +96,8 @@ impl Iterator for LongBody {
 /// must list again; other watches are not affected.
 pub struct WatchBody {
     lines: Box<dyn Lines>,
+    /// Its entry in the audit log, which is complete when the watch is gone.
+    audit: Option<Arc<Entry>>,
 }
 
 /// What a watch is made of.
@@ -106,7 +111,15 @@ pub(crate) trait Lines: Stream<Item = Bytes> + Send + Unpin {
 
 impl WatchBody {
     pub(crate) fn new(lines: impl Lines + 'static) -> WatchBody {
-        WatchBody { lines: Box::new(lines) }
+        WatchBody {
+            lines: Box::new(lines),
+            audit: None,
+        }
+    }
+
+    /// Keeps the entry of the request in the audit log open for as long as the watch is.
+    pub(crate) fn hold(&mut self, entry: Arc<Entry>) {
+        self.audit = Some(entry);
     }
 
     /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a frame.
@@ -124,6 +137,10 @@ impl Stream for WatchBody {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        with_room(|| Pin::new(&mut self.lines).poll_next(cx))
+        let polled = with_room(|| Pin::new(&mut self.lines).poll_next(cx));
+        if let Poll::Ready(None) = polled {
+            self.audit = None;
+        }
+        polled
     }
 }

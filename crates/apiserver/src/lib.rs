@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 
 pub mod admission;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 mod body;

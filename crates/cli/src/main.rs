@@ -10,6 +10,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod allocator;
+mod audit;
 mod commands;
 mod descriptors;
 mod dropin;

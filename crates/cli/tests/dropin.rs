@@ -291,6 +291,73 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
     server.ends_well();
 }
 
+// The client closes its connection on a thread of its own, while the test waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_entered_in_the_audit_log() {
+    let world = World::new();
+    let _etcd = world.start_etcd();
+    let (policy, log) = (
+        world.folder.path().join("policy.yaml"),
+        world.folder.path().join("logs/audit.log"),
+    );
+    let rules = "rules: [{level: RequestResponse, resources: [{group: '', resources: [configmaps]}]}, {level: None}]";
+    std::fs::write(
+        &policy,
+        format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n{rules}\n"),
+    )
+    .unwrap();
+    let flags = [
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut server = world.start_server_with(&flags);
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(Some("secret")).await, "default");
+    let map = serde_json::from_value(json!({"metadata": {"name": "entered"}, "data": {"a": "b"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    // What is answered is in the log.
+    let text = std::fs::read_to_string(&log).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(event["stage"], "ResponseComplete");
+    assert_eq!(event["user"]["username"], "jane");
+    assert_eq!(event["sourceIPs"], json!(["127.0.0.1"]));
+    assert_eq!(event["requestObject"]["data"], json!({"a": "b"}));
+    assert_eq!(event["responseStatus"]["code"], 201);
+    // A watch is complete when its client is gone.
+    let watch = http::Request::get("/api/v1/configmaps?watch=1")
+        .body(Vec::new())
+        .unwrap();
+    let client = world.client(Some("secret")).await;
+    let watching = client.request_stream(watch).await.unwrap();
+    let stages = || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let stage = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["stage"].clone();
+        text.lines().skip(1).map(stage).collect::<Vec<_>>()
+    };
+    until("the watch has begun", || stages() == ["ResponseStarted"]);
+    drop((watching, client));
+    until("the watch is over", || {
+        stages() == ["ResponseStarted", "ResponseComplete"]
+    });
+    server.ends_well();
+
+    // A policy that cannot be used starts nothing.
+    std::fs::write(
+        &policy,
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Some}]\n",
+    )
+    .unwrap();
+    let flags = world.server_flags(&flags);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (code, text) = said(&world.program("kube-apiserver"), &flags);
+    let expected = format!(
+        "Error: loading audit policy file: rules[0].level: Unsupported value: \"Some\": supported values: \"None\", \"Metadata\", \
+         \"Request\", \"RequestResponse\": from file {}",
+        policy.display()
+    );
+    assert_eq!((code, text.trim_end()), (Some(1), expected.as_str()));
+}
+
 #[tokio::test]
 async fn a_port_that_is_taken_is_an_error() {
     let world = World::new();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kubewright::{Observer, Stop, StopSource, kube};
+use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
@@ -106,6 +107,7 @@ pub struct ClusterBuilder {
     pki: Option<Pki>,
     advertised: Option<IpAddr>,
     functions: Functions,
+    audit: Option<AuditLog>,
 }
 
 impl Default for ClusterBuilder {
@@ -126,6 +128,7 @@ impl Default for ClusterBuilder {
             pki: None,
             advertised: None,
             functions: Functions::default(),
+            audit: None,
         }
     }
 }
@@ -221,6 +224,15 @@ impl ClusterBuilder {
         self
     }
 
+    /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to a file. Default none.
+    ///
+    /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come from no address.
+    #[must_use]
+    pub fn audit(mut self, log: AuditLog) -> ClusterBuilder {
+        self.audit = Some(log);
+        self
+    }
+
     /// A webhook without a socket: what the API server would post to `url`, it gives to `function`, and takes what that answers
     /// (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
@@ -281,6 +293,7 @@ impl ClusterBuilder {
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new()), config);
         parts.signer = key;
+        parts.audit = self.audit;
         let journal = data.map(|data| {
             let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
             parts.storage = Arc::new(storage);

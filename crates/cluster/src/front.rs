@@ -22,6 +22,7 @@ use futures::FutureExt as _;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
+use kubewright_apiserver::audit::PeerAddress;
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
@@ -92,13 +93,16 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         if let Some(escape) = first_broken_escape(parts.uri.path()) {
             return self.respond(bad_request(&format!(
                 "the path of the request holds the invalid escape {escape:?}"
             )));
         }
-        let found = match self.api.authenticate(&peer.identity, &parts.headers) {
+        if let Some(place) = &peer.place {
+            parts.extensions.insert(PeerAddress(place.peer()));
+        }
+        let found = match self.api.authenticate(&peer.identity, &parts) {
             Ok(found) => found,
             Err(refusal) => return self.refused(&parts, body, *refusal),
         };
@@ -112,7 +116,10 @@ impl Front {
         };
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
-            Err(refusal) => return self.respond(refusal),
+            Err(mut refusal) => {
+                admitted.complete(&mut refusal);
+                return self.respond(refusal);
+            }
         };
         let weight = self.api.weight(&admitted, &parts, body.bytes.len());
         let asked = Arc::new(Asked {
@@ -124,10 +131,12 @@ impl Front {
             body,
         });
         let answer = match weight {
-            Weight::Light => self.light(asked).await,
-            Weight::Heavy => self.heavy(asked).await,
+            Weight::Light => self.light(asked.clone()).await,
+            Weight::Heavy => self.heavy(asked.clone()).await,
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
+        asked.admitted.complete(&mut response);
+        drop(asked);
         found.warn(&mut response);
         let client = || Elsewhere {
             workers: self.workers.clone(),
@@ -272,6 +281,7 @@ impl Asked {
         let answer = AssertUnwindSafe(answering).catch_unwind().await;
         if answer.is_err() {
             let (method, path) = (&self.head.method, self.head.uri.path());
+            self.admitted.panicked();
             tracing::error!(%method, path, "the API server panicked over a request; this is a defect of kubewright");
         }
         answer.ok()

@@ -20,6 +20,7 @@
 //! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors; `control` runs the
 //! controllers; `durable` keeps a cluster in a folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
 
+mod audit;
 mod certificates;
 mod cluster;
 mod control;
@@ -40,10 +41,12 @@ mod unsent;
 mod webhook_certificates;
 mod work;
 
+pub use audit::{AuditFile, AuditStdout, Rotation};
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::SEPARABLE_PLUGINS;
+pub use kubewright_apiserver::audit::{AuditLog, AuditSink, Policy as AuditPolicy, PolicyError as AuditPolicyError};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};

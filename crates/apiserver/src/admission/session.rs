@@ -8,9 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kubewright_schema::names;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
+use crate::audit::{Entry, Level};
 use crate::authorization::Authorizer;
 use crate::env::Env;
 use crate::outbound::Outbound;
@@ -24,6 +26,7 @@ pub struct Session<'a> {
     server: &'a Inner,
     kinds: Arc<Snapshot>,
     notes: Mutex<Notes>,
+    audit: Option<&'a Entry>,
 }
 
 #[derive(Default)]
@@ -54,11 +57,12 @@ impl Round {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(server: &'a Inner, kinds: Arc<Snapshot>) -> Session<'a> {
+    pub(crate) fn new(server: &'a Inner, kinds: Arc<Snapshot>, audit: Option<&'a Entry>) -> Session<'a> {
         Session {
             server,
             kinds,
             notes: Mutex::default(),
+            audit,
         }
     }
 
@@ -112,6 +116,26 @@ impl<'a> Session<'a> {
     /// Sends a text to the client as a `Warning` header.
     pub fn warn(&self, text: impl Into<String>) {
         self.notes().warnings.push(text.into());
+    }
+
+    /// Whether what is said about the request in the audit log is written.
+    pub fn is_audited(&self) -> bool {
+        self.audit.is_some()
+    }
+
+    /// Says something about the request in the audit log (`AddAnnotation` of `admission.Attributes`).
+    pub fn annotate(&self, key: &str, value: impl Into<String>) {
+        self.annotate_from(Level::Metadata, key, || value.into());
+    }
+
+    /// The same in a log that tells so much of the request (`AddAnnotationWithLevel`). What is no key is not said, as upstream.
+    pub fn annotate_from(&self, level: Level, key: &str, value: impl FnOnce() -> String) {
+        if let Some(entry) = self.audit.filter(|entry| entry.level() >= level)
+            && key.contains('/')
+            && names::qualified_name(key).is_empty()
+        {
+            entry.annotate(key, value());
+        }
     }
 
     /// Takes the warnings that were left.

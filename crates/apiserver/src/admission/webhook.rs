@@ -18,6 +18,7 @@ mod validating;
 pub use mutating::MutatingWebhooks;
 pub use validating::ValidatingWebhooks;
 
+use super::Session;
 use crate::status::Status;
 
 /// Why a request does not go on.
@@ -29,12 +30,13 @@ enum Failure {
 }
 
 impl Failure {
-    /// What becomes of the request.
-    fn settle(self, hook: &config::Webhook) -> Result<(), Status> {
+    /// What becomes of the request. `opened` is the key that says in the audit log that it went on although the webhook failed.
+    fn settle(self, hook: &config::Webhook, session: &Session<'_>, opened: &str) -> Result<(), Status> {
         match self {
             Failure::Refused(status) => Err(status),
             Failure::Calling(why) if hook.ignores_failure => {
                 tracing::warn!(webhook = hook.name, why, "a webhook failed; the request goes on");
+                session.annotate(opened, hook.name.clone());
                 Ok(())
             }
             Failure::Calling(why) => {

@@ -97,11 +97,12 @@ impl ServiceAccountTokens {
         self.signer.as_ref()
     }
 
-    /// A signed token.
+    /// A signed token, and its id (`jti`).
     ///
     /// # Errors
     /// When there is no key.
-    pub fn issue(&self, subject: &TokenSubject, now: Timestamp) -> Result<String, SignerError> {
+    pub fn issue(&self, subject: &TokenSubject, now: Timestamp) -> Result<(String, String), SignerError> {
+        let id = env::uuid(self.env.as_ref());
         let now = now.as_second();
         let reference = |bound: &Bound| {
             if bound.uid.is_empty() {
@@ -130,12 +131,12 @@ impl ServiceAccountTokens {
             "exp": now.saturating_add(subject.seconds),
             "iat": now,
             "iss": self.issuer,
-            "jti": env::uuid(self.env.as_ref()),
+            "jti": id,
             "kubernetes.io": private,
             "nbf": now,
             "sub": service_account_name(&subject.namespace, &subject.account.name),
         });
-        jwt::encode(&claims, self.signer.as_ref())
+        Ok((jwt::encode(&claims, self.signer.as_ref())?, id))
     }
 
     /// The token for a Secret of type `kubernetes.io/service-account-token`. It does not end by itself.

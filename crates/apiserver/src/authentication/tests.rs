@@ -87,7 +87,10 @@ impl World {
 
     fn issue(&self, subject: &TokenSubject) -> String {
         let accounts = self.authenticator.service_accounts();
-        accounts.issue(subject, Shared(self.env.clone()).now()).expect("a key")
+        accounts
+            .issue(subject, Shared(self.env.clone()).now())
+            .expect("a key")
+            .0
     }
 }
 

@@ -148,10 +148,21 @@ impl Mode {
         self != Mode::Legacy
     }
 
-    fn verb(self) -> String {
+    /// The verb for the parts of a user in a constrained mode; empty for the old one.
+    fn constraint(self) -> &'static str {
         match self {
-            Mode::Legacy => "impersonate".to_owned(),
-            constrained => format!("impersonate:{}", constrained.name()),
+            Mode::AssociatedNode => "impersonate:associated-node",
+            Mode::ArbitraryNode => "impersonate:arbitrary-node",
+            Mode::ServiceAccount => "impersonate:serviceaccount",
+            Mode::UserInfo => "impersonate:user-info",
+            Mode::Legacy => "",
+        }
+    }
+
+    fn verb(self) -> String {
+        match self.constraint() {
+            "" => "impersonate".to_owned(),
+            constraint => constraint.to_owned(),
         }
     }
 
@@ -212,7 +223,7 @@ impl Impersonation {
         }
     }
 
-    /// The user that `requestor` becomes for this request.
+    /// The user that `requestor` becomes for this request, and the verb of the constrained mode that allows it, or nothing.
     ///
     /// # Errors
     /// The 403 of the first mode that fits.
@@ -222,7 +233,7 @@ impl Impersonation {
         requestor: &UserInfo,
         wanted: &UserInfo,
         attributes: &Attributes,
-    ) -> Result<UserInfo, Status> {
+    ) -> Result<(UserInfo, &'static str), Status> {
         let last = self.last(&requestor.name);
         let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
         let mut first_refusal = None;
@@ -240,7 +251,7 @@ impl Impersonation {
                     if last != Some(mode) {
                         self.remember(&requestor.name, mode);
                     }
-                    return Ok(user);
+                    return Ok((user, mode.constraint()));
                 }
                 Err(refusal) => {
                     first_refusal.get_or_insert(refusal);

@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
 
     /// What the plugins share while they look at one object.
     pub(crate) fn session(&self) -> Session<'a> {
-        Session::new(self.server, self.server.registry.snapshot())
+        Session::new(self.server, self.server.registry.snapshot(), self.audit)
     }
 
     /// Lets the plugins change an object; in a second round when a webhook asks for it.

@@ -339,6 +339,7 @@ impl Call<'_> {
     pub(crate) async fn apply_part(&mut self, part: Part) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
         let configuration = Configuration::read(self.body)?;
+        self.enter_patch(&configuration.value);
         let resource = self.resource.clone();
         let rows = self.server.registry.snapshot();
         let convert = |object: &Value, from: &str, to: &str| convert_by_function(&rows, &resource, object, from, to);
@@ -426,6 +427,7 @@ impl Call<'_> {
     pub(crate) async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
         let configuration = Configuration::read(self.body)?;
+        self.enter_patch(&configuration.value);
         let custom = self.resource.custom.is_some();
         let version = managed::SCALE_VERSION;
         self.write_scale(paths, &options, false, |live, owners, _| {

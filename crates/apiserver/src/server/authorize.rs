@@ -8,6 +8,7 @@ use kubewright_schema::names;
 use super::Inner;
 use super::query::Query;
 use super::route::{ResourcePath, Verb};
+use crate::audit::Entry;
 use crate::authorization::{Attributes, impersonation, refused};
 use crate::status::Status;
 use crate::user::UserInfo;
@@ -59,15 +60,31 @@ impl Inner {
         user: UserInfo,
         headers: &HeaderMap,
         attributes: &Attributes,
+        entry: Option<&Entry>,
     ) -> Result<UserInfo, Status> {
         let user = match impersonation::requested(headers)? {
             None => user,
             Some(wanted) => {
                 let authorizer = &*self.authorizer;
-                self.impersonation.become_user(authorizer, &user, &wanted, attributes)?
+                let (user, constraint) = self.impersonation.become_user(authorizer, &user, &wanted, attributes)?;
+                if let Some(entry) = entry {
+                    entry.impersonated(&user, constraint);
+                }
+                user
             }
         };
-        self.authorize(&user, attributes)?;
-        Ok(user)
+        let decision = self.authorizer.decide(&user, attributes);
+        let allowed = decision.is_allowed();
+        if let Some(entry) = entry {
+            entry.annotate(
+                "authorization.k8s.io/decision",
+                if allowed { "allow" } else { "forbid" },
+            );
+            entry.annotate("authorization.k8s.io/reason", decision.reason.clone());
+        }
+        match allowed {
+            true => Ok(user),
+            false => Err(refused(&user, attributes, &decision.reason)),
+        }
     }
 }

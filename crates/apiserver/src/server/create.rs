@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::options::WriteOptions;
-use super::respond::{Content, Reply};
-use super::write::Written;
+use super::respond::{Content, Reply, with_kind};
+use super::write::{Written, default};
 use super::{Call, decode, negotiate};
 use crate::object;
+use crate::registry::Resource;
 use crate::status::Status;
 
 impl Call<'_> {
@@ -14,14 +15,37 @@ impl Call<'_> {
     pub(super) fn object_in_body(&mut self, options: &WriteOptions) -> Result<Value, Status> {
         let format = negotiate::input(self.headers)?;
         let validation = options.field_validation;
-        decode::object(
+        let object = decode::object(
             self.body,
             format,
             &self.resource,
             &self.kinds,
             validation,
             &mut self.warnings,
-        )
+        )?;
+        if let Some(entry) = self.audit {
+            let shown = || {
+                let mut shown = object.clone();
+                default(&mut shown, &self.resource);
+                with_kind(&self.resource, shown)
+            };
+            entry.sent(shown, &object);
+        }
+        Ok(object)
+    }
+
+    /// Enters a patch in the audit log, as it was sent.
+    pub(super) fn enter_patch(&self, patch: &Value) {
+        if let Some(entry) = self.audit {
+            entry.sent_patch(patch);
+        }
+    }
+
+    /// Enters a document that was sent to a subresource in the audit log.
+    pub(super) fn enter_sent(&self, row: &Resource, document: &Value) {
+        if let Some(entry) = self.audit {
+            entry.sent(|| with_kind(row, document.clone()), document);
+        }
     }
 
     pub(crate) async fn create(&mut self) -> Result<Reply, Status> {

@@ -151,6 +151,18 @@ impl Call<'_> {
         if self.body.is_empty() {
             return DeleteOptions::from_query(self.query);
         }
+        let options = self.delete_options_in_body()?;
+        if let Some(entry) = self.audit {
+            // In the group of all options, and without a version, as upstream logs them.
+            let mut shown = options.to_value();
+            shown["kind"] = json!("DeleteOptions");
+            shown["apiVersion"] = json!("meta.k8s.io/__internal");
+            entry.sent_patch(&shown);
+        }
+        Ok(options)
+    }
+
+    fn delete_options_in_body(&self) -> Result<DeleteOptions, Status> {
         let parsed = match negotiate::input(self.headers)? {
             Input::Json => schema_decode::json(self.body)
                 .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),

@@ -38,6 +38,7 @@ impl Call<'_> {
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Eviction", "v1", "Eviction", &why))?;
         self.warnings.append(&mut warnings);
+        self.enter_sent(&self.eviction_row(), &eviction);
         self.fit_namespace(&mut eviction)?;
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let eviction = self

@@ -4,13 +4,16 @@
 //!
 //! Invariant: a refusal is the answer that the whole request would get.
 
+use std::sync::Arc;
+
 use http::{Method, Response, request};
 use kubewright_schema::budget::{self, Limits};
 
 use super::query::Query;
 use super::respond::{Reply, Responder};
 use super::route::{self, Path, ResourcePath, Verb};
-use super::{ApiServer, Inner, authorize, check_timeout};
+use super::{ApiServer, Inner, authorize, check_timeout, noted};
+use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::server::negotiate::Output;
 use crate::server::query::decode;
@@ -23,6 +26,36 @@ pub struct Admitted {
     pub(super) target: Target,
     /// For whom the request is answered: who asks, or whom he impersonates.
     pub(super) user: UserInfo,
+    /// Its entry in the audit log, if it is entered.
+    pub(super) audit: Option<Arc<Entry>>,
+}
+
+impl Admitted {
+    /// The request is answered with this, whoever made the answer: it is entered in the audit log. What comes of a watch ends its entry
+    /// later.
+    pub fn complete(&self, response: &mut Response<Body>) {
+        if let Some(entry) = &self.audit {
+            complete(entry, response);
+        }
+    }
+
+    /// The server panicked over the request: that is entered in the audit log.
+    pub fn panicked(&self) {
+        if let Some(entry) = &self.audit {
+            entry.panicked();
+        }
+    }
+}
+
+/// Enters the answer to a request, which tells the client by what name it is entered.
+fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
+    if let Ok(id) = http::HeaderValue::from_str(entry.id()) {
+        response.headers_mut().insert(AUDIT_ID, id);
+    }
+    if let Body::Watch(watch) = response.body_mut() {
+        watch.hold(entry.clone());
+    }
+    entry.respond(response.status().as_u16(), matches!(response.body(), Body::Watch(_)));
 }
 
 /// Where a request leads.
@@ -58,7 +91,6 @@ impl Inner {
     fn admit_head(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
         let refused = |status: Status| Box::new(self.fail_as_asked(&head.headers, &query, &status));
-        check_timeout(&query).map_err(refused)?;
         let (target, attributes) = match route::parse(head.uri.path()) {
             Path::Resource(path) => {
                 let verb = Verb::of(&head.method, &path, query.flag("watch"));
@@ -68,8 +100,39 @@ impl Inner {
             Path::Verb => return Err(Box::new(self.unreadable_path(&head.uri, &query))),
             Path::Discovery | Path::Other => (Target::Path, path_attributes(&head.method, &head.uri)),
         };
-        let user = self.admit(user, &head.headers, &attributes).map_err(refused)?;
-        Ok(Admitted { query, target, user })
+        let audit = match &self.audit {
+            Some(log) => Entry::begin(log, &self.env, head, &user, &attributes).map_err(refused)?,
+            None => None,
+        };
+        let entry = audit.as_deref();
+        let admitted = check_timeout(&query).and_then(|()| self.admit(user, &head.headers, &attributes, entry));
+        let user = admitted.map_err(|status| {
+            let mut refusal = refused(noted(entry, &status).clone());
+            if let Some(entry) = &audit {
+                complete(entry, &mut refusal);
+            }
+            refusal
+        })?;
+        Ok(Admitted {
+            query,
+            target,
+            user,
+            audit,
+        })
+    }
+
+    /// Enters a request in the audit log whose credentials prove nothing.
+    pub(super) fn enter_unauthenticated(&self, head: &request::Parts, refusal: &Status) {
+        let Some(log) = &self.audit else { return };
+        let query = Query::parse(head.uri.query().unwrap_or("")).unwrap_or_default();
+        let attributes = match route::parse(head.uri.path()) {
+            Path::Resource(path) => {
+                let verb = Verb::of(&head.method, &path, query.flag("watch"));
+                authorize::resource_attributes(&path, verb, &query)
+            }
+            Path::Verb | Path::Discovery | Path::Other => path_attributes(&head.method, &head.uri),
+        };
+        Entry::unauthenticated(log, &self.env, head, &attributes, refusal);
     }
 
     /// What a verb in the path answers that is about nothing.

@@ -99,6 +99,7 @@ use crate::admission::{
     Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
     ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels, ValidatingWebhooks,
 };
+use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::outbound::{NoOutbound, Outbound};
@@ -199,16 +200,19 @@ pub struct Parts {
     pub outbound: Arc<dyn Outbound>,
     /// The key that tokens of service accounts are signed with.
     pub signer: Arc<dyn Signer>,
+    /// The audit log, if one is kept.
+    pub audit: Option<AuditLog>,
 }
 
 impl Parts {
-    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens.
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log.
     pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
         Parts {
             storage: Arc::new(MemoryStorage::bounded(config.bounds())),
             authorizer: None,
             outbound: Arc::new(NoOutbound),
             signer: Arc::new(NoSigner),
+            audit: None,
             env,
             config,
         }
@@ -235,6 +239,7 @@ pub(crate) struct Inner {
     pub(crate) policy: Arc<Policy>,
     impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
+    audit: Option<AuditLog>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
     pub(crate) watches: Arc<AtomicUsize>,
@@ -261,6 +266,8 @@ pub(crate) struct Call<'a> {
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
+    /// The entry in the audit log, if the request is entered.
+    pub(crate) audit: Option<&'a Entry>,
 }
 
 /// The admission plugins that can be left out one by one, by their names upstream.
@@ -343,6 +350,7 @@ impl ApiServer {
             authorizer,
             outbound,
             signer,
+            audit,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
@@ -360,6 +368,7 @@ impl ApiServer {
             authenticator,
             registry: Registry::new(),
             outbound,
+            audit,
             admission,
             storage,
             watches: Arc::default(),
@@ -381,18 +390,25 @@ impl ApiServer {
     ///
     /// # Errors
     /// The response to credentials that prove nothing.
-    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Authenticated, Box<Response<Body>>> {
+    pub fn authenticate(
+        &self,
+        identity: &Identity,
+        head: &http::request::Parts,
+    ) -> Result<Authenticated, Box<Response<Body>>> {
         let authenticator = &self.inner.authenticator;
+        let headers = &head.headers;
         authenticator
             .authenticate(identity, headers, authenticator.audiences())
             .map_err(|why| {
                 tracing::debug!(why, "credentials are refused");
+                let refusal = Status::failure(401, "Unauthorized", "Unauthorized");
+                self.inner.enter_unauthenticated(head, &refusal);
                 let responder = Responder {
                     output: negotiate::of_failure(headers, &Query::default()),
                     query: &Query::default(),
                     now: self.inner.env.now(),
                 };
-                Box::new(responder.fail(&Status::failure(401, "Unauthorized", "Unauthorized")))
+                Box::new(responder.fail(&refusal))
             })
     }
 
@@ -410,12 +426,16 @@ impl ApiServer {
     ) -> Response<Body> {
         let (head, body) = request.into_parts();
         match self.admit(&head, user) {
-            Ok(admitted) => self.answer_within(limits, &admitted, &head, &body).await,
+            Ok(admitted) => {
+                let mut response = self.answer_within(limits, &admitted, &head, &body).await;
+                admitted.complete(&mut response);
+                response
+            }
             Err(refusal) => *refusal,
         }
     }
 
-    /// Answers a request that was admitted with this head.
+    /// Answers a request that was admitted with this head. Call [`Admitted::complete`] with what is sent.
     pub async fn answer(&self, admitted: &Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         self.answer_within(Limits::REQUEST, admitted, head, body).await
     }
@@ -430,7 +450,7 @@ impl ApiServer {
         let answering = self.inner.answer(admitted, head, body);
         let response = match Metered::new(limits, answering).await {
             Ok(response) => response,
-            Err(why) => self.too_costly(head, why),
+            Err(why) => self.too_costly(admitted, head, why),
         };
         self.finished(head, response)
     }
@@ -456,7 +476,7 @@ impl ApiServer {
         let response = match (&mut trying).await {
             Ok(response) => response,
             Err(Exhausted::Trial) => return Err(TooLong),
-            Err(why) => self.too_costly(head, why),
+            Err(why) => self.too_costly(admitted, head, why),
         };
         if trying.is_on_trial() && compress::is_wanted(head, &response) {
             return Err(TooLong);
@@ -464,8 +484,9 @@ impl ApiServer {
         Ok(self.finished(head, response))
     }
 
-    fn too_costly(&self, head: &http::request::Parts, why: Exhausted) -> Response<Body> {
+    fn too_costly(&self, admitted: &Admitted, head: &http::request::Parts, why: Exhausted) -> Response<Body> {
         let status = Status::too_costly(why);
+        noted(admitted.audit.as_deref(), &status);
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
     }
 
@@ -544,9 +565,9 @@ impl Inner {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
-        let Admitted { query, target, user } = admitted;
-        match target {
-            Target::Resource(path, verb) => self.answer_resource(head, path.clone(), *verb, query, body, user).await,
+        let query = &admitted.query;
+        match &admitted.target {
+            Target::Resource(path, verb) => self.answer_resource(head, admitted, path.clone(), *verb, body).await,
             Target::Path => {
                 let uri = &head.uri;
                 let answer = self.answer_path(&head.method, uri, &head.headers, query);
@@ -564,44 +585,46 @@ impl Inner {
     async fn answer_resource(
         &self,
         head: &http::request::Parts,
+        admitted: &Admitted,
         path: ResourcePath,
         verb: Option<Verb>,
-        query: &Query,
         body: &Bytes,
-        user: &UserInfo,
     ) -> Response<Body> {
         let (method, headers) = (&head.method, &head.headers);
+        let (query, audit) = (&admitted.query, admitted.audit.as_deref());
+        let refuse = |status: &Status| self.fail_as_asked(headers, query, noted(audit, status));
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, &path) {
             Ok(resource) => resource,
             Err(_) if self.is_elsewhere(&path.group, &path.version) => return self.unavailable_text(query),
             Err(Missing::Group) => return self.not_found_text(query),
-            Err(Missing::Resource) => return self.fail_as_asked(headers, query, &Status::no_such_path()),
+            Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };
         let Some(verb) = verb else {
             let nameless = resource.verbs == Verbs::CreateOnly && path.name.is_some();
             let everywhere = resource.verbs == Verbs::CreateOnly && resource.namespaced && path.namespace.is_none();
             let unknown = unrouted(&resource, &path, Verb::Get).is_some_and(|status| status.code == 404);
-            return self.fail(&if nameless || everywhere || unknown {
+            let status = if nameless || everywhere || unknown {
                 Status::no_such_path()
             } else {
                 Status::method_not_allowed()
-            });
+            };
+            return self.fail(noted(audit, &status));
         };
         // The old form of watches is a path of its own, which is only read.
         if path.legacy_watch && resource.custom.is_none() {
             if path.subresource.is_some() {
-                return self.fail_as_asked(headers, query, &Status::no_such_path());
+                return refuse(&Status::no_such_path());
             }
             if method != Method::GET {
-                return self.fail(&Status::method_not_allowed());
+                return self.fail(noted(audit, &Status::method_not_allowed()));
             }
         }
         if unrouted(&resource, &path, verb).is_none()
             && matches!(verb, Verb::Get | Verb::Patch | Verb::Delete)
             && let Some(Err(status)) = path.name.as_deref().map(check_path_name)
         {
-            return self.fail_as_asked(headers, query, &status);
+            return refuse(&status);
         }
         let streams = matches!(verb, Verb::List | Verb::Watch);
         let output = match review::output(&resource, headers, query, streams) {
@@ -609,7 +632,7 @@ impl Inner {
             // What leads nowhere is told before what nobody understands.
             Err(status) => {
                 let status = unrouted(&resource, &path, verb).unwrap_or(status);
-                return self.fail_as_asked(headers, query, &status);
+                return refuse(&status);
             }
         };
         let responder = Responder {
@@ -625,9 +648,10 @@ impl Inner {
             query,
             headers,
             body,
-            user,
+            user: &admitted.user,
             output,
             warnings: Vec::new(),
+            audit,
         };
         if let Some(warning) = call
             .resource
@@ -644,15 +668,21 @@ impl Inner {
         // A path that leads nowhere warns of nothing.
         if let Some(deprecation) = call.resource.deprecation().filter(|_| !unrouted) {
             call.warnings.insert(0, deprecation.to_owned());
+            if let Some(entry) = audit {
+                entry.annotate("k8s.io/deprecated", "true");
+            }
         }
         match self.settled(outcome).await {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
+                if let Some(entry) = audit {
+                    responder.enter(entry, &reply.content);
+                }
                 responder.respond(reply)
             }
             Err(mut status) => {
                 status.warnings.splice(0..0, call.warnings);
-                self.fail_as_asked(headers, query, &status)
+                refuse(&status)
             }
         }
     }
@@ -676,6 +706,14 @@ impl Inner {
         }
         .respond(Reply::text(503, "service unavailable\n"))
     }
+}
+
+/// A failure, which is entered in the audit log as the answer.
+fn noted<'s>(audit: Option<&Entry>, status: &'s Status) -> &'s Status {
+    if let Some(entry) = audit {
+        entry.answered(&status.to_value());
+    }
+    status
 }
 
 enum Missing {

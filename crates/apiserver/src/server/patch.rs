@@ -136,6 +136,7 @@ impl Call<'_> {
                 return Err(undecoded(kind, careless, &why));
             }
         };
+        self.enter_patch(&document);
         if let Some(operations) = document.as_array().filter(|list| list.len() > MAX_OPERATIONS) {
             let message = format!(
                 "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",

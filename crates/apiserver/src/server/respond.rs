@@ -16,6 +16,7 @@ use kubewright_schema::protobuf::{self, order::Ordered};
 use super::lists::{self, Item, List};
 use super::negotiate::{Format, Output, Transform};
 use super::query::Query;
+use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
 use crate::registry::Resource;
 use crate::status::Status;
@@ -187,6 +188,24 @@ impl Responder<'_> {
             reply.headers.push((RETRY_AFTER, seconds.to_string()));
         }
         self.respond(reply)
+    }
+
+    /// Enters the document of an answer in the audit log.
+    pub(crate) fn enter(&self, entry: &Entry, content: &Content) {
+        let document = match content {
+            Content::Watch(_) | Content::Text(..) => return,
+            Content::Plain(value) => Ok(value.clone()),
+            _ if !entry.wants_answer() => return,
+            Content::Stored(resource, stored) => {
+                let object = full(resource, stored.value());
+                self.transform_object(resource, object, Some(stored.value()))
+            }
+            Content::Object(resource, object) => self.transform_object(resource, object.clone(), None),
+            Content::List(resource, list) => self.transform_list(resource, list),
+        };
+        // What cannot be shown in the form that was asked for is answered by this failure.
+        let document = document.unwrap_or_else(|status| status.to_value());
+        entry.answered(&document);
     }
 
     fn encode(&self, content: Content) -> Result<(String, Body), Status> {

@@ -92,6 +92,7 @@ impl Call<'_> {
             .and_then(|findings| findings.apply(options.field_validation, &mut warnings))
             .map_err(|why| decode::cannot_be_handled("Scale", "v1", "Scale", &why))?;
         self.warnings.append(&mut warnings);
+        self.enter_sent(&scales::row(), &scale);
         self.fit_name(&scale)?;
         self.fit_namespace(&mut scale)?;
         self.warnings.extend(object::dedup_owners(&mut scale, false));
@@ -194,6 +195,7 @@ impl Call<'_> {
             .ok_or_else(Status::no_such_path)?;
         let (validation, warnings) = (options.field_validation, &mut self.warnings);
         let mut binding = decode::object(self.body, format, &row, &self.kinds, validation, warnings)?;
+        self.enter_sent(&row, &binding);
         self.fit_namespace(&mut binding)?;
         let name = self.name().to_owned();
         let binding = self

@@ -14,6 +14,8 @@ use crate::object;
 use crate::registry;
 use crate::status::{Details, Status};
 
+/// The annotation of the audit log that names a token.
+const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
 
@@ -34,6 +36,7 @@ impl Call<'_> {
         let row = registry::token_request();
         let validation = options.field_validation;
         let mut request = decode::object(self.body, format, &row, &self.kinds, validation, &mut self.warnings)?;
+        self.enter_sent(&row, &request);
         self.fit_namespace(&mut request)?;
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let now = self.server.env.now();
@@ -78,8 +81,11 @@ impl Call<'_> {
             subject.seconds = EXTENDED_SECONDS;
         }
         let token = self.server.authenticator.service_accounts().issue(&subject, now);
-        let token =
+        let (token, id) =
             token.map_err(|error| Status::not_implemented(format!("serviceaccounts/token is not served: {error}")))?;
+        if let Some(entry) = self.audit {
+            entry.annotate(ISSUED_CREDENTIAL_ID, format!("JTI={id}"));
+        }
         request["status"] = json!({"token": token, "expirationTimestamp": end(now, seconds(&request))});
         Ok(Reply::new(201, Content::Object(row, request)))
     }

@@ -65,9 +65,9 @@ fn must(api: &ApiServer, code: u16, line: &str, body: &Value) -> Value {
 
 /// Who a bearer of this token is, or the code of the refusal.
 fn who(api: &ApiServer, token: &str) -> Result<String, u16> {
-    let mut headers = HeaderMap::new();
-    headers.insert("authorization", format!("Bearer {token}").parse().expect("a header"));
-    match api.authenticate(&Identity::Anonymous, &headers) {
+    let request = Request::builder().header("authorization", format!("Bearer {token}"));
+    let (head, ()) = request.body(()).expect("a request").into_parts();
+    match api.authenticate(&Identity::Anonymous, &head) {
         Ok(found) => Ok(found.user.name),
         Err(response) => Err(response.status().as_u16()),
     }

@@ -11,6 +11,8 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, Parts};
+use crate::audit::recorded::Kept;
+use crate::audit::{AuditLog, Policy};
 use crate::env::BoxFuture;
 use crate::env::fake::{FakeEnv, Shared};
 use crate::outbound::{Outbound, OutboundAnswer, OutboundCall, OutboundError};
@@ -53,6 +55,7 @@ fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
         "deny" => json!({"uid": uid, "allowed": false, "status": {"message": "no"}}),
         "teapot" => json!({"uid": uid, "allowed": false, "status": {"code": 418, "reason": "Because"}}),
         "warn" => json!({"uid": uid, "allowed": true, "warnings": ["careful"]}),
+        "note" => json!({"uid": uid, "allowed": true, "auditAnnotations": {"seen": "yes", "a/b": "no key"}}),
         "stranger" => json!({"uid": "other", "allowed": true}),
         "label" => patch(json!([{"op": "add", "path": "/metadata/labels/added", "value": "1"}])),
         "data" => patch(json!([{"op": "add", "path": "/data/x", "value": "1"}])),
@@ -84,16 +87,34 @@ fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
 struct World {
     api: ApiServer,
     script: Script,
+    /// Of the audit log, if there is one.
+    events: Arc<Kept>,
 }
 
 impl World {
     fn new() -> World {
-        let script = Script::default();
+        World::with(None)
+    }
+
+    /// With an audit log of everything.
+    fn entered() -> World {
+        let policy = Policy::parse(b"{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request}]}");
+        World::with(Some(policy.expect("a policy")))
+    }
+
+    fn with(policy: Option<Policy>) -> World {
+        let (script, events) = (Script::default(), Arc::new(Kept::default()));
         let mut parts = Parts::new(Arc::new(Shared(FakeEnv::new())), Config::default());
         parts.outbound = Arc::new(script.clone());
+        parts.audit = policy.map(|policy| AuditLog {
+            policy: Arc::new(policy),
+            sink: events.clone(),
+            strict: false,
+        });
         World {
             api: ApiServer::with(parts),
             script,
+            events,
         }
     }
 
@@ -251,6 +272,50 @@ fn answers_of_webhooks() {
         json!({"at": "missing"}),
         500,
         "Internal error occurred: remove operation does not apply: doc is missing path: \"/data/a/b\": missing value",
+    );
+}
+
+#[test]
+fn what_webhooks_do_is_said_in_the_audit_log() {
+    let world = World::entered();
+    let (noting, labelling) = (
+        json!({"at": "note"}),
+        json!({"at": "label", "reinvocationPolicy": "IfNeeded"}),
+    );
+    world.configure(true, json!([noting, labelling, {"at": "data"}]));
+    world.configure(
+        false,
+        json!([{"at": "ok"}, {"at": "down", "failurePolicy": "Ignore"}, {"at": "note"}]),
+    );
+    world.must(201, &format!("POST {MAPS}"), &map("a"));
+    let events = world.events.take();
+    let mut annotations = events.last().expect("an event")["annotations"].clone();
+    let own = annotations.as_object_mut().expect("annotations");
+    own.retain(|key, _| !key.starts_with("authorization"));
+    let mutation = |webhook: &str, mutated: bool| {
+        json!(format!(
+            "{{\"configuration\":\"w\",\"webhook\":\"{webhook}.ex.io\",\"mutated\":{mutated}}}"
+        ))
+    };
+    let patch = |webhook: &str, path: &str| {
+        json!(format!(
+            "{{\"configuration\":\"w\",\"webhook\":\"{webhook}.ex.io\",\"patch\":[{{\"op\":\"add\",\"path\":\"{path}\",\"value\":\"1\"}}],\
+             \"patchType\":\"JSONPatch\"}}"
+        ))
+    };
+    assert_eq!(
+        annotations,
+        json!({
+            "note.ex.io/seen": "yes",
+            "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("note", false),
+            "mutation.webhook.admission.k8s.io/round_0_index_1": mutation("label", true),
+            "mutation.webhook.admission.k8s.io/round_0_index_2": mutation("data", true),
+            "mutation.webhook.admission.k8s.io/round_1_index_1": mutation("label", false),
+            "patch.webhook.admission.k8s.io/round_0_index_1": patch("label", "/metadata/labels/added"),
+            "patch.webhook.admission.k8s.io/round_0_index_2": patch("data", "/data/x"),
+            "patch.webhook.admission.k8s.io/round_1_index_1": patch("label", "/metadata/labels/added"),
+            "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "down.ex.io",
+        })
     );
 }
 

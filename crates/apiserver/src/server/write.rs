@@ -22,6 +22,7 @@ use super::settle::refused;
 use super::update::check_version;
 use super::{Call, Inner};
 use crate::admission::{Operation, Session};
+use crate::audit::Entry;
 use crate::authorization::{self, escalation};
 use crate::kinds::check::get;
 use crate::kinds::{certificates, core, pods};
@@ -100,6 +101,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) may_only_update: bool,
     /// Whether the object that is created came without labels.
     pub(crate) unlabelled: bool,
+    /// The entry in the audit log, if the request is entered.
+    pub(crate) audit: Option<&'a Entry>,
 }
 
 impl<'a> Call<'a> {
@@ -107,6 +110,7 @@ impl<'a> Call<'a> {
     pub(crate) fn writer(&self, dry_run: bool) -> Writer<'a> {
         Writer {
             dry_run,
+            audit: self.audit,
             ..Writer::new(self.server, self.resource.clone(), self.user)
         }
     }
@@ -150,6 +154,7 @@ impl<'a> Writer<'a> {
             warnings: Vec::new(),
             may_only_update: false,
             unlabelled: false,
+            audit: None,
         }
     }
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use kubewright_cluster::{Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, ServiceRange, StaticTokens};
+use kubewright_cluster::{
+    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Rotation, ServiceRange, StaticTokens,
+};
 use serde_json::json;
 
 use crate::kubeconfig::KubeconfigFile;
@@ -51,6 +53,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration)]
     event_ttl: Duration,
 
+    /// Which requests are entered in the audit log, and how much of them: a Policy of audit.k8s.io/v1
+    #[arg(long, value_name = "FILE", requires = "audit_log_path")]
+    audit_policy_file: Option<PathBuf>,
+
+    /// Where the audit log is written: a line of JSON for each event; `-` is standard output
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    audit_log_path: Option<PathBuf>,
+
     /// End when the process that started this one has ended, however it did
     #[arg(long)]
     exit_with_parent: bool,
@@ -72,6 +82,10 @@ impl Arguments {
                 .unwrap_or_default(),
             ..Config::default()
         };
+        let audit = match (&self.audit_policy_file, &self.audit_log_path) {
+            (Some(policy), Some(path)) => Some(open_audit_log(policy, path)?),
+            _ => None,
+        };
         let signal = stop_signal()?;
         let orphaned = async move {
             match parent {
@@ -91,6 +105,10 @@ impl Arguments {
                 .api(config)
                 .service_range(self.service_cluster_ip_range)
                 .event_ttl(self.event_ttl);
+            let builder = match audit {
+                Some(log) => builder.audit(log),
+                None => builder,
+            };
             match self.data_dir {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,
@@ -119,6 +137,19 @@ impl Arguments {
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
     }
+}
+
+fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
+    let opened = crate::audit::open(policy, path, Rotation::default(), false);
+    let (log, warnings) = opened.map_err(|why| {
+        Failure::new("cannot keep an audit log")
+            .because(why)
+            .hint("nothing has been started")
+    })?;
+    for text in warnings {
+        tracing::warn!("{text}");
+    }
+    Ok(log)
 }
 
 fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use kubewright_cluster::{Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
+use kubewright_cluster::{AuditLog, Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
 
-use super::settings::{self, Settings};
+use super::settings::{self, Audit, Settings};
 use super::{etcd, failed, flags, names, print, warn};
 use crate::parent::Parent;
 use crate::signals::stop_signal;
@@ -88,10 +88,14 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         event_ttl: settings.event_ttl,
         ..Config::default()
     };
+    let audit = settings.audit.as_ref().map(audit).transpose()?;
     let place = etcd::ask(settings.etcd).await?;
     let mut builder = Cluster::builder();
     if let Some(address) = settings.advertised {
         builder = builder.advertise(address);
+    }
+    if let Some(log) = audit {
+        builder = builder.audit(log);
     }
     builder
         .serving_threads(crate::commands::cluster::serving_threads())
@@ -103,6 +107,14 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         .start()
         .await
         .map_err(|why| why.to_string())
+}
+
+fn audit(settings: &Audit) -> Result<AuditLog, String> {
+    let (log, warnings) = crate::audit::open(&settings.policy, &settings.path, settings.rotation, settings.strict)?;
+    for text in warnings {
+        warn(&text);
+    }
+    Ok(log)
 }
 
 fn pki(settings: &Settings) -> Result<Pki, String> {

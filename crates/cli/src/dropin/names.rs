@@ -119,6 +119,47 @@ pub(super) const APISERVER: &[Section] = &[
         )],
     ),
     (
+        "Auditing",
+        &[
+            boolean("audit-log-compress", "Rotated log files are compressed with gzip."),
+            flag(
+                "audit-log-format",
+                "string",
+                "Form of the events; json is served. (default json)",
+            ),
+            flag(
+                "audit-log-maxage",
+                "int",
+                "Days that old log files are kept; 0: for ever. (default 366)",
+            ),
+            flag(
+                "audit-log-maxbackup",
+                "int",
+                "How many old log files are kept; 0: all. (default 100)",
+            ),
+            flag(
+                "audit-log-maxsize",
+                "int",
+                "Megabytes after which a log file is rotated; 0: never. (default 100)",
+            ),
+            flag(
+                "audit-log-mode",
+                "string",
+                "blocking, blocking-strict (a request that cannot be entered is refused), or batch. (default blocking)",
+            ),
+            flag(
+                "audit-log-path",
+                "string",
+                "The file to which the audit log is written; - is standard output.",
+            ),
+            flag(
+                "audit-policy-file",
+                "string",
+                "The audit policy (audit.k8s.io/v1): which requests are entered, and how much of them.",
+            ),
+        ],
+    ),
+    (
         "API enablement",
         &[flag(
             "runtime-config",

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kubewright_cluster::{AuthorizationMode, Controllers, SEPARABLE_PLUGINS, ServiceRange};
+use kubewright_cluster::{AuthorizationMode, Controllers, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
 use super::flags::Given;
 use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
@@ -36,8 +36,20 @@ pub(super) struct Settings {
     pub(super) service_range: ServiceRange,
     pub(super) event_ttl: Duration,
     pub(super) controllers: Controllers,
+    pub(super) audit: Option<Audit>,
     /// What is accepted and does not act as it would upstream.
     pub(super) warnings: Vec<String>,
+}
+
+/// What is said about an audit log.
+#[derive(Debug)]
+pub(super) struct Audit {
+    pub(super) policy: PathBuf,
+    /// `-` is standard output.
+    pub(super) path: PathBuf,
+    pub(super) rotation: Rotation,
+    /// `blocking-strict`.
+    pub(super) strict: bool,
 }
 
 /// Collects mistakes, so that all of them are told.
@@ -79,6 +91,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let service_range = mistakes.take(range(given));
     let event_ttl = mistakes.take(event_ttl(given).map(Some));
     let controllers = mistakes.take(controllers(given));
+    let audit = mistakes.take(audit(given, &mut warnings));
     let (certificate, make_certificate) = mistakes.take(certificate(given).map(Some)).unwrap_or_default();
     let issuer = mistakes.take(issuer(given));
     let signing_key = file(given, "service-account-signing-key-file");
@@ -121,6 +134,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         service_range,
         event_ttl: event_ttl.unwrap_or(Duration::from_secs(3600)),
         controllers: controllers.unwrap_or(Controllers::None),
+        audit,
         warnings,
     })
 }
@@ -270,6 +284,72 @@ fn controllers(given: &Given) -> Result<Option<Controllers>, String> {
         .map_err(|why| format!("--controllers={text}: {why}"))
 }
 
+/// The audit log (`AuditOptions`).
+fn audit(given: &Given, warnings: &mut Vec<String>) -> Result<Option<Audit>, String> {
+    let mode = given.last("audit-log-mode").unwrap_or("blocking");
+    if !["batch", "blocking", "blocking-strict"].contains(&mode) {
+        return Err(format!(
+            "invalid audit log mode {mode}, allowed modes are \"batch,blocking,blocking-strict\""
+        ));
+    }
+    match given.last("audit-log-format").unwrap_or("json") {
+        "json" => {}
+        "legacy" => return Err("--audit-log-format=legacy is not served by kubewright".to_owned()),
+        other => {
+            return Err(format!(
+                "invalid audit log format {other}, allowed formats are \"legacy,json\""
+            ));
+        }
+    }
+    let default = Rotation::default();
+    let days = number(given, "audit-log-maxage")?;
+    let rotation = Rotation {
+        max_bytes: number(given, "audit-log-maxsize")?
+            .map_or(default.max_bytes, |megabytes| megabytes.saturating_mul(1 << 20)),
+        max_files: number(given, "audit-log-maxbackup")?
+            .map_or(default.max_files, |files| usize::try_from(files).unwrap_or(usize::MAX)),
+        max_age: days.map_or(default.max_age, |days| {
+            Duration::from_secs(days.saturating_mul(24 * 60 * 60))
+        }),
+        compress: given.flag("audit-log-compress").unwrap_or(false),
+    };
+    if mode == "batch" {
+        warnings.push("--audit-log-mode=batch: events are written at once, as with blocking".to_owned());
+    }
+    match (file(given, "audit-policy-file"), file(given, "audit-log-path")) {
+        (Some(policy), Some(path)) => Ok(Some(Audit {
+            policy,
+            path,
+            rotation,
+            strict: mode == "blocking-strict",
+        })),
+        (None, None) => Ok(None),
+        (Some(_), None) => {
+            warnings.push("--audit-policy-file without --audit-log-path: no audit log is written".to_owned());
+            Ok(None)
+        }
+        (None, Some(_)) => {
+            warnings.push("No audit policy file provided, no events will be recorded for log backend".to_owned());
+            Ok(None)
+        }
+    }
+}
+
+/// A number that is not negative.
+fn number(given: &Given, name: &str) -> Result<Option<u64>, String> {
+    let Some(text) = given.last(name) else { return Ok(None) };
+    let number: i64 = text.parse().map_err(|_| {
+        invalid(
+            name,
+            text,
+            &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"),
+        )
+    })?;
+    u64::try_from(number)
+        .map(Some)
+        .map_err(|_| format!("--{name} {number} can't be a negative number"))
+}
+
 fn issuer(given: &Given) -> Result<String, String> {
     match given.all("service-account-issuer") {
         [] => Ok(String::new()),
@@ -358,6 +438,26 @@ mod tests {
             "--etcd-servers=http://127.0.0.1:1,https://127.0.0.1:2: one etcd of kubewright is served, not several",
         );
         check(
+            &["--audit-log-mode=nonsense"],
+            "invalid audit log mode nonsense, allowed modes are \"batch,blocking,blocking-strict\"",
+        );
+        check(
+            &["--audit-log-format=nonsense"],
+            "invalid audit log format nonsense, allowed formats are \"legacy,json\"",
+        );
+        check(
+            &["--audit-log-format=legacy"],
+            "--audit-log-format=legacy is not served by kubewright",
+        );
+        check(
+            &["--audit-log-maxage=-2"],
+            "--audit-log-maxage -2 can't be a negative number",
+        );
+        check(
+            &["--audit-log-maxsize=x"],
+            "invalid argument \"x\" for \"--audit-log-maxsize\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+        );
+        check(
             &["--tls-cert-file=a", "--secure-port=0"],
             "[--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0, \
              --tls-cert-file and --tls-private-key-file must be given together]",
@@ -412,6 +512,16 @@ mod tests {
         check(
             &["--authorization-mode=AlwaysAllow"],
             &["AnonymousAuth is not allowed with the AlwaysAllow authorizer"],
+        );
+        check(&["--audit-policy-file=p", "--audit-log-path=l"], &[]);
+        check(
+            &["--audit-policy-file=p"],
+            &["--audit-policy-file without --audit-log-path"],
+        );
+        check(&["--audit-log-path=l"], &["No audit policy file provided"]);
+        check(
+            &["--audit-policy-file=p", "--audit-log-path=l", "--audit-log-mode=batch"],
+            &["--audit-log-mode=batch: events are written at once"],
         );
         assert_eq!(settings(&[]).unwrap().warnings.len(), 2);
     }

@@ -82,7 +82,10 @@ struct State {
 pub(crate) struct Place {
     places: Arc<Places>,
     id: u64,
+    /// Of its network, which places are counted by.
     address: IpAddr,
+    /// Its own.
+    peer: IpAddr,
     /// The TLS handshake is over.
     secure: AtomicBool,
     proven: AtomicBool,
@@ -148,8 +151,8 @@ impl Places {
     ///
     /// # Errors
     /// The bound, when nobody has to go for this one.
-    pub(crate) fn take(self: &Arc<Places>, address: IpAddr) -> Result<Taken, Full> {
-        let address = network(address);
+    pub(crate) fn take(self: &Arc<Places>, peer: IpAddr) -> Result<Taken, Full> {
+        let address = network(peer);
         let now = self.now();
         let mut state = self.state();
         let taken = self.make_room(&mut state, address);
@@ -162,6 +165,7 @@ impl Places {
             places: self.clone(),
             id: state.next,
             address,
+            peer: peer.to_canonical(),
             secure: AtomicBool::new(false),
             proven: AtomicBool::new(false),
             asked: AtomicBool::new(false),
@@ -302,6 +306,11 @@ impl Place {
     pub(crate) fn runs_as(&self, task: AbortHandle) {
         // Each connection has one task, which is told once.
         let _ = self.task.set(task);
+    }
+
+    /// The address of the client.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     pub(crate) fn id(&self) -> u64 {

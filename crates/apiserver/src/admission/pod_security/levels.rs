@@ -76,11 +76,21 @@ impl std::fmt::Display for LevelVersion {
     }
 }
 
-/// What the labels of a namespace ask for. `audit` is read for its errors only: there is no audit log.
+/// What the labels of a namespace ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: LevelVersion,
+    pub(super) audit: LevelVersion,
     pub(super) warn: LevelVersion,
+}
+
+impl Policy {
+    /// Whether nothing is forbidden, told or warned of.
+    pub(super) fn is_privileged(&self) -> bool {
+        [self.enforce, self.audit, self.warn]
+            .iter()
+            .all(|mode| mode.level == Level::Privileged)
+    }
 }
 
 /// Reads the labels of a namespace, and what is wrong with them.
@@ -91,13 +101,15 @@ pub(super) fn policy(namespace: &Value) -> (Policy, Vec<FieldError>) {
     };
     let mut policy = Policy {
         enforce: LevelVersion::DEFAULT,
+        audit: LevelVersion::DEFAULT,
         warn: LevelVersion::DEFAULT,
     };
     let enforced = labels.level("enforce", Level::Restricted);
     policy.enforce.level = enforced.unwrap_or(Ok(Level::Privileged)).unwrap_or_else(|level| level);
     policy.enforce.version = labels.version("enforce").unwrap_or(None);
-    labels.level("audit", Level::Privileged);
-    labels.version("audit");
+    let audited = labels.level("audit", Level::Privileged);
+    policy.audit.level = audited.unwrap_or(Ok(Level::Privileged)).unwrap_or_else(|level| level);
+    policy.audit.version = labels.version("audit").unwrap_or(None);
     let warned = labels.level("warn", Level::Privileged);
     let warned_version = labels.version("warn");
     policy.warn.level = warned.unwrap_or(Ok(Level::Privileged)).unwrap_or_else(|level| level);

@@ -1,9 +1,10 @@
 //! PodSecurity: pods must keep to the Pod Security Standard that labels of their namespace name.
 //!
 //! A pod that breaks what is enforced is refused; what breaks the level of the mode `warn` is told, about pods and about what makes pods.
-//! A namespace that begins to enforce more is told which of its pods would not be let in. The rules are listed in `checks`.
+//! What breaks the level of the mode `audit` is an annotation in the audit log. A namespace that begins to enforce more is told which of
+//! its pods would not be let in. The rules are listed in `checks`.
 //!
-//! Not here: exemptions (kube-apiserver has none by default) and the mode `audit`, because there is no audit log.
+//! Not here: exemptions (kube-apiserver has none by default).
 
 mod baseline;
 mod checks;
@@ -155,12 +156,19 @@ fn pod(session: &Session<'_>, attributes: &Attributes, new: &Value, old: Option<
         let why = format!("failed to lookup namespace {:?}", attributes.namespace);
         return Err(Status::internal(&why));
     };
+    let enforced = || session.annotate("pod-security.kubernetes.io/enforce-policy", policy.enforce.to_string());
+    if policy.is_privileged() {
+        enforced();
+        return Ok(());
+    }
     if let (Operation::Update, Some(old)) = (attributes.operation, old)
         && !is_significant(get(new, &["spec"]), get(old, &["spec"]))
     {
         return Ok(());
     }
     let (metadata, spec) = (get(new, &["metadata"]), get(new, &["spec"]));
+    enforced();
+    audit(session, policy, metadata, spec);
     let violations = checks::evaluate(policy.enforce, metadata, spec);
     if !violations.is_empty() {
         let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, violations.details());
@@ -173,10 +181,28 @@ fn pod(session: &Session<'_>, attributes: &Attributes, new: &Value, old: Option<
 /// What makes pods is only warned about: the pods themselves are refused.
 fn template(session: &Session<'_>, attributes: &Attributes, template: &Value) -> Result<(), Status> {
     if let (Some(policy), true) = (policy_of(session, attributes), template.is_object()) {
-        let violations = checks::evaluate(policy.warn, get(template, &["metadata"]), get(template, &["spec"]));
+        let (metadata, spec) = (get(template, &["metadata"]), get(template, &["spec"]));
+        audit(session, policy, metadata, spec);
+        let violations = checks::evaluate(policy.warn, metadata, spec);
         warn(session, policy.warn, &violations);
     }
     Ok(())
+}
+
+/// What the level of the mode `audit` forbids, for the audit log.
+fn audit(session: &Session<'_>, policy: Policy, metadata: &Value, spec: &Value) {
+    if policy.audit.level == Level::Privileged || !session.is_audited() {
+        return;
+    }
+    let violations = checks::evaluate(policy.audit, metadata, spec);
+    if !violations.is_empty() {
+        let why = format!(
+            "would violate PodSecurity \"{}\": {}",
+            policy.audit,
+            violations.details()
+        );
+        session.annotate("pod-security.kubernetes.io/audit-violations", why);
+    }
 }
 
 fn warn(session: &Session<'_>, level: LevelVersion, violations: &Violations) {

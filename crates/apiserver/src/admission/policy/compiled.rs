@@ -128,7 +128,8 @@ pub(super) struct Validation {
 pub(super) struct ValidatingPolicy {
     pub(super) policy: Policy,
     pub(super) validations: Vec<Validation>,
-    pub(super) audits: Vec<Expression>,
+    /// Keys of audit annotations, and what makes their values.
+    pub(super) audits: Vec<(String, Expression)>,
 }
 
 impl ValidatingPolicy {
@@ -148,7 +149,10 @@ impl ValidatingPolicy {
                 },
             }
         };
-        let audit = |entry| Expression::new(&compiler, text(entry, "valueExpression"), Returns::TextOrNull);
+        let audit = |entry| {
+            let value = Expression::new(&compiler, text(entry, "valueExpression"), Returns::TextOrNull);
+            (text(entry, "key").to_owned(), value)
+        };
         ValidatingPolicy {
             validations: items(spec, "validations").map(validation).collect(),
             audits: items(spec, "auditAnnotations").map(audit).collect(),
@@ -202,6 +206,16 @@ pub(super) enum Action {
     Deny,
     Warn,
     Audit,
+}
+
+impl Action {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Action::Deny => "Deny",
+            Action::Warn => "Warn",
+            Action::Audit => "Audit",
+        }
+    }
 }
 
 /// A binding of either kind.

@@ -7,8 +7,7 @@
 //! Invariants: a request without a policy in force costs two look-ups; policies do not apply to policies and bindings, nor to reviews of
 //! access; an expression costs no more than its budget; policies run in the order of their names, their bindings likewise.
 //!
-//! Not here: how policies are written (`kinds::admission_policies`), types of the matched kinds, audit logs (annotations are computed,
-//! since their errors count, and then dropped).
+//! Not here: how policies are written (`kinds::admission_policies`), types of the matched kinds.
 
 mod access;
 mod activation;

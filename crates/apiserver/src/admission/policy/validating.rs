@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubewright_schema::cel::eval::RUNTIME_BUDGET;
@@ -15,10 +16,13 @@ use super::conditions::{Met, conditions};
 use super::source::{Hook, Source};
 use super::{is_exempt, is_namespace, params};
 use crate::admission::subject;
+use crate::audit::{self, Level};
 use crate::status::{Cause, Status};
 
 /// A longer message of an expression is not shown, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
+/// A longer value of an audit annotation is cut, in bytes (`maxAuditAnnotationValueLength`).
+const MAX_ANNOTATION: usize = 10 * 1024;
 
 /// The plugin `ValidatingAdmissionPolicy`. It stands before the validating webhooks.
 pub struct ValidatingPolicies {
@@ -41,6 +45,8 @@ impl Default for ValidatingPolicies {
 #[derive(Debug)]
 struct Refusal {
     message: String,
+    /// Which of the rules it is; the first one when the policy fails as a whole.
+    index: usize,
     reason: (&'static str, u16),
 }
 
@@ -48,6 +54,7 @@ impl Refusal {
     fn error(message: String) -> Refusal {
         Refusal {
             message,
+            index: 0,
             reason: ("Invalid", 422),
         }
     }
@@ -60,6 +67,27 @@ struct Outcome {
     refusals: Vec<Refusal>,
     /// Of audit annotations, which refuse whatever the actions are.
     audits: Vec<Refusal>,
+    /// Audit annotations: keys and values.
+    annotations: Vec<(String, String)>,
+}
+
+/// The audit annotations of a policy: what its bindings and parameters say, each value once (`auditAnnotationCollector`).
+#[derive(Default)]
+struct Annotations(BTreeMap<String, Vec<String>>);
+
+impl Annotations {
+    fn add(&mut self, (key, value): (String, String)) {
+        let values = self.0.entry(key).or_default();
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+
+    fn publish(self, policy: &str, session: &Session<'_>) {
+        for (key, values) in self.0 {
+            session.annotate(&format!("{policy}/{key}"), values.join(", "));
+        }
+    }
 }
 
 /// The first refusal of a request, in words: upstream's answer tells no others.
@@ -149,6 +177,7 @@ async fn check_hook(
         }
     };
     let mut seen: Option<Seen> = None;
+    let mut annotations = Annotations::default();
     for binding in &hook.bindings {
         let chosen = match &binding.criteria {
             None => Ok(true),
@@ -183,9 +212,10 @@ async fn check_hook(
             }
             let Some(seen) = &seen else { break };
             let outcome = evaluate(&hook.policy, seen.inputs(&param), session, attributes);
-            act(outcome, policy, binding, session, denied);
+            act(outcome, policy, binding, session, denied, &mut annotations);
         }
     }
+    annotations.publish(&policy.name, session);
     Ok(())
 }
 
@@ -246,8 +276,21 @@ pub(super) fn namespace(session: &Session<'_>, attributes: &Attributes) -> Resul
     Ok(activation::namespace(stored.value()))
 }
 
-fn act(outcome: Outcome, policy: &Policy, binding: &Binding, session: &Session<'_>, denied: &mut Denied) {
+fn act(
+    outcome: Outcome,
+    policy: &Policy,
+    binding: &Binding,
+    session: &Session<'_>,
+    denied: &mut Denied,
+    annotations: &mut Annotations,
+) {
+    for annotation in outcome.annotations {
+        annotations.add(annotation);
+    }
     for refusal in outcome.refusals {
+        if binding.actions.contains(&Action::Audit) {
+            annotate_failure(&refusal, policy, binding, session);
+        }
         if binding.actions.contains(&Action::Warn) {
             session.warn(format!(
                 "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
@@ -261,6 +304,19 @@ fn act(outcome: Outcome, policy: &Policy, binding: &Binding, session: &Session<'
     for refusal in outcome.audits {
         denied.add(policy, Some(binding), refusal);
     }
+}
+
+/// `publishValidationFailureAnnotation`.
+fn annotate_failure(refusal: &Refusal, policy: &Policy, binding: &Binding, session: &Session<'_>) {
+    let actions: Vec<&str> = binding.actions.iter().map(|action| action.as_str()).collect();
+    session.annotate_from(Level::Metadata, "validation.policy.admission.k8s.io/validation_failure", || {
+        let (message, actions) = (audit::in_go(&refusal.message), audit::in_go(&actions));
+        let (policy, binding) = (audit::in_go(&policy.name), audit::in_go(&binding.name));
+        format!(
+            "[{{\"message\":{message},\"policy\":{policy},\"binding\":{binding},\"expressionIndex\":{},\"validationActions\":{actions}}}]",
+            refusal.index
+        )
+    });
 }
 
 /// Evaluates a policy with one parameter.
@@ -289,7 +345,10 @@ fn evaluate(
         }
     }
     match audits(validating, inputs) {
-        Ok(errors) => outcome.audits.extend(errors.into_iter().filter_map(refuse)),
+        Ok((annotations, errors)) => {
+            outcome.annotations = annotations;
+            outcome.audits.extend(errors.into_iter().filter_map(refuse));
+        }
         Err(spent) => outcome.refusals = refuse(spent.to_string()).into_iter().collect(),
     }
     outcome
@@ -324,13 +383,19 @@ fn validations(
     }
     let mut refusals = Vec::new();
     for (at, (validation, result)) in validating.validations.iter().zip(results).enumerate() {
-        let failed = |why: String| policy.fails.then(|| Refusal::error(why));
+        let failed = |why: String| {
+            policy.fails.then(|| Refusal {
+                index: at,
+                ..Refusal::error(why)
+            })
+        };
         refusals.extend(match (result, &messages) {
             (Err(why), _) => failed(why),
             (Ok(_), Err(spent)) => failed(format!("failed messageExpression: {spent}")),
             (Ok(Cel::Bool(true)), _) => None,
             (Ok(_), Ok(messages)) => Some(Refusal {
                 message: message(validation, messages.get(at).and_then(Option::as_ref)),
+                index: at,
                 reason: validation.reason,
             }),
         });
@@ -353,16 +418,32 @@ fn message(validation: &Validation, evaluated: Option<&Cel<'_>>) -> String {
     }
 }
 
-/// The errors of audit annotations. There is no audit log that their values could go to.
-fn audits(validating: &ValidatingPolicy, inputs: Inputs<'_>) -> Result<Vec<String>, OutOfBudget> {
+/// Audit annotations, as keys and values, and the errors of others. One without text is left out.
+#[expect(clippy::type_complexity, reason = "a pair that one caller takes apart")]
+fn audits(
+    validating: &ValidatingPolicy,
+    inputs: Inputs<'_>,
+) -> Result<(Vec<(String, String)>, Vec<String>), OutOfBudget> {
     let mut budget = RUNTIME_BUDGET;
     // As upstream, an annotation may name the authorizer, yet cannot reach it.
     let scope = Scope::new(inputs, &validating.policy.variables, None);
-    let mut errors = Vec::new();
-    for audit in &validating.audits {
-        errors.extend(scope.run(audit, &mut budget)?.err());
+    let (mut annotations, mut errors) = (Vec::new(), Vec::new());
+    for (key, audit) in &validating.audits {
+        match scope.run(audit, &mut budget)? {
+            Ok(Cel::String(text)) if !text.trim().is_empty() => {
+                annotations.push((key.clone(), cut(text.trim(), MAX_ANNOTATION).to_owned()));
+            }
+            Ok(_) => {}
+            Err(why) => errors.push(why),
+        }
     }
-    Ok(errors)
+    Ok((annotations, errors))
+}
+
+/// The beginning of a text that has no more bytes than that.
+fn cut(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 impl Admission for ValidatingPolicies {

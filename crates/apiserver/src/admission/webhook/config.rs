@@ -23,6 +23,8 @@ pub(super) struct Webhook {
     pub(super) name: String,
     /// Configuration, name and place: what tells it from others between rounds.
     pub(super) id: String,
+    /// Name of the configuration.
+    pub(super) configuration: String,
     pub(super) criteria: Criteria,
     pub(super) client: Result<Client, String>,
     /// Whether a request goes on when the webhook cannot be asked.
@@ -43,6 +45,7 @@ impl Webhook {
         let name = text("name");
         Webhook {
             id: format!("{configuration}/{name}/{index}"),
+            configuration: configuration.to_owned(),
             name,
             criteria: Criteria::of_webhook(webhook),
             client: Client::new(get(webhook, &["clientConfig"])),

@@ -11,6 +11,7 @@ use super::review::{self, Objects};
 use super::{Failure, match_conditions};
 use crate::admission::matching::Matched;
 use crate::admission::{Admission, Admitted, Attributes, Session};
+use crate::audit::{self, Level};
 use crate::registry::Resource;
 use crate::status::Status;
 
@@ -85,17 +86,18 @@ async fn dispatch(
         original: None,
         patched: false,
     };
-    for hook in webhooks.iter() {
-        ask(hook, session, attributes, &mut travelling, old).await?;
+    for (at, hook) in webhooks.iter().enumerate() {
+        ask(hook, at, session, attributes, &mut travelling, old).await?;
     }
     travelling.arrive(session, &Matched::own(attributes)).await?;
     session.end(PLUGIN, object);
     Ok(())
 }
 
-/// Asks one webhook if the request is its business, and says what becomes of the request.
+/// Asks one webhook if the request is its business, and says what becomes of the request. `at` is its place among all.
 async fn ask(
     hook: &Webhook,
+    at: usize,
     session: &Session<'_>,
     attributes: &Attributes,
     travelling: &mut Travelling<'_>,
@@ -118,18 +120,45 @@ async fn ask(
     }
     travelling.convert(session, &seen).await?;
     let old = seen.show(session, attributes, old).await.map_err(failed)?;
-    let asked = call(hook, session, attributes, &seen, travelling, &old).await;
+    let place = format!("round_{}_index_{at}", u8::from(session.is_reinvocation()));
+    let asked = call(hook, &place, session, attributes, &seen, travelling, &old).await;
     let changed = matches!(asked, Ok(true));
+    annotate_mutation(hook, &place, session, changed);
     session.invoked(PLUGIN, &hook.id, changed, hook.reinvocable);
     match asked {
         Ok(_) => Ok(()),
-        Err(failure) => failure.settle(hook),
+        Err(failure) => {
+            let opened = format!("failed-open.mutation.webhook.admission.k8s.io/{place}");
+            failure.settle(hook, session, &opened)
+        }
     }
+}
+
+/// `MutationAuditAnnotation`.
+fn annotate_mutation(hook: &Webhook, place: &str, session: &Session<'_>, mutated: bool) {
+    let key = format!("mutation.webhook.admission.k8s.io/{place}");
+    session.annotate_from(Level::Metadata, &key, || {
+        let (configuration, webhook) = (audit::in_go(&hook.configuration), audit::in_go(&hook.name));
+        format!("{{\"configuration\":{configuration},\"webhook\":{webhook},\"mutated\":{mutated}}}")
+    });
+}
+
+/// `PatchAuditAnnotation`.
+fn annotate_patch(hook: &Webhook, place: &str, session: &Session<'_>, operations: &Value) {
+    let key = format!("patch.webhook.admission.k8s.io/{place}");
+    session.annotate_from(Level::Request, &key, || {
+        let (configuration, webhook) = (audit::in_go(&hook.configuration), audit::in_go(&hook.name));
+        let patch = audit::in_go(operations);
+        format!(
+            "{{\"configuration\":{configuration},\"webhook\":{webhook},\"patch\":{patch},\"patchType\":\"JSONPatch\"}}"
+        )
+    });
 }
 
 /// Asks one webhook and applies its patch; whether that changed the object.
 async fn call(
     hook: &Webhook,
+    place: &str,
     session: &Session<'_>,
     attributes: &Attributes,
     seen: &Matched,
@@ -160,6 +189,7 @@ async fn call(
     }
     session.check_owners(&mut new, travelling.object);
     let changed = new != *travelling.object;
+    annotate_patch(hook, place, session, &operations);
     if attributes.is_own_kind() {
         session.default(&mut new, &travelling.resource);
     }

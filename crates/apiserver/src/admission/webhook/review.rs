@@ -30,6 +30,7 @@ struct Response {
     patch_type: Option<String>,
     status: Value,
     warnings: Vec<String>,
+    annotations: Vec<(String, String)>,
 }
 
 /// Asks one webhook. The answer is its JSON patch, which a validating webhook never has.
@@ -74,6 +75,9 @@ pub(super) async fn ask(
         .await
         .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
     let response = verify(kind, &uid, mutating, &answer)?;
+    for (key, value) in response.annotations {
+        session.annotate(&format!("{}/{key}", hook.name), value);
+    }
     for warning in response.warnings {
         session.warn(warning);
     }
@@ -178,15 +182,17 @@ fn read(given: &Value) -> Result<(String, Response), String> {
             .collect::<Result<_, _>>()?,
         Some(other) => return Err(wrong(other, "warnings", "[]string")),
     };
-    if let Some(annotations) = field("auditAnnotations") {
-        let Some(map) = annotations.as_object() else {
-            return Err(wrong(annotations, "auditAnnotations", "map[string]string"));
-        };
-        // This server keeps no audit log, so they go nowhere; what has no text as its value is no answer all the same.
-        if let Some(other) = map.values().find(|value| !value.is_string()) {
-            return Err(wrong(other, "auditAnnotations", "string"));
-        }
-    }
+    let annotations = match field("auditAnnotations") {
+        None => Vec::new(),
+        Some(Value::Object(map)) => map
+            .iter()
+            .map(|(key, value)| match value.as_str() {
+                Some(text) => Ok((key.clone(), text.to_owned())),
+                None => Err(wrong(value, "auditAnnotations", "string")),
+            })
+            .collect::<Result<_, _>>()?,
+        Some(other) => return Err(wrong(other, "auditAnnotations", "map[string]string")),
+    };
     if let Some(status) = field("status") {
         if !status.is_object() {
             return Err(wrong(status, "status", "v1.Status"));
@@ -199,6 +205,7 @@ fn read(given: &Value) -> Result<(String, Response), String> {
         patch_type: text("patchType")?,
         status: field("status").cloned().unwrap_or_default(),
         warnings,
+        annotations,
     };
     Ok((text("uid")?.unwrap_or_default(), response))
 }

@@ -60,19 +60,24 @@ async fn dispatch(
             });
         }
     }
-    let answers = join_all(asked.iter().map(|asked| asked.call(session, attributes))).await;
+    let asking = asked.iter().enumerate();
+    let answers = join_all(asking.map(|(at, asked)| asked.call(session, attributes, at))).await;
     answers.into_iter().collect()
 }
 
 impl Invocation<'_> {
-    async fn call(&self, session: &Session<'_>, attributes: &Attributes) -> Result<(), Status> {
+    /// `at` is its place among those that are asked.
+    async fn call(&self, session: &Session<'_>, attributes: &Attributes, at: usize) -> Result<(), Status> {
         let objects = Objects {
             object: &self.object,
             old: &self.old,
         };
         match review::ask(self.hook, session, attributes, &self.seen, objects, false).await {
             Ok(_) => Ok(()),
-            Err(failure) => failure.settle(self.hook),
+            Err(failure) => {
+                let opened = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{at}");
+                failure.settle(self.hook, session, &opened)
+            }
         }
     }
 }

@@ -1,0 +1,129 @@
+//! An event as it is written: fields in the order of Go's struct `Event`, one line of JSON.
+
+use std::collections::BTreeMap;
+
+use kubewright_schema::protobuf::order::Ordered;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::user::UserInfo;
+
+/// `audit.k8s.io/v1` Event.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event<'a> {
+    pub(super) kind: &'static str,
+    pub(super) api_version: &'static str,
+    pub(super) level: &'static str,
+    #[serde(rename = "auditID")]
+    pub(super) audit_id: &'a str,
+    pub(super) stage: &'static str,
+    #[serde(rename = "requestURI")]
+    pub(super) request_uri: &'a str,
+    pub(super) verb: &'a str,
+    pub(super) user: User<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) impersonated_user: Option<User<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) authentication_metadata: Option<AuthenticationMetadata>,
+    #[serde(rename = "sourceIPs", skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) source_ips: &'a [String],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) user_agent: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) object_ref: Option<&'a ObjectReference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_status: Option<Ordered<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) request_object: Option<Ordered<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_object: Option<Ordered<'a>>,
+    pub(super) request_received_timestamp: &'a str,
+    pub(super) stage_timestamp: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: &'a BTreeMap<String, String>,
+}
+
+/// `authentication.k8s.io/v1` UserInfo.
+#[derive(Serialize)]
+pub(super) struct User<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: &'a BTreeMap<String, Vec<String>>,
+}
+
+impl<'a> From<&'a UserInfo> for User<'a> {
+    fn from(user: &'a UserInfo) -> User<'a> {
+        User {
+            username: &user.name,
+            uid: &user.uid,
+            groups: &user.groups,
+            extra: &user.extra,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuthenticationMetadata {
+    pub(super) impersonation_constraint: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectReference {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) api_group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) api_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) resource_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) subresource: String,
+}
+
+impl Event<'_> {
+    /// The line, with its newline.
+    pub(super) fn line(&self) -> String {
+        let mut line = serde_json::to_string(self).expect("an event can be written to memory");
+        line.push('\n');
+        line
+    }
+}
+
+/// An object without its `managedFields`, and those of the objects in it (`copyWithoutManagedFields`).
+pub(super) fn without_managed_fields(object: &mut Value) {
+    let remove = |object: &mut Value| {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    };
+    remove(object);
+    let list = |object: &'_ mut Value, field: &str| match object.get_mut(field).map(Value::take) {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    };
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or("").to_owned();
+    if kind == "Table" {
+        let mut rows = list(object, "rows");
+        rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(remove);
+        object["rows"] = Value::Array(rows);
+    } else if kind.ends_with("List") && object.get("items").is_some_and(Value::is_array) {
+        let mut items = list(object, "items");
+        items.iter_mut().for_each(remove);
+        object["items"] = Value::Array(items);
+    }
+}

@@ -1,0 +1,59 @@
+//! The audit log: who asked for what and when, and what became of it (`audit.k8s.io/v1`).
+//!
+//! A [`Policy`] says how much is written about a request. An [`Entry`] accompanies the request from the moment its user is known
+//! (`WithAudit` of apiserver): it collects the object that was sent, annotations of admission, and the answer, and gives an event to the
+//! [`AuditSink`] at each stage. `event` is the event as it is written.
+//!
+//! Invariants:
+//! - a request that the policy does not look at costs one evaluation of the policy and nothing else;
+//! - `RequestReceived` is written before anything is done, `ResponseComplete` before the answer is sent, and once only;
+//! - a request that its client gave up is completed too: when the last one who holds its entry lets it go.
+//!
+//! Not here: where events go (files, rotation: the shell), and the batching and webhook backends of upstream.
+
+mod entry;
+mod event;
+mod policy;
+#[cfg(test)]
+pub(crate) mod recorded;
+
+use std::sync::Arc;
+
+pub use entry::Entry;
+pub use policy::{Level, Policy, PolicyError};
+
+/// Where events go.
+pub trait AuditSink: Send + Sync + 'static {
+    /// Writes one event: a line of JSON, with its newline. Called on the thread that answers, one call after another for each request.
+    ///
+    /// # Errors
+    /// Why it could not be written, in words.
+    fn write(&self, line: &str) -> Result<(), String>;
+}
+
+/// What an API server needs to keep an audit log.
+#[derive(Clone)]
+pub struct AuditLog {
+    /// How much is written about which requests (`--audit-policy-file`).
+    pub policy: Arc<Policy>,
+    /// Where it is written (`--audit-log-path`).
+    pub sink: Arc<dyn AuditSink>,
+    /// Whether a request is refused that cannot be entered (`--audit-log-mode=blocking-strict`).
+    pub strict: bool,
+}
+
+/// The address that a request came from. The shell puts it into the extensions of the request's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub std::net::IpAddr);
+
+/// JSON as Go's encoder writes it into an annotation: safe to stand in HTML.
+pub(crate) fn in_go(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    // These characters stand in texts only.
+    text.replace('&', "\\u0026")
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+}
+
+/// The header that names a request in the log; clients may send it, and are answered with it.
+pub const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
