@@ -10,6 +10,7 @@
 
 mod apiserver;
 mod etcd;
+mod features;
 mod flags;
 mod names;
 mod settings;

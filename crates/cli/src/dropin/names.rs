@@ -31,7 +31,7 @@ pub(super) const APISERVER: &[Section] = &[
             flag(
                 "feature-gates",
                 "mapStringBool",
-                "Accepted with a warning: features are as in a default cluster.",
+                "Features are those of a default cluster: another value than the default is accepted with a warning.",
             ),
         ],
     ),
@@ -164,7 +164,7 @@ pub(super) const APISERVER: &[Section] = &[
         &[flag(
             "runtime-config",
             "mapStringString",
-            "Accepted with a warning: the versions that are served are those of a default cluster.",
+            "Versions are those of a default cluster: what asks for others is accepted with a warning.",
         )],
     ),
     (

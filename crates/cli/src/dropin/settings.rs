@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kubewright_cluster::{AuthorizationMode, Controllers, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
+use super::features;
 use super::flags::Given;
 use super::names::{BUILT_IN_PLUGINS, MISSING_PLUGINS};
 use crate::rollout::duration;
@@ -99,14 +100,8 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         let why = "--service-account-signing-key-file and --service-account-issuer are required flags";
         mistakes.0.push(why.to_owned());
     }
-    for name in ["feature-gates", "runtime-config"] {
-        if !given.list(name).is_empty() {
-            let what = given.list(name).join(",");
-            warnings.push(format!(
-                "--{name}={what} changes nothing: what is served is that of a default cluster"
-            ));
-        }
-    }
+    mistakes.take(features::gates(given, &mut warnings));
+    mistakes.take(features::runtime_config(given, &mut warnings));
     match mistakes.0.as_slice() {
         [] => {}
         [one] => return Err(one.clone()),
@@ -503,9 +498,9 @@ mod tests {
             &["--authorization-mode=Node allows nothing"],
         );
         check(
-            &["--feature-gates=A=true", "--runtime-config=api/all=true"],
+            &["--feature-gates=AllAlpha=true", "--runtime-config=api/all=true"],
             &[
-                "--feature-gates=A=true changes nothing",
+                "--feature-gates=AllAlpha=true changes nothing",
                 "--runtime-config=api/all=true changes nothing",
             ],
         );

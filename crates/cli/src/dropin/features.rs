@@ -1,0 +1,243 @@
+//! What `--feature-gates` and `--runtime-config` ask for, and what of it is not served.
+//!
+//! The gates, their stages and defaults are those of kube-apiserver 1.36 (`data/feature-gates.txt`, recorded from its metrics). This server is
+//! that of a default cluster: a gate or a version at its default says nothing, another value is accepted and warned of, and what upstream
+//! refuses is refused in its words.
+
+use super::flags::{Given, truth};
+
+const GATES: &str = include_str!("../../data/feature-gates.txt");
+
+/// The groups and versions that are served.
+const SERVED: [&str; 22] = [
+    "admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "apiregistration.k8s.io/v1",
+    "apps/v1",
+    "authentication.k8s.io/v1",
+    "authorization.k8s.io/v1",
+    "autoscaling/v1",
+    "autoscaling/v2",
+    "batch/v1",
+    "certificates.k8s.io/v1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1",
+    "events.k8s.io/v1",
+    "flowcontrol.apiserver.k8s.io/v1",
+    "networking.k8s.io/v1",
+    "node.k8s.io/v1",
+    "policy/v1",
+    "rbac.authorization.k8s.io/v1",
+    "resource.k8s.io/v1",
+    "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1",
+    "v1",
+];
+/// Groups of kube-apiserver of which no version is on by default.
+const UNSERVED_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
+
+struct Gate {
+    stage: &'static str,
+    default: bool,
+    locked: bool,
+}
+
+fn gate(name: &str) -> Option<Gate> {
+    GATES.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let mut words = line.split(' ');
+        (words.next() == Some(name)).then(|| Gate {
+            stage: words.next().unwrap_or(""),
+            default: words.next() == Some("true"),
+            locked: words.next() == Some("locked"),
+        })
+    })
+}
+
+/// Reads `--feature-gates` (`MutableFeatureGate.Set` of component-base).
+///
+/// # Errors
+/// Gates that do not exist, are locked, or have no value.
+pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
+    for entry in given.list("feature-gates") {
+        let entry = entry.strip_prefix("kube:").unwrap_or(entry);
+        let (name, value) = entry
+            .split_once('=')
+            .ok_or_else(|| format!("missing bool value for {entry}"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let wanted = truth(value).ok_or_else(|| {
+            format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
+        })?;
+        let gate = gate(name).ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+        if gate.default == wanted {
+            continue;
+        }
+        if gate.locked {
+            let default = gate.default;
+            return Err(format!(
+                "cannot set feature gate {name} to {wanted}, feature is locked to {default}"
+            ));
+        }
+        warnings.push(format!(
+            "--feature-gates={name}={wanted} changes nothing: the {} feature stays {}, as in a default cluster",
+            gate.stage,
+            if gate.default { "on" } else { "off" }
+        ));
+    }
+    Ok(())
+}
+
+/// Reads `--runtime-config` (`APIEnablementOptions`).
+///
+/// # Errors
+/// Keys that name no API, and values that are none.
+pub(super) fn runtime_config(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
+    for entry in given.list("runtime-config") {
+        let (key, value) = entry.split_once('=').unwrap_or((entry, "true"));
+        let wanted = truth(value);
+        let warning = match key {
+            "api/all" | "api/ga" | "api/beta" | "api/alpha" | "api/legacy" => {
+                let wanted = wanted.ok_or_else(|| format!("invalid value {entry}"))?;
+                many(key, wanted)
+            }
+            "v1" => one(key, wanted, value)?,
+            key if key.contains('/') => one(key, wanted, value)?,
+            other => return Err(format!("runtime-config invalid key {other}")),
+        };
+        if let Some(why) = warning {
+            warnings.push(format!("--runtime-config={key}={value} changes nothing: {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// What is not done about a kind of versions.
+fn many(key: &str, wanted: bool) -> Option<&'static str> {
+    match (key, wanted) {
+        ("api/ga" | "api/legacy", true) | ("api/beta" | "api/alpha", false) => None,
+        (_, true) => Some("versions that are off in a default cluster are not served"),
+        (_, false) => Some("versions that are on in a default cluster stay served"),
+    }
+}
+
+/// What is not done about one version, or one resource of it.
+fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static str>, String> {
+    let invalid =
+        || format!("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax");
+    let wanted = wanted.ok_or_else(invalid)?;
+    let group = key.split('/').next().unwrap_or(key);
+    let of_group = |served: &&str| served.split('/').next() == Some(group);
+    if !SERVED.iter().any(|served| of_group(&served)) && !UNSERVED_GROUPS.contains(&group) {
+        return Err(format!("unknown api groups {key}"));
+    }
+    let is_served = SERVED
+        .iter()
+        .any(|served| key == *served || key.strip_prefix(served).is_some_and(|rest| rest.starts_with('/')));
+    Ok(match (is_served, wanted) {
+        (true, true) | (false, false) => None,
+        (true, false) => Some("it stays served, as in a default cluster"),
+        (false, true) => Some("it is not served by kubewright"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{flags, names};
+    use super::*;
+
+    /// The warnings about a flag, by their ends, or the error.
+    #[track_caller]
+    fn check(flag: &str, expected: Result<&[&str], &str>) {
+        let given = flags::parse(names::APISERVER, &[flag.to_owned()]).unwrap();
+        let mut warnings = Vec::new();
+        let read = gates(&given, &mut warnings).and_then(|()| runtime_config(&given, &mut warnings));
+        match expected {
+            Err(why) => assert_eq!(read.unwrap_err(), why, "{flag}"),
+            Ok(ends) => {
+                assert_eq!(read, Ok(()), "{flag}");
+                assert_eq!(warnings.len(), ends.len(), "{flag}: {warnings:?}");
+                for (warning, end) in warnings.iter().zip(ends) {
+                    assert!(warning.ends_with(end), "{flag}: {warning}");
+                }
+            }
+        }
+    }
+
+    /// The words are those of kube-apiserver 1.36.3.
+    #[test]
+    fn gates_are_known_and_their_defaults_say_nothing() {
+        check(
+            "--feature-gates=WatchList=true,kube:APIResponseCompression=true",
+            Ok(&[]),
+        );
+        let off = "the BETA feature stays on, as in a default cluster";
+        check("--feature-gates=WatchList=false", Ok(&[off]));
+        let on = "the ALPHA feature stays off, as in a default cluster";
+        check("--feature-gates=AllAlpha=true", Ok(&[on]));
+        check(
+            "--feature-gates=Nonsense=true",
+            Err("unrecognized feature gate: Nonsense"),
+        );
+        check(
+            "--feature-gates=APIListChunking",
+            Err("missing bool value for APIListChunking"),
+        );
+        check(
+            "--feature-gates=WatchList=maybe",
+            Err("invalid value of WatchList=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax"),
+        );
+        check(
+            "--feature-gates=ConsistentListFromCache=false",
+            Err("cannot set feature gate ConsistentListFromCache to false, feature is locked to true"),
+        );
+    }
+
+    #[test]
+    fn versions_are_known_and_what_is_served_says_nothing() {
+        check(
+            "--runtime-config=batch/v1=true,v1,apps/v1/deployments=true,api/beta=false",
+            Ok(&[]),
+        );
+        check("--runtime-config=api/all=true", Ok(&["are not served"]));
+        check("--runtime-config=batch/v1=false", Ok(&["as in a default cluster"]));
+        check(
+            "--runtime-config=resource.k8s.io/v1beta1=true",
+            Ok(&["not served by kubewright"]),
+        );
+        check(
+            "--runtime-config=storagemigration.k8s.io/v1beta1=true",
+            Ok(&["not served by kubewright"]),
+        );
+        check(
+            "--runtime-config=nonsense=true",
+            Err("runtime-config invalid key nonsense"),
+        );
+        check(
+            "--runtime-config=nonsense/v1=true",
+            Err("unknown api groups nonsense/v1"),
+        );
+        check("--runtime-config=api/all=x", Err("invalid value api/all=x"));
+        check(
+            "--runtime-config=batch/v1=maybe",
+            Err("invalid value of batch/v1: maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax"),
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_said_to_be_served_is() {
+        let cluster = kubewright_cluster::Cluster::builder()
+            .controllers(kubewright_cluster::Controllers::None)
+            .start()
+            .await
+            .unwrap();
+        let mut served: Vec<String> = cluster
+            .api()
+            .kinds()
+            .resources()
+            .iter()
+            .map(|row| row.api_version().to_string())
+            .collect();
+        served.sort();
+        served.dedup();
+        assert_eq!(served, SERVED);
+    }
+}
