@@ -125,8 +125,8 @@ fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static s
         || format!("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax");
     let wanted = wanted.ok_or_else(invalid)?;
     let group = key.split('/').next().unwrap_or(key);
-    let of_group = |served: &&str| served.split('/').next() == Some(group);
-    if !SERVED.iter().any(|served| of_group(&served)) && !UNSERVED_GROUPS.contains(&group) {
+    let of_group = |served: &str| served.split('/').next() == Some(group);
+    if !SERVED.iter().any(|served| of_group(served)) && !UNSERVED_GROUPS.contains(&group) {
         return Err(format!("unknown api groups {key}"));
     }
     let is_served = SERVED
@@ -234,7 +234,7 @@ mod tests {
             .kinds()
             .resources()
             .iter()
-            .map(|row| row.api_version().to_string())
+            .map(|row| row.api_version().clone())
             .collect();
         served.sort();
         served.dedup();
