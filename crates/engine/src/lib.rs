@@ -19,7 +19,7 @@
 //! # Which test keeps which invariant
 //!
 //! Look a letter up and find its test. RF: reflector, DF: delta queue, S: store, SI: shared informer, Q: work queue,
-//! R: reconcile. A letter that is missing here is kept by the shell, because it speaks of tasks, timers or requests.
+//! R: reconcile, LE: leader election. A letter that is missing here is kept by the shell, because it speaks of tasks, timers or requests.
 //!
 //! | invariant | test |
 //! |---|---|
@@ -56,13 +56,16 @@
 //! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
-//! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
+//! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
+| LE2–LE5 | `election::tests::le2_…` to `le5_…` |
+| R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
 pub mod backoff;
 pub mod delta;
 pub mod dispatch;
+pub mod election;
 pub mod key;
 pub mod meta;
 pub mod queue;

@@ -1,0 +1,498 @@
+//! Who of several replicas acts: leader election by a Lease (client-go's `leaderelection`), as a machine.
+//!
+//! [`Election`] is told what the Lease says and what became of its own writes, and answers what to do next ([`Next`]). One request is
+//! under way at a time. Time is local: it is measured from when a change of the Lease was seen, and never compared with times that others
+//! wrote, so that clocks may differ; their rates may not.
+//!
+//! Invariants:
+//! - LE1 at most one replica leads, as long as clocks run at nearly the same rate;
+//! - LE2 who leads stops [`Settings::renew`] after the last renewal that succeeded was *sent*;
+//! - LE3 a lease is given back only when the caller says that its work has ended ([`Election::leave`]);
+//! - LE4 a candidate waits the whole lease from the last change that it saw;
+//! - LE5 a write that lost a race is no leadership, and one of unknown outcome is none before it was read;
+//! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whoever led before.
+//!
+//! Not here: requests, timers, waiting for guarded work (the shell), and coordinated election (KEP-4355).
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use crate::meta;
+use crate::time::Instant;
+
+/// How long leading lasts and how often it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long others wait for a leader that they do not hear of (`LeaseDuration`). Default 15 s.
+    pub lease: Duration,
+    /// How long a leader goes on without a successful renewal (`RenewDeadline`). Default 10 s.
+    pub renew: Duration,
+    /// How long after a renewal, or after a request that failed, the next one is sent (`RetryPeriod`). Default 2 s.
+    pub retry: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            lease: Duration::from_secs(15),
+            renew: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether they fit together (`NewLeaderElector`): a leader must have time to try again before it stops, and must stop before others begin.
+    ///
+    /// # Errors
+    /// What does not fit, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let Settings { lease, renew, retry } = self;
+        if self.lease < Duration::from_secs(1) {
+            return Err(format!(
+                "the lease duration {lease:?} is shorter than a second, which is the unit of a Lease"
+            ));
+        }
+        if lease <= renew {
+            return Err(format!(
+                "the lease duration {lease:?} must be longer than the renew deadline {renew:?}"
+            ));
+        }
+        if *renew <= retry.mul_f64(JITTER) {
+            return Err(format!(
+                "the renew deadline {renew:?} must be longer than {JITTER} times the retry period {retry:?}"
+            ));
+        }
+        if retry.is_zero() {
+            return Err("the retry period must be longer than nothing".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// By how much a retry may be late, as a factor.
+const JITTER: f64 = 1.2;
+
+/// What a Lease says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who leads; empty: nobody.
+    pub holder: String,
+    /// How long it leads without a renewal (`leaseDurationSeconds`).
+    pub lease: Duration,
+    /// How often the holder has changed (`leaseTransitions`).
+    pub transitions: u64,
+    /// The resourceVersion.
+    pub version: String,
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Read the Lease, and tell [`Election::seen`] or [`Election::failed`].
+    Read,
+    /// Write the Lease, and tell [`Election::wrote`] or [`Election::failed`].
+    Write(Write),
+    /// Nothing before this moment, unless the Lease changes.
+    Wait(Instant),
+}
+
+/// A write of the Lease: the holder is this replica, or nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Why.
+    pub purpose: Purpose,
+    /// The resourceVersion that it replaces; none: it is created.
+    pub replaces: Option<String>,
+    /// `leaseTransitions` to write.
+    pub transitions: u64,
+}
+
+/// What a write is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To lead from now on.
+    Acquire,
+    /// To go on leading.
+    Renew,
+    /// To let others lead.
+    Release,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    record: Option<Record>,
+    /// When it was first seen like this.
+    at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    term: u64,
+    /// When the latest write that succeeded was sent.
+    renewed: Instant,
+}
+
+/// One replica's part in an election.
+#[derive(Clone, Debug)]
+pub struct Election {
+    settings: Settings,
+    identity: String,
+    seen: Option<Seen>,
+    /// Whether what was seen may be old: a write of ours has an unknown outcome, or lost a race.
+    doubtful: bool,
+    held: Option<Held>,
+    /// No request before.
+    not_before: Instant,
+    leaves: bool,
+}
+
+impl Election {
+    /// A candidate that has seen nothing yet. `identity` is what it writes as the holder; no two replicas may have the same.
+    pub fn new(identity: impl Into<String>, settings: Settings) -> Election {
+        Election {
+            settings,
+            identity: identity.into(),
+            seen: None,
+            doubtful: true,
+            held: None,
+            not_before: Instant::ZERO,
+            leaves: false,
+        }
+    }
+
+    /// The number of the time of leading that is going on: greater than that of every earlier one, of this replica or another.
+    pub fn term(&self, now: Instant) -> Option<u64> {
+        let held = self.held.filter(|held| now < held.renewed + self.settings.renew)?;
+        Some(held.term)
+    }
+
+    /// Until when it leads if no renewal succeeds any more.
+    pub fn leads_until(&self) -> Option<Instant> {
+        self.held.map(|held| held.renewed + self.settings.renew)
+    }
+
+    /// Who led when the Lease was last seen; empty: nobody.
+    pub fn holder(&self) -> Option<&str> {
+        self.seen.as_ref()?.record.as_ref().map(|record| record.holder.as_str())
+    }
+
+    /// The guarded work has ended and shall not begin again: the lease is given back, if it is still held.
+    pub fn leave(&mut self) {
+        self.leaves = true;
+    }
+
+    /// Whether nothing is left to do after [`Election::leave`].
+    pub fn has_left(&self) -> bool {
+        self.leaves && self.held.is_none()
+    }
+
+    /// What to do now.
+    pub fn next(&mut self, now: Instant) -> Next {
+        self.stand_down_if_late(now);
+        if self.has_left() {
+            return Next::Wait(Instant::MAX);
+        }
+        if now < self.not_before {
+            return Next::Wait(self.wake(now));
+        }
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.doubtful) else {
+            return Next::Read;
+        };
+        match (&seen.record, self.held) {
+            (Some(record), Some(_)) if self.leaves => Next::Write(Write {
+                purpose: Purpose::Release,
+                replaces: Some(record.version.clone()),
+                transitions: record.transitions,
+            }),
+            (Some(record), Some(held)) if held.renewed + self.settings.retry <= now => Next::Write(Write {
+                purpose: Purpose::Renew,
+                replaces: Some(record.version.clone()),
+                transitions: record.transitions,
+            }),
+            (_, Some(_)) => Next::Wait(self.wake(now)),
+            (None, None) => Next::Write(Write {
+                purpose: Purpose::Acquire,
+                replaces: None,
+                transitions: 0,
+            }),
+            (Some(record), None) if self.is_free(record, seen.at, now) => Next::Write(Write {
+                purpose: Purpose::Acquire,
+                replaces: Some(record.version.clone()),
+                transitions: record.transitions.saturating_add(1),
+            }),
+            (Some(_), None) => Next::Wait(self.wake(now)),
+        }
+    }
+
+    /// The Lease as it was read or as a watch shows it; `None`: it was read, and there is none. A watch that is behind what this replica
+    /// knows says nothing.
+    pub fn seen(&mut self, record: Option<Record>, now: Instant) {
+        let known = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
+        let order = match (known, &record) {
+            (Some(known), Some(record)) if known.version == record.version => Some(Ordering::Equal),
+            (Some(known), Some(record)) => meta::compare(&record.version, &known.version),
+            _ => None,
+        };
+        if order == Some(Ordering::Less) {
+            return;
+        }
+        let same = order == Some(Ordering::Equal) || (self.seen.is_some() && known.is_none() && record.is_none());
+        let ours = record.as_ref().is_some_and(|record| record.holder == self.identity);
+        if !ours {
+            // Somebody took it, or it is gone: whatever the clock says, this replica does not lead.
+            self.held = None;
+        }
+        if !same {
+            self.seen = Some(Seen { record, at: now });
+        }
+        self.doubtful = false;
+        self.stand_down_if_late(now);
+    }
+
+    /// A write succeeded that was sent at `sent`; `record` is what the Lease says now.
+    pub fn wrote(&mut self, write: &Write, record: Record, sent: Instant, now: Instant) {
+        let held = Held {
+            term: record.transitions,
+            renewed: sent,
+        };
+        self.seen = Some(Seen {
+            record: Some(record),
+            at: now,
+        });
+        self.doubtful = false;
+        self.not_before = Instant::ZERO;
+        match write.purpose {
+            Purpose::Acquire => self.held = Some(held),
+            // It may have stood down meanwhile: a late renewal brings nothing back.
+            Purpose::Renew => self.held = self.held.map(|_| held),
+            Purpose::Release => self.held = None,
+        }
+        self.stand_down_if_late(now);
+    }
+
+    /// A write lost a race (409), or a watch says that the Lease is deleted: what it says now is to be read.
+    pub fn lost_race(&mut self) {
+        self.doubtful = true;
+    }
+
+    /// A request failed, or its outcome is not known. `random` spreads the retries of many replicas.
+    pub fn failed(&mut self, now: Instant, random: u64) {
+        self.doubtful = true;
+        #[allow(clippy::cast_precision_loss)] // a fraction of a delay
+        let fraction = (random >> 11) as f64 / (1u64 << 53) as f64;
+        let late = self.settings.retry.mul_f64((JITTER - 1.0) * fraction);
+        self.not_before = now + self.settings.retry + late;
+    }
+
+    /// Nobody holds it, its time is up, or it is this replica's own from before.
+    fn is_free(&self, record: &Record, at: Instant, now: Instant) -> bool {
+        record.holder.is_empty() || record.holder == self.identity || at + record.lease <= now
+    }
+
+    fn stand_down_if_late(&mut self, now: Instant) {
+        if self.leads_until().is_some_and(|until| until <= now) {
+            self.held = None;
+        }
+    }
+
+    /// When something is to be done of which the Lease will not tell.
+    fn wake(&self, now: Instant) -> Instant {
+        let work = match (&self.held, self.seen.as_ref().filter(|_| !self.doubtful)) {
+            (Some(held), _) => held.renewed + self.settings.retry,
+            (
+                None,
+                Some(Seen {
+                    record: Some(record),
+                    at,
+                }),
+            ) => *at + record.lease,
+            (None, _) => now,
+        };
+        let until = self.leads_until().unwrap_or(Instant::MAX);
+        work.max(self.not_before).min(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        lease: Duration::from_secs(15),
+        renew: Duration::from_secs(10),
+        retry: Duration::from_secs(2),
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_origin(Duration::from_secs(seconds))
+    }
+
+    fn record(holder: &str, transitions: u64, version: &str) -> Record {
+        Record {
+            holder: holder.to_owned(),
+            lease: SETTINGS.lease,
+            transitions,
+            version: version.to_owned(),
+        }
+    }
+
+    fn write(purpose: Purpose, replaces: Option<&str>, transitions: u64) -> Write {
+        Write {
+            purpose,
+            replaces: replaces.map(str::to_owned),
+            transitions,
+        }
+    }
+
+    /// A replica that leads since the moment 0, in term 3.
+    fn leader() -> Election {
+        let mut election = Election::new("me", SETTINGS);
+        election.seen(Some(record("", 2, "7")), at(0));
+        let acquire = write(Purpose::Acquire, Some("7"), 3);
+        assert_eq!(election.next(at(0)), Next::Write(acquire.clone()));
+        election.wrote(&acquire, record("me", 3, "8"), at(0), at(0));
+        assert_eq!(election.term(at(0)), Some(3));
+        election
+    }
+
+    #[test]
+    fn a_candidate_takes_what_is_free() {
+        let check = |seen: Option<Record>, now: u64, expected: Next| {
+            let mut election = Election::new("me", SETTINGS);
+            assert_eq!(election.next(at(0)), Next::Read);
+            election.seen(seen.clone(), at(0));
+            assert_eq!(election.next(at(now)), expected, "{seen:?} at {now}");
+        };
+        check(None, 0, Next::Write(write(Purpose::Acquire, None, 0)));
+        check(
+            Some(record("", 4, "7")),
+            0,
+            Next::Write(write(Purpose::Acquire, Some("7"), 5)),
+        );
+        // Left behind by an earlier process of the same name.
+        check(
+            Some(record("me", 4, "7")),
+            0,
+            Next::Write(write(Purpose::Acquire, Some("7"), 5)),
+        );
+        // LE4
+        check(Some(record("other", 4, "7")), 0, Next::Wait(at(15)));
+        check(Some(record("other", 4, "7")), 14, Next::Wait(at(15)));
+        check(
+            Some(record("other", 4, "7")),
+            15,
+            Next::Write(write(Purpose::Acquire, Some("7"), 5)),
+        );
+    }
+
+    #[test]
+    fn le4_every_change_makes_a_candidate_wait_again() {
+        let mut election = Election::new("me", SETTINGS);
+        election.seen(Some(record("other", 1, "7")), at(0));
+        election.seen(Some(record("other", 1, "7")), at(9));
+        assert_eq!(election.next(at(9)), Next::Wait(at(15)), "the same again is no change");
+        election.seen(Some(record("other", 1, "8")), at(10));
+        assert_eq!(election.next(at(15)), Next::Wait(at(25)));
+        // A leader that gives its lease back is followed at once.
+        election.seen(Some(record("", 1, "9")), at(16));
+        assert_eq!(
+            election.next(at(16)),
+            Next::Write(write(Purpose::Acquire, Some("9"), 2))
+        );
+    }
+
+    #[test]
+    fn le2_a_leader_stops_counting_from_when_it_sent() {
+        let mut election = leader();
+        assert_eq!(election.next(at(1)), Next::Wait(at(2)));
+        let renew = write(Purpose::Renew, Some("8"), 3);
+        assert_eq!(election.next(at(2)), Next::Write(renew.clone()));
+        // The answer takes 5 seconds; what counts is when the request was sent.
+        election.wrote(&renew, record("me", 3, "9"), at(2), at(7));
+        assert_eq!(election.leads_until(), Some(at(12)));
+        assert_eq!((election.term(at(11)), election.term(at(12))), (Some(3), None));
+        // An answer that comes after that brings nothing back.
+        let renew = write(Purpose::Renew, Some("9"), 3);
+        assert_eq!(election.next(at(7)), Next::Write(renew.clone()));
+        assert_eq!(
+            election.next(at(12)),
+            Next::Write(write(Purpose::Acquire, Some("9"), 4)),
+            "a new term"
+        );
+        election.wrote(&renew, record("me", 3, "10"), at(7), at(13));
+        assert_eq!(election.term(at(13)), None);
+    }
+
+    #[test]
+    fn le5_an_unknown_outcome_is_read_before_the_next_write() {
+        let mut election = leader();
+        election.failed(at(2), 0);
+        assert_eq!(election.next(at(3)), Next::Wait(at(4)));
+        assert_eq!(election.next(at(4)), Next::Read);
+        // It had succeeded.
+        election.seen(Some(record("me", 3, "9")), at(4));
+        assert_eq!(election.next(at(4)), Next::Write(write(Purpose::Renew, Some("9"), 3)));
+        // A lost race is read at once.
+        election.lost_race();
+        assert_eq!(election.next(at(4)), Next::Read);
+        election.seen(Some(record("other", 4, "11")), at(4));
+        assert_eq!((election.term(at(4)), election.next(at(4))), (None, Next::Wait(at(19))));
+    }
+
+    #[test]
+    fn who_sees_that_another_leads_or_that_the_lease_is_gone_does_not_lead() {
+        for seen in [Some(record("other", 4, "9")), Some(record("", 3, "9")), None] {
+            let mut election = leader();
+            election.seen(seen.clone(), at(1));
+            assert_eq!(election.term(at(1)), None, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_watch_that_is_behind_says_nothing() {
+        let mut election = leader();
+        election.seen(Some(record("", 2, "7")), at(1));
+        assert_eq!((election.term(at(1)), election.holder()), (Some(3), Some("me")));
+    }
+
+    #[test]
+    fn le3_a_lease_is_given_back_when_the_work_has_ended() {
+        let mut election = leader();
+        election.leave();
+        let release = write(Purpose::Release, Some("8"), 3);
+        assert_eq!(election.next(at(1)), Next::Write(release.clone()));
+        assert!(!election.has_left());
+        election.wrote(&release, record("", 3, "9"), at(1), at(1));
+        assert!(election.has_left());
+        assert_eq!(election.next(at(1)), Next::Wait(Instant::MAX));
+        // Who does not lead has nothing to give back.
+        let mut candidate = Election::new("me", SETTINGS);
+        candidate.leave();
+        assert!(candidate.has_left());
+        // And what cannot be given back is given up in time.
+        let mut election = leader();
+        election.leave();
+        election.failed(at(1), 0);
+        assert_eq!(election.next(at(10)), Next::Wait(Instant::MAX));
+        assert!(election.has_left());
+    }
+
+    #[test]
+    fn settings_must_fit_together() {
+        let check = |lease: u64, renew: u64, retry: u64, fits: bool| {
+            let settings = Settings {
+                lease: Duration::from_millis(lease),
+                renew: Duration::from_millis(renew),
+                retry: Duration::from_millis(retry),
+            };
+            assert_eq!(settings.check().is_ok(), fits, "{settings:?}");
+        };
+        check(15_000, 10_000, 2000, true);
+        check(10_000, 10_000, 2000, false);
+        check(15_000, 2400, 2000, false);
+        check(15_000, 2401, 2000, true);
+        check(15_000, 10_000, 0, false);
+        check(900, 600, 100, false);
+    }
+}
