@@ -57,8 +57,8 @@
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
-| LE2–LE5 | `election::tests::le2_…` to `le5_…` |
-| R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
+//! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
+//! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
