@@ -34,6 +34,7 @@
 //! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
 //! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
+//! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
 //! | RF12 leaving the selector | `store::tests::rf12_deleted_event_removes` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
 //! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
@@ -69,6 +70,7 @@ pub mod queue;
 pub mod reflector;
 pub mod store;
 pub mod time;
+pub mod unreadable;
 
 pub use delta::{Delta, DeltaQueue, Event};
 pub use dispatch::{Dispatcher, HandlerId};
@@ -78,3 +80,4 @@ pub use queue::WorkQueue;
 pub use reflector::Reflector;
 pub use store::Store;
 pub use time::Instant;
+pub use unreadable::Unreadable;

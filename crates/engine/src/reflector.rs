@@ -13,10 +13,10 @@
 //! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list: list the
 //!   newest state. The first list asks for the newest state too, never for version "0": a restart does not go back in time.
 //! * RF9 when a delta could not be applied, the version stays before it, and everything is listed again.
-//! * RF11 a frame that cannot be decoded is the end of that stream, at the version before it.
+//! * RF11 a frame that cannot be understood is the end of that stream, at the version before it. An object that cannot be decoded
+//!   but can be named ([`Unreadable`](crate::Unreadable)) passes like any other and moves the version.
 //!
-//! Not here: HTTP, decoding, transforms, the resync timer. Objects that a shell cannot turn into `V` reach this file as
-//! [`FailureKind::Decode`].
+//! Not here: HTTP, decoding, transforms, the resync timer.
 
 mod input;
 
@@ -292,6 +292,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             return self.back_off(Then::Cycle, &Failure::new(FailureKind::Decode, problem), step);
         }
         step.apply(Delta::ReplaceItems(page.items));
+        if !page.unreadable.is_empty() {
+            step.apply(Delta::ReplaceUnreadable(page.unreadable));
+        }
         if let Some(token) = page.continue_token.filter(|token| !token.is_empty()) {
             let limit = self.config.page_size;
             step.actions.push(Action::List {
@@ -405,7 +408,13 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 step.apply(Delta::ReplaceItems(vec![object]));
             }
-            WatchEvent::Deleted(object) => step.apply(Delta::ReplaceDeleted(object)),
+            WatchEvent::Unreadable(object) => step.apply(Delta::ReplaceUnreadable(vec![object])),
+            WatchEvent::Deleted(object) => {
+                if let Some(key) = M::key(&object) {
+                    step.apply(Delta::ReplaceDeleted(key));
+                }
+            }
+            WatchEvent::UnreadableDeleted(object) => step.apply(Delta::ReplaceDeleted(object.key)),
             WatchEvent::Bookmark {
                 initial_events_end: false,
                 ..
@@ -504,16 +513,21 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             return Err(undecodable(problem));
         }
         let version = match &event {
-            WatchEvent::Bookmark { version, .. } => version.clone(),
-            event => match event.object().and_then(|object| M::resource_version(object)) {
-                Some(version) => ResourceVersion::new(version),
-                None => return Err(undecodable("a watch event has no metadata.resourceVersion".to_owned())),
-            },
+            WatchEvent::Bookmark { version, .. } => Some(version.clone()),
+            WatchEvent::Unreadable(object) | WatchEvent::UnreadableDeleted(object) => object.resource_version.clone(),
+            event => event
+                .object()
+                .and_then(|object| M::resource_version(object).map(ResourceVersion::new)),
+        };
+        let Some(version) = version else {
+            return Err(undecodable("a watch event has no metadata.resourceVersion".to_owned()));
         };
         let delta = match event {
             WatchEvent::Added(object) => Delta::Added(object),
             WatchEvent::Modified(object) => Delta::Modified(object),
             WatchEvent::Deleted(object) => Delta::Deleted(object),
+            WatchEvent::Unreadable(object) => Delta::Unreadable(object),
+            WatchEvent::UnreadableDeleted(object) => Delta::UnreadableDeleted(object),
             WatchEvent::Bookmark { .. } => Delta::Bookmark(version.clone()),
             WatchEvent::Error(failure) => return Err(failure),
         };

@@ -41,6 +41,15 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// The object exists and is not what its Rust type expects. Logged and dropped until it changes; see [`crate::Informer::unreadable`].
+    #[error("{object} cannot be decoded into the Rust type: {reason}")]
+    Undecodable {
+        /// The kind and name.
+        object: String,
+        /// What serde says.
+        reason: String,
+    },
+
     /// The object changed since it was read (409 Conflict). Normal under concurrency: retried, logged at info level.
     #[error("{0}")]
     Conflict(#[source] Box<ApiError>),
@@ -220,7 +229,7 @@ impl Error {
 
     /// Trying again cannot help.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Error::Terminal(_))
+        matches!(self, Error::Terminal(_) | Error::Undecodable { .. })
     }
 
     /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out did.

@@ -27,7 +27,7 @@
 //! | K3 deletes | `cache::receipts::tests::k3_…`, `tests/runtime.rs::k3_…` |
 //! | K4 unknown outcomes, dry runs | `cache::receipts::tests::k4_…`, `tests/runtime.rs::k4_…` |
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
-//! | RF5, RF11 lists, bad frames | `tests/runtime.rs::rf5_…`, `cache::wire::tests::rf11_…` |
+//! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
@@ -83,7 +83,7 @@ mod runnable;
 pub mod webhook;
 
 pub use action::Action;
-pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store};
+pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE};
 pub use clock::{Clock, SystemClock};

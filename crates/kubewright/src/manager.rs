@@ -310,6 +310,7 @@ impl Manager {
         let mut writers = Group::new(failures.clone());
         let (recorder, writing) = EventRecorder::start(kube, clock.clone(), writers.stop());
         writers.adopt("event writer", writing);
+        client.cache().record_events(recorder.clone(), &name);
 
         let prepared = controllers
             .into_iter()

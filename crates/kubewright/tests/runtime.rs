@@ -227,17 +227,12 @@ async fn si10_one_watch_for_all_users_and_none_after_the_last() {
 async fn c8_a_kind_that_fails_is_visible_and_hurts_no_other() {
     let fake = Fake::new();
     fake.refuse(|seen: &Seen| seen.path.contains("secrets").then_some((403, "Forbidden", false)));
-    fake.put(
-        PODS,
-        json!({ "metadata": { "namespace": "a", "name": "bad" }, "spec": 7 }),
-    );
     fake.put(CONFIGS, raw("a", "x"));
     let client = client(&fake);
-    let (secrets, pods) = (client.cache().informer::<Secret>(), client.cache().informer::<Pod>());
+    let secrets = client.cache().informer::<Secret>();
     assert_eq!(client.list::<ConfigMap>(None).await.expect("a list").len(), 1);
-    eventually("both say what is wrong", || {
-        let says = |health: Health, text: &str| matches!(health, Health::Degraded { reason } if reason.contains(text));
-        says(secrets.health(), "refused by the test") && says(pods.health(), "object a/bad cannot be decoded")
+    eventually("it says what is wrong", || {
+        says(secrets.health(), "refused by the test")
     })
     .await;
     let error = secrets
@@ -248,13 +243,131 @@ async fn c8_a_kind_that_fails_is_visible_and_hurts_no_other() {
         error.to_string().contains("Secret"),
         "the error names the kind: {error}"
     );
-    assert!(!pods.is_synced());
-    // And it heals.
-    fake.put(
-        PODS,
-        json!({ "metadata": { "namespace": "a", "name": "bad" }, "spec": { "containers": [] } }),
-    );
-    pods.synced().await.expect("the object can be decoded now");
+}
+
+fn says(health: Health, text: &str) -> bool {
+    matches!(health, Health::Degraded { reason } if reason.contains(text))
+}
+
+fn broken_pod(name: &str) -> Value {
+    json!({ "metadata": { "namespace": "a", "name": name }, "spec": 7 })
+}
+
+/// RF11: one object that does not decode costs nobody else anything, whichever way the first state comes.
+#[tokio::test]
+async fn rf11_an_object_that_does_not_decode_is_skipped_and_read_again_when_it_changes() {
+    for watch_list in [true, false] {
+        let fake = Fake::new();
+        if !watch_list {
+            fake.refuse(|seen: &Seen| {
+                seen.query
+                    .contains("sendInitialEvents")
+                    .then_some((400, "BadRequest", false))
+            });
+        }
+        fake.put(PODS, broken_pod("bad"));
+        fake.put(PODS, pod("good"));
+        let client = client(&fake);
+        let pods = client.cache().informer::<Pod>();
+        pods.synced().await.expect("the others are there");
+        assert_eq!(names(&client.list::<Pod>(None).await.expect("a list")), ["good"]);
+        assert!(says(pods.health(), "Pod a/bad"), "{:?}", pods.health());
+        let unreadable = pods.unreadable();
+        assert_eq!(unreadable.len(), 1);
+        assert_eq!(unreadable[0].request, Request::new(Some("a"), "bad"));
+        // "It does not exist" would be an invention.
+        let error = client.get::<Pod>(Some("a"), "bad").await.expect_err("it is there");
+        assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
+        assert!(
+            error.is_terminal() && error.to_string().contains("Pod a/bad"),
+            "{error}"
+        );
+
+        fake.put(PODS, pod("later"));
+        eventually("the watch goes on", || pods.store().get(Some("a"), "later").is_some()).await;
+        fake.put(PODS, pod("bad"));
+        eventually("it is read again", || pods.store().get(Some("a"), "bad").is_some()).await;
+        assert_eq!((pods.health(), pods.unreadable().len()), (Health::Synced, 0));
+        assert_eq!(
+            fake.seen("LIST", PODS).len() + fake.seen("WATCH", PODS).len(),
+            if watch_list { 1 } else { 3 },
+            "nothing was asked for twice"
+        );
+    }
+}
+
+fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+    pods.iter().map(|pod| pod.name_any()).collect()
+}
+
+/// RF11: handlers keep the last state that could be read, and hear of the deletion of an object that cannot.
+#[tokio::test]
+async fn rf11_what_becomes_unreadable_keeps_its_last_state_until_it_is_deleted() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("x"));
+    let cache = Cache::new(fake.client());
+    let pods = cache.informer::<Pod>();
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = log.clone();
+    pods.add_handler(move |event: &Event<Pod>| {
+        let word = match event {
+            Event::Added { .. } => "added",
+            Event::Modified { .. } => "modified",
+            Event::Deleted { .. } => "deleted",
+        };
+        sink.lock()
+            .expect("quiet")
+            .push(format!("{word} {}", event.object().name_any()));
+    });
+    pods.synced().await.expect("synced");
+    fake.put(PODS, broken_pod("x"));
+    eventually("it is reported", || says(pods.health(), "Pod a/x")).await;
+    assert!(pods.store().get(Some("a"), "x").is_some(), "the last state is kept");
+    fake.remove(PODS, "a", "x");
+    eventually("it is gone", || pods.store().is_empty()).await;
+    eventually("nothing is left to report", || pods.health() == Health::Synced).await;
+    assert_eq!(*log.lock().expect("quiet"), ["added x", "deleted x"]);
+}
+
+/// RF11: people see it where they look: on the object, among the observations; and its reconciles wait for it to change.
+#[tokio::test]
+async fn rf11_an_unreadable_object_has_an_event_and_is_not_reconciled() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("x"));
+    let reconciler = Scripted::new(|_, _| Err(Error::retry("not yet")));
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = seen.clone();
+    let observe = move |what: &Observation| {
+        if let Observation::ObjectUnreadable { object, error, .. } = what {
+            sink.lock().expect("quiet").push(format!("{object}: {error}"));
+        }
+    };
+    let manager = Manager::builder(fake.client())
+        .observe(Arc::new(observe))
+        .add(Controller::of::<Pod>(reconciler.clone()).backoff(Duration::from_millis(1), Duration::from_millis(1)))
+        .build()
+        .expect("it fits");
+    with_manager(manager, async {
+        eventually("it runs and fails", || reconciler.runs().len() > 1).await;
+        fake.put(PODS, broken_pod("x"));
+        eventually("an event says so", || {
+            fake.objects("/api/v1/events")
+                .iter()
+                .any(|event| event["reason"] == "Unreadable" && event["involvedObject"]["name"] == "x")
+        })
+        .await;
+        assert!(seen.lock().expect("quiet")[0].starts_with("Pod a/x: "), "{seen:?}");
+        let before = reconciler.runs().len();
+        fake.put(PODS, pod("y"));
+        eventually("others are reconciled", || {
+            reconciler.runs()[before.saturating_sub(1)..]
+                .iter()
+                .any(|call| call.contains('y'))
+        })
+        .await;
+        assert!(!reconciler.runs().iter().any(|call| call.starts_with("deleted")));
+    })
+    .await;
 }
 
 #[tokio::test]

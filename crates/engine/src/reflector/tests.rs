@@ -43,6 +43,7 @@ fn in_stream(kind: FailureKind) -> Input<Object> {
 fn page(names: &[&'static str], version: &str, token: Option<&str>) -> Input<Object> {
     Input::Page(ListPage {
         items: names.iter().map(|name| object(name, 1)).collect(),
+        unreadable: Vec::new(),
         resource_version: Some(version.into()),
         continue_token: token.map(str::to_owned),
     })
@@ -142,7 +143,10 @@ fn words(action: &Action<Object>) -> String {
             Delta::Deleted(object) => format!("deleted {}", object.0),
             Delta::ReplaceBegin => "begin".into(),
             Delta::ReplaceItems(items) => format!("items {}", items.len()),
-            Delta::ReplaceDeleted(object) => format!("unlisted {}", object.0),
+            Delta::ReplaceUnreadable(objects) => format!("unreadable items {}", objects.len()),
+            Delta::ReplaceDeleted(key) => format!("unlisted {key}"),
+            Delta::Unreadable(object) => format!("unreadable {}", object.key),
+            Delta::UnreadableDeleted(object) => format!("deleted unreadable {}", object.key),
             Delta::ReplaceAborted => "abort".into(),
             Delta::ReplaceEnd {
                 resource_version,
@@ -506,6 +510,7 @@ fn list_with_a_nameless_object_or_without_version_is_refused() {
     bench.check(page(&["a", ""], "10", None), "abort; Degraded; wait 800ms");
     bench.check_wait("begin; LIST newest limit 2");
     let page = ListPage {
+        unreadable: Vec::new(),
         items: vec![],
         resource_version: None,
         continue_token: None,
@@ -519,4 +524,38 @@ fn watch_timeouts_are_spread() {
     for (entropy, seconds) in [(0, 300), (300, 600), (301, 300), (u64::MAX, 300 + u64::MAX % 301)] {
         assert_eq!(reflector.watch_timeout(entropy), Duration::from_secs(seconds));
     }
+}
+
+#[test]
+fn rf11_an_unreadable_object_passes_like_any_other() {
+    let bad = |version: &str| crate::Unreadable {
+        key: ObjectKey::cluster("bad"),
+        uid: None,
+        resource_version: Some(version.into()),
+        message: "spec: invalid type".to_owned(),
+    };
+    let mut bench = Bench::new(true);
+    bench.check(Input::Start, "Syncing; begin; WATCH unset initial");
+    bench.check(Input::Event(WatchEvent::Unreadable(bad("3"))), "unreadable items 1");
+    bench.check(Input::Event(WatchEvent::UnreadableDeleted(bad("4"))), "unlisted bad");
+    bench.check(bookmark("10", true), "end 10 authoritative; Synced");
+    bench.check(Input::Event(WatchEvent::Unreadable(bad("12"))), "unreadable bad");
+    assert_eq!(bench.version(), "12", "it is not asked for again");
+    bench.check(
+        Input::Event(WatchEvent::UnreadableDeleted(bad("13"))),
+        "deleted unreadable bad",
+    );
+
+    let mut bench = Bench::new(false);
+    bench.check(Input::Start, "Syncing; begin; LIST newest limit 2");
+    let page = Input::Page(ListPage {
+        items: vec![object("a", 1)],
+        unreadable: vec![bad("1")],
+        resource_version: Some("10".into()),
+        continue_token: None,
+    });
+    bench.check(
+        page,
+        "items 1; unreadable items 1; end 10 authoritative; Synced; WATCH 10",
+    );
 }

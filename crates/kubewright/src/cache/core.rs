@@ -4,24 +4,30 @@
 //! "apply to the store, tell the handlers" and over "take a snapshot, add a handler"; the store's lock only while it is changed, so that
 //! handlers may read it.
 //!
+//! Health has three sources: the first list, the watch, and objects that do not decode. The last hurts nobody else: the informer is
+//! synced without them and says so ([`Core::health`]).
+//!
 //! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every handler has returned for
 //! every object of the first list; SI7 a panicking handler is reported and hurts nobody else; SI9 the task ends with the last handle.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
 use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
-use kubewright_engine::{Delta, HandlerId, ResourceVersion};
+use kubewright_engine::{Delta, HandlerId, ResourceVersion, Unreadable};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::informer::Health;
+use super::informer::{self, Health};
 use super::receipts::{Receipt, Receipts, View};
 use super::scope::Scope;
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::error::{Error, Result};
+use crate::events::{EventRecorder, EventType};
 use crate::form::{Cached, Form};
+use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
 use crate::runnable::StopSource;
@@ -74,7 +80,7 @@ impl Shared {
     }
 
     pub(crate) fn health(&self) -> Health {
-        self.core().progress.borrow().health.clone()
+        self.core().health()
     }
 
     pub(crate) fn is_synced(&self) -> bool {
@@ -169,19 +175,33 @@ pub(crate) struct Core {
     dispatcher: Mutex<Dispatcher<dyn Cached>>,
     receipts: Mutex<Receipts>,
     progress: watch::Sender<Progress>,
-    observers: Observers,
+    reports: Reports,
+}
+
+/// Who is told of what happens to an informer.
+#[derive(Clone, Default)]
+pub(crate) struct Reports {
+    pub(crate) observers: Observers,
+    /// Who writes events on objects, and under which name; set when a manager runs.
+    pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
 }
 
 type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Progress {
     synced: bool,
-    health: Health,
+    /// The watch follows the server.
+    following: bool,
+    /// Why it does not.
+    trouble: Option<String>,
 }
 
+/// At most so many objects that became unreadable together are logged and get an event; the rest are counted.
+const REPORTED: usize = 10;
+
 impl Core {
-    pub(crate) fn new(form: Form, scope: Scope, observers: Observers) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store
@@ -199,11 +219,8 @@ impl Core {
             store: RwLock::new(store),
             dispatcher: Mutex::new(Dispatcher::new()),
             receipts: Mutex::new(Receipts::default()),
-            progress: watch::Sender::new(Progress {
-                synced: false,
-                health: Health::Syncing,
-            }),
-            observers,
+            progress: watch::Sender::default(),
+            reports,
         }
     }
 
@@ -236,6 +253,7 @@ impl Core {
             self.report(&dispatcher.dispatch(&events));
         }
         drop(dispatcher);
+        self.report_unreadable();
         self.settle_receipts();
         // The value stays, but everybody who waits for the store looks again.
         self.progress.send_modify(|_| ());
@@ -264,17 +282,18 @@ impl Core {
 
     pub(crate) fn set_synced(&self) {
         let changed = self.progress.send_if_modified(|progress| {
-            let changed = !progress.synced || progress.health != Health::Synced;
+            let changed = !progress.following;
             *progress = Progress {
                 synced: true,
-                health: Health::Synced,
+                following: true,
+                trouble: None,
             };
             changed
         });
         if changed {
             let objects = self.read().len();
             tracing::debug!(resource = %self.name, objects, "cache synced");
-            self.observers.tell(|| Observation::CacheSynced {
+            self.reports.observers.tell(|| Observation::CacheSynced {
                 resource: self.name.clone(),
                 objects,
             });
@@ -283,18 +302,96 @@ impl Core {
 
     pub(crate) fn set_degraded(&self, reason: String) {
         let changed = self.progress.send_if_modified(|progress| {
-            let health = Health::Degraded { reason: reason.clone() };
-            let changed = progress.health != health;
-            progress.health = health;
+            let changed = progress.trouble.as_ref() != Some(&reason);
+            progress.following = false;
+            progress.trouble = Some(reason.clone());
             changed
         });
         if changed {
             tracing::warn!(resource = %self.name, reason, "cache degraded; it serves what it has and tries again");
-            self.observers.tell(|| Observation::CacheDegraded {
+            self.reports.observers.tell(|| Observation::CacheDegraded {
                 resource: self.name.clone(),
                 reason,
             });
         }
+    }
+
+    fn health(&self) -> Health {
+        let progress = self.progress.borrow().clone();
+        if let Some(reason) = progress.trouble {
+            return Health::Degraded { reason };
+        }
+        let store = self.read();
+        let mut unreadable = store.unreadable();
+        let count = unreadable.len();
+        match unreadable.next() {
+            _ if !progress.synced => Health::Syncing,
+            None => Health::Synced,
+            Some(first) => Health::Degraded {
+                reason: format!(
+                    "{count} that cannot be decoded and are left out; the first is {}: {}",
+                    self.object_ref(first),
+                    first.message
+                ),
+            },
+        }
+    }
+
+    fn object_ref(&self, object: &Unreadable) -> ObjectRef {
+        ObjectRef::named(&self.form.resource, object.key.namespace.as_deref(), &object.key.name)
+    }
+
+    fn report_unreadable(&self) {
+        // Looked at with a read lock first: this runs after every batch.
+        if self.read().unreadable().len() == 0 {
+            return;
+        }
+        let news = self
+            .store
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_unreported();
+        for (position, object) in news.iter().enumerate() {
+            let reference = self.object_ref(object);
+            if position < REPORTED {
+                let error = &object.message;
+                tracing::warn!(object = %reference, error, "an object cannot be decoded; it is left out until it changes");
+                self.record_unreadable(object);
+            }
+            self.reports.observers.tell(|| Observation::ObjectUnreadable {
+                resource: self.name.clone(),
+                object: reference,
+                error: object.message.clone(),
+            });
+        }
+        if news.len() > REPORTED {
+            let more = news.len() - REPORTED;
+            tracing::warn!(resource = %self.name, more, "more objects cannot be decoded; Informer::unreadable lists them");
+        }
+    }
+
+    fn record_unreadable(&self, object: &Unreadable) {
+        let Some((recorder, component)) = self.reports.recorder.get() else {
+            return;
+        };
+        let resource = &self.form.resource;
+        let involved = ObjectReference {
+            api_version: Some(resource.api_version.clone()),
+            kind: Some(resource.kind.clone()),
+            namespace: object.key.namespace.as_deref().map(str::to_owned),
+            name: Some(object.key.name.to_string()),
+            uid: object.uid.clone(),
+            resource_version: object
+                .resource_version
+                .as_ref()
+                .map(|version| version.as_str().to_owned()),
+            ..Default::default()
+        };
+        let message = format!(
+            "{component} cannot decode this object and leaves it out until it changes: {}",
+            object.message
+        );
+        recorder.record(component, involved, EventType::Warning, "Unreadable", message);
     }
 
     fn with_view<T>(&self, key: &Request, run: impl FnOnce(&mut Receipts, &View<'_>) -> T) -> T {
@@ -321,6 +418,35 @@ impl Core {
 
 /// Reading; see [`super::Store`].
 impl Core {
+    /// One object; an object that exists and cannot be decoded is an error, whatever older state of it is held.
+    ///
+    /// # Errors
+    /// [`Error::Undecodable`].
+    pub(crate) fn look_up(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<dyn Cached>>> {
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
+        let store = self.read();
+        match store.unreadable_by_name(namespace, name) {
+            None => Ok(store.get_by_name(namespace, name)),
+            Some(object) => Err(Error::Undecodable {
+                object: self.object_ref(object).to_string(),
+                reason: object.message.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn unreadable(&self) -> Vec<informer::Unreadable> {
+        let store = self.read();
+        let all = store.unreadable().map(|object| informer::Unreadable {
+            request: Request::from(&object.key),
+            resource_version: object
+                .resource_version
+                .as_ref()
+                .map(|version| version.as_str().to_owned()),
+            error: object.message.clone(),
+        });
+        all.collect()
+    }
+
     pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<dyn Cached>> {
         self.read()
             .get_by_name(namespace.filter(|namespace| !namespace.is_empty()), name)

@@ -22,13 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::{ApiResource, ObjectMeta};
 
-pub use self::informer::{Health, Informer, SYNC_TIMEOUT};
+pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Shared;
-use self::core::{Core, Lease, ReceiptTarget};
+use self::core::{Core, Lease, ReceiptTarget, Reports};
+use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
@@ -41,7 +42,7 @@ pub struct Cache(Arc<Inner>);
 
 struct Inner {
     kube: kube::Client,
-    observers: Observers,
+    reports: Reports,
     /// The one namespace of which objects are cached unless a scope names another; `None` for all.
     namespace: Option<String>,
     state: Mutex<State>,
@@ -81,14 +82,22 @@ impl Cache {
     pub(crate) fn observed(kube: kube::Client, observers: Observers, namespace: Option<String>) -> Cache {
         Cache(Arc::new(Inner {
             kube,
-            observers,
+            reports: Reports {
+                observers,
+                ..Reports::default()
+            },
             namespace,
             state: Mutex::default(),
         }))
     }
 
     pub(crate) fn observers(&self) -> &Observers {
-        &self.0.observers
+        &self.0.reports.observers
+    }
+
+    /// From now on events about objects are recorded here, under this name. The first call counts.
+    pub(crate) fn record_events(&self, recorder: EventRecorder, component: &str) {
+        self.0.reports.recorder.get_or_init(|| (recorder, component.to_owned()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,7 +149,7 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.observers.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
         watch::spawn(self.0.kube.clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);

@@ -17,14 +17,16 @@ impl Client {
     /// One object from the cache; `None` when it does not exist. Waits for writes of our own to the object.
     ///
     /// # Errors
-    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Api`] when the cache lags and the live read fails too.
+    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the object is not what the type expects;
+    /// [`Error::Api`] when the cache lags and the live read fails too.
     pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
         self.get_of(&Form::of::<K>(), namespace, name)
             .await
             .map(|found| found.map(typed))
     }
 
-    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name.
+    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name. Objects that cannot be decoded are
+    /// left out, or in their last readable state; see [`Informer::unreadable`].
     ///
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own writes in time.
@@ -137,7 +139,7 @@ impl Client {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
             let request = Request::new(namespace, name);
             if informer.caught_up_with(&request, self.read_deadline).await {
-                return Ok(informer.core().get(namespace, name));
+                return informer.core().look_up(namespace, name);
             }
             tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
             let live = self.live_shared(informer.form(), namespace, name).await?;

@@ -114,7 +114,16 @@ pub enum Observation {
         /// How many objects it holds.
         objects: usize,
     },
-    /// A cache's list or watch failed or an object could not be decoded; it serves what it has and tries again.
+    /// An object does not decode into the type that it is cached as; its cache leaves it out until it changes. Told once for each version.
+    ObjectUnreadable {
+        /// The kind and scope.
+        resource: String,
+        /// The object.
+        object: ObjectRef,
+        /// What serde says.
+        error: String,
+    },
+    /// A cache's list or watch failed; it serves what it has and tries again.
     CacheDegraded {
         /// The kind and scope.
         resource: String,
