@@ -56,6 +56,7 @@
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
 //! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
+//! | K1–K4 reads see own writes | `receipts::tests::k_every_interleaving_of_some_tasks_on_one_key` (exhaustive), `receipts::tests::k1_…`, `k4_…` |
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
@@ -67,6 +68,7 @@ pub mod dispatch;
 pub mod key;
 pub mod meta;
 pub mod queue;
+pub mod receipts;
 pub mod reflector;
 pub mod store;
 pub mod time;
@@ -77,6 +79,7 @@ pub use dispatch::{Dispatcher, HandlerId};
 pub use key::ObjectKey;
 pub use meta::{Meta, ResourceVersion};
 pub use queue::WorkQueue;
+pub use receipts::Receipts;
 pub use reflector::Reflector;
 pub use store::Store;
 pub use time::Instant;

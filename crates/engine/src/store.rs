@@ -102,6 +102,11 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         self.items.get(key).map(|entry| entry.object.clone())
     }
 
+    /// The object of this key, borrowed.
+    pub fn peek(&self, key: &ObjectKey) -> Option<&Arc<V>> {
+        self.items.get(key).map(|entry| &entry.object)
+    }
+
     /// The object of this namespace and name; allocates nothing. `None` as the namespace means cluster scope.
     pub fn get_by_name(&self, namespace: Option<&str>, name: &str) -> Option<Arc<V>> {
         self.items

@@ -22,10 +22,10 @@
 //!
 //! | invariant | test |
 //! |---|---|
-//! | K1 reads see own writes | `cache::receipts::tests::k1_…`, `tests/runtime.rs::k1_…` |
-//! | K2 out-of-scope writes do not block | `cache::receipts::tests::k2_…`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
-//! | K3 deletes | `cache::receipts::tests::k3_…`, `tests/runtime.rs::k3_…` |
-//! | K4 unknown outcomes, dry runs | `cache::receipts::tests::k4_…`, `tests/runtime.rs::k4_…` |
+//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `tests/runtime.rs::k1_…` |
+//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
+//! | K3 deletes | the engine's `receipts::tests`, `tests/runtime.rs::k3_…` |
+//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
 //! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |

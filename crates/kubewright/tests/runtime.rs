@@ -103,7 +103,7 @@ async fn k1_after_the_deadline_one_object_is_read_live_and_a_list_is_stale() {
         .expect("a read")
         .expect("it exists");
     assert_eq!(value_of(&read), "1");
-    assert_eq!(fake.seen("GET", "/configmaps/x").len(), 1);
+    assert_eq!(looked_up(&fake, "x"), 1);
     let error = client
         .list::<ConfigMap>(Some("a"))
         .await
@@ -194,6 +194,149 @@ async fn k4_dry_runs_and_refusals_do_not_hold_reads_and_lost_answers_are_looked_
     fake.refuse_nothing();
     let read = client.get::<ConfigMap>(Some("a"), "lost").await.expect("a read");
     assert!(read.is_some(), "the write had happened, and the API was asked");
+}
+
+/// How often the server was asked for one object by name.
+fn looked_up(fake: &Fake, name: &str) -> usize {
+    let name = format!("metadata.name%3D{name}");
+    fake.seen("LIST", "/configmaps")
+        .iter()
+        .filter(|seen| seen.query.contains(&name))
+        .count()
+}
+
+/// Starts a read and lets everything run that can.
+async fn started<T: Send + 'static>(read: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    let task = tokio::spawn(read);
+    settle().await;
+    task
+}
+
+/// Acknowledgements of two tasks may arrive in another order than the server wrote.
+#[tokio::test(start_paused = true)]
+async fn k1_a_list_waits_for_the_writes_before_it_and_for_no_later_one() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    client.create(&config("a", "x", "1")).await.expect("created");
+    let before = fake.version();
+    let list = client.clone();
+    let list = started(async move { list.list::<ConfigMap>(Some("a")).await }).await;
+    client.create(&config("a", "y", "1")).await.expect("created");
+    assert!(!list.is_finished(), "x is not there yet");
+    fake.deliver_up_to(before);
+    let listed = list
+        .await
+        .expect("no panic")
+        .expect("the writer of y holds nobody who came earlier");
+    assert_eq!(listed.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k1_a_write_into_a_selected_scope_is_waited_for() {
+    let check = async |scope: Scope, before: Value, change: Value| {
+        let fake = Fake::new();
+        fake.put(PODS, before);
+        let client = client(&fake);
+        let pods = client.cache().informer_in::<Pod>(scope);
+        pods.synced().await.expect("synced");
+        fake.hold_watches(true);
+        client
+            .patch::<Pod, Value>(Some("a"), "x", &Patch::Merge(change))
+            .await
+            .expect("patched");
+        let list = started(async move { client.list_from(&pods, None).await }).await;
+        assert!(!list.is_finished(), "it shows what was before the write");
+        fake.hold_watches(false);
+        list.await.expect("no panic").expect("a list");
+    };
+    let labels = json!({ "metadata": { "labels": { "app": "web" } } });
+    check(
+        Scope::all().labels([("app", "web")].into_iter().collect()),
+        pod("x"),
+        labels,
+    )
+    .await;
+    check(
+        Scope::all().fields("spec.nodeName=n"),
+        pod("x"),
+        json!({ "spec": { "nodeName": "n" } }),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn k3_a_deleted_object_that_the_cache_had_not_seen_is_not_seen_later() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    fake.put(CONFIGS, raw("a", "x"));
+    let created = fake.version();
+    let live = client
+        .live::<ConfigMap>(Some("a"), "x")
+        .await
+        .expect("a read")
+        .expect("it exists");
+    assert!(client.delete(&live).await.expect("deleted"));
+    assert_eq!(client.get::<ConfigMap>(Some("a"), "x").await.expect("a read"), None);
+    fake.deliver_up_to(created);
+    settle().await;
+    let read = client.clone();
+    let read = started(async move { read.get::<ConfigMap>(Some("a"), "x").await }).await;
+    assert!(!read.is_finished(), "its creation has arrived, its deletion not");
+    fake.hold_watches(false);
+    assert_eq!(read.await.expect("no panic").expect("a read"), None);
+}
+
+/// A write that was sent counts, whatever became of the future that sent it.
+#[tokio::test(start_paused = true)]
+async fn k4_a_write_whose_future_was_dropped_is_looked_up() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    fake.swallow(|seen: &Seen| seen.verb == "POST");
+    let mut generated = config("a", "", "1");
+    generated.metadata.name = None;
+    generated.metadata.generate_name = Some("g-".to_owned());
+    for object in [config("a", "lost", "1"), generated] {
+        tokio::time::timeout(Duration::from_secs(1), client.create(&object))
+            .await
+            .expect_err("no answer");
+    }
+    fake.refuse_nothing();
+    let read = client.get::<ConfigMap>(Some("a"), "lost").await.expect("a read");
+    assert!(read.is_some(), "the API was asked");
+    let list = client.clone();
+    let list = started(async move { list.list::<ConfigMap>(Some("a")).await }).await;
+    assert!(!list.is_finished(), "both were written, neither is shown");
+    fake.hold_watches(false);
+    assert_eq!(list.await.expect("no panic").expect("a list").len(), 2);
+}
+
+/// Versions of an old history are never reached in a new one.
+#[tokio::test(start_paused = true)]
+async fn k4_a_write_before_a_restore_holds_nobody_for_ever() {
+    let fake = Fake::new();
+    let client = client(&fake);
+    let informer = client.cache().pinned::<ConfigMap>();
+    client.list::<ConfigMap>(None).await.expect("a list");
+    fake.hold_watches(true);
+    client.create(&config("a", "x", "1")).await.expect("created");
+    fake.restore();
+    fake.hold_watches(false);
+    eventually_paused("the new history is there", || {
+        informer
+            .store()
+            .resource_version()
+            .is_some_and(|version| version.len() < 3)
+    })
+    .await;
+    let before = tokio::time::Instant::now();
+    assert_eq!(client.list::<ConfigMap>(Some("a")).await.expect("a list").len(), 1);
+    assert!(before.elapsed() < Duration::from_secs(1));
 }
 
 // ---- caches

@@ -16,13 +16,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
 use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
-use kubewright_engine::{Delta, HandlerId, ResourceVersion, Unreadable};
+use kubewright_engine::receipts::{Hold, Place, Receipts, Shown, Ticket, View};
+use kubewright_engine::reflector::ListPage;
+use kubewright_engine::{Delta, HandlerId, Meta, ObjectKey, ResourceVersion, Unreadable};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::informer::{self, Health};
-use super::receipts::{Receipt, Receipts, View};
-use super::scope::Scope;
+use super::scope::{Membership, Scope};
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
@@ -125,44 +126,146 @@ impl Shared {
             .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
     }
 
-    /// Waits until the store shows our own writes to the object; `false` when it does not in time, or when only the API can tell.
-    pub(crate) async fn caught_up_with(&self, request: &Request, deadline: Duration) -> bool {
-        if matches!(self.core().receipts().get(request), Some(Receipt::Unknown)) {
-            return false;
-        }
-        self.wait(deadline, |receipts| receipts.get(request).is_none()).await
+    /// Everything that this process has written and that was acknowledged until now. Taken before a read.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.core().receipts().ticket()
     }
 
-    /// Waits until the store shows all our own writes in the namespace, or everywhere.
-    pub(crate) async fn caught_up_in(&self, namespace: Option<&str>, deadline: Duration) -> bool {
-        self.wait(deadline, |receipts| !receipts.any_in(namespace)).await
-    }
-
-    async fn wait(&self, deadline: Duration, done: impl Fn(&Receipts) -> bool) -> bool {
-        if done(&self.core().receipts()) {
-            return true;
-        }
-        let mut progress = self.core().progress.subscribe();
-        timeout(deadline, progress.wait_for(|_| done(&self.core().receipts())))
-            .await
-            .is_ok_and(|seen| seen.is_ok())
-    }
-
-    /// Writes in the namespace (or anywhere) whose outcome only the API server can tell.
-    pub(crate) fn unknown_writes(&self, namespace: Option<&str>) -> Vec<Request> {
-        self.core().receipts().unknown_in(namespace)
-    }
-
-    /// The API server was asked: `live` is what it said. From now on the store must show that.
-    pub(crate) fn settle_receipt(&self, request: &Request, live: Option<&ObjectMeta>) {
-        let core = self.core();
-        match live {
-            Some(meta) => {
-                core.with_view(request, |receipts, _| receipts.forget(request));
-                core.arm(request, meta);
+    /// One object, as soon as the store shows all writes of our own to it that the ticket covers. `None` when it does not in time, or when
+    /// only the API server can tell.
+    pub(crate) async fn read_one(
+        &self,
+        request: &Request,
+        ticket: Ticket,
+        deadline: Instant,
+    ) -> Option<Result<Option<Arc<dyn Cached>>>> {
+        let (core, key) = (self.core(), ObjectKey::from(request));
+        let look = || {
+            let (receipts, store) = (core.receipts(), core.read());
+            match receipts.hold(&key, ticket, &view_of(&store, &key)) {
+                Hold::Nothing => Some(Some(core.look_up(&store, &key))),
+                Hold::Ask => Some(None),
+                Hold::Wait => None,
             }
-            None => core.with_view(request, |receipts, view| receipts.known_absent(request.clone(), view)),
+        };
+        self.look_until(deadline, look).await.flatten()
+    }
+
+    /// What `read` finds in the store, as soon as it shows all writes of our own in the namespace that the ticket covers.
+    pub(crate) async fn read_many(
+        &self,
+        namespace: Option<&str>,
+        ticket: Ticket,
+        deadline: Instant,
+        read: impl Fn(&EngineStore) -> Objects,
+    ) -> Listed {
+        let core = self.core();
+        let look = || {
+            let (receipts, store) = (core.receipts(), core.read());
+            let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
+            if held.is_empty() {
+                return Some(Listed::Ready(read(&store)));
+            }
+            let asked = held.into_iter().filter(|(_, hold)| *hold == Hold::Ask);
+            let keys: Vec<ObjectKey> = asked.map(|(key, _)| key).collect();
+            (!keys.is_empty()).then_some(Listed::Ask(keys))
+        };
+        self.look_until(deadline, look).await.unwrap_or(Listed::Late)
+    }
+
+    /// Looks again after every change, until there is an answer.
+    async fn look_until<T>(&self, deadline: Instant, look: impl Fn() -> Option<T>) -> Option<T> {
+        let mut progress = self.core().progress.subscribe();
+        let looking = async {
+            loop {
+                progress.borrow_and_update();
+                if let Some(answer) = look() {
+                    return Some(answer);
+                }
+                progress.changed().await.ok()?;
+            }
+        };
+        timeout_at(deadline, looking).await.ok().flatten()
+    }
+
+    /// A list in the namespace has waited in vain: the next one asks the API server for what was missing.
+    pub(crate) fn overdue(&self, namespace: Option<&str>, ticket: Ticket) {
+        let (mut receipts, store) = (self.core().receipts(), self.core().read());
+        let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
+        receipts.overdue(held.iter().map(|(key, _)| key), ticket, |key| view_of(&store, key));
+    }
+
+    /// The API server was asked for one key after the ticket was taken; `page` is its answer. From now on the store must show that.
+    pub(crate) fn asked(&self, key: &ObjectKey, ticket: Ticket, page: &ListPage<dyn Cached>) {
+        let Some((version, place)) = found_in(page, key) else {
+            return;
+        };
+        let core = self.core();
+        core.with_view(key, |receipts, view| receipts.asked(key, ticket, version, place, view));
+        core.changed();
+    }
+
+    /// As [`Shared::asked`], for a list of the whole namespace.
+    pub(crate) fn asked_all(&self, namespace: Option<&str>, ticket: Ticket, page: &ListPage<dyn Cached>) {
+        let Some(version) = &page.resource_version else { return };
+        let versions = page.items.iter().filter_map(|object| {
+            let version = ResourceVersion::new(KubeMeta::resource_version(&**object)?);
+            Some((KubeMeta::key(&**object)?, version))
+        });
+        let unreadable = page.unreadable.iter();
+        let unreadable = unreadable.filter_map(|object| Some((object.key.clone(), object.resource_version.clone()?)));
+        let listed = versions.chain(unreadable).collect();
+        let core = self.core();
+        let (mut receipts, store) = (core.receipts(), core.read());
+        receipts.asked_all(namespace, ticket, version, &listed, |key| view_of(&store, key));
+        drop((receipts, store));
+        core.changed();
+    }
+}
+
+/// Objects of an informer, without their type.
+pub(crate) type Objects = Vec<Arc<dyn Cached>>;
+
+/// What became of a list.
+pub(crate) enum Listed {
+    /// Here it is.
+    Ready(Objects),
+    /// The API server must be asked about these first.
+    Ask(Vec<ObjectKey>),
+    /// The store did not catch up in time.
+    Late,
+}
+
+/// What the store shows for a key.
+fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
+    let shown = |object: &'a Arc<dyn Cached>| {
+        let meta = object.metadata();
+        Shown {
+            uid: meta.uid.as_deref(),
+            version: meta.resource_version.as_deref(),
         }
+    };
+    View {
+        store: store.resource_version(),
+        object: store.peek(key).map(shown),
+    }
+}
+
+/// The version and place of an object in a list that selects it; `None` when the server names no versions.
+fn found_in(page: &ListPage<dyn Cached>, key: &ObjectKey) -> Option<(ResourceVersion, Place)> {
+    let readable = page
+        .items
+        .iter()
+        .find(|object| KubeMeta::key(&***object).as_ref() == Some(key));
+    if let Some(object) = readable {
+        return Some((
+            ResourceVersion::new(KubeMeta::resource_version(&**object)?),
+            Place::Inside,
+        ));
+    }
+    match page.unreadable.iter().find(|object| object.key == *key) {
+        Some(object) => Some((object.resource_version.clone()?, Place::Inside)),
+        None => Some((page.resource_version.clone()?, Place::Outside)),
     }
 }
 
@@ -186,7 +289,7 @@ pub(crate) struct Reports {
     pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
 }
 
-type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
+pub(crate) type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
 
 #[derive(Debug, Clone, Default)]
 struct Progress {
@@ -255,23 +358,20 @@ impl Core {
         drop(dispatcher);
         self.report_unreadable();
         self.settle_receipts();
-        // The value stays, but everybody who waits for the store looks again.
-        self.progress.send_modify(|_| ());
+        self.changed();
     }
 
     fn settle_receipts(&self) {
         let mut receipts = self.receipts();
-        if receipts.is_empty() {
-            return;
+        if !receipts.is_empty() {
+            let store = self.read();
+            receipts.settle(store.history_resets(), |key| view_of(&store, key));
         }
-        let store = self.read();
-        let objects: std::collections::BTreeMap<Request, Arc<dyn Cached>> = receipts
-            .keys()
-            .filter_map(|key| Some((key.clone(), store.get_by_name(key.namespace(), key.name())?)))
-            .collect();
-        receipts.settle(store.resource_version(), |key| {
-            objects.get(key).map(|object| object.metadata())
-        });
+    }
+
+    /// The value stays, but everybody who waits for the store looks again.
+    fn changed(&self) {
+        self.progress.send_modify(|_| ());
     }
 
     fn report(&self, panics: &[HandlerPanic]) {
@@ -394,25 +494,10 @@ impl Core {
         recorder.record(component, involved, EventType::Warning, "Unreadable", message);
     }
 
-    fn with_view<T>(&self, key: &Request, run: impl FnOnce(&mut Receipts, &View<'_>) -> T) -> T {
+    fn with_view<T>(&self, key: &ObjectKey, run: impl FnOnce(&mut Receipts, &View<'_>) -> T) -> T {
         let mut receipts = self.receipts();
         let store = self.read();
-        let object = store.get_by_name(key.namespace(), key.name());
-        let version: Option<&ResourceVersion> = store.resource_version();
-        run(
-            &mut receipts,
-            &View {
-                store: version,
-                object: object.as_ref().map(|object| object.metadata()),
-            },
-        )
-    }
-
-    fn arm(&self, key: &Request, meta: &ObjectMeta) {
-        let membership = self.scope.membership(meta);
-        self.with_view(key, |receipts, view| {
-            receipts.wrote(key.clone(), meta, membership, view);
-        });
+        run(&mut receipts, &view_of(&store, key))
     }
 }
 
@@ -422,15 +507,17 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Undecodable`].
-    pub(crate) fn look_up(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<dyn Cached>>> {
-        let namespace = namespace.filter(|namespace| !namespace.is_empty());
-        let store = self.read();
-        match store.unreadable_by_name(namespace, name) {
-            None => Ok(store.get_by_name(namespace, name)),
-            Some(object) => Err(Error::Undecodable {
-                object: self.object_ref(object).to_string(),
-                reason: object.message.clone(),
-            }),
+    fn look_up(&self, store: &EngineStore, key: &ObjectKey) -> Result<Option<Arc<dyn Cached>>> {
+        match store.unreadable_by_name(key.namespace.as_deref(), &key.name) {
+            None => Ok(store.peek(key).cloned()),
+            Some(object) => Err(self.undecodable(object)),
+        }
+    }
+
+    pub(crate) fn undecodable(&self, object: &Unreadable) -> Error {
+        Error::Undecodable {
+            object: self.object_ref(object).to_string(),
+            reason: object.message.clone(),
         }
     }
 
@@ -452,20 +539,16 @@ impl Core {
             .get_by_name(namespace.filter(|namespace| !namespace.is_empty()), name)
     }
 
-    pub(crate) fn list_in(&self, namespace: Option<&str>) -> Vec<Arc<dyn Cached>> {
+    pub(crate) fn list_in(&self, namespace: Option<&str>) -> Objects {
         self.read().list(namespace).items
     }
 
-    pub(crate) fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<dyn Cached>> {
-        let none = Default::default();
-        let mut objects = self.list_in(namespace);
-        objects.retain(|object| labels.matches(object.metadata().labels.as_ref().unwrap_or(&none)));
-        objects
+    pub(crate) fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Objects {
+        matching(&self.read(), namespace, labels)
     }
 
-    pub(crate) fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Vec<Arc<dyn Cached>> {
-        let owned = self.read().by_index(CONTROLLER_UID, owner_uid, namespace);
-        owned.expect("every informer is made with this index").items
+    pub(crate) fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Objects {
+        owned_by(&self.read(), namespace, owner_uid)
     }
 
     pub(crate) fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<dyn Cached>>> {
@@ -490,25 +573,73 @@ impl Core {
     }
 }
 
+/// The objects whose labels match.
+pub(crate) fn matching(store: &EngineStore, namespace: Option<&str>, labels: &Selector) -> Objects {
+    let none = Default::default();
+    let mut objects = store.list(namespace).items;
+    objects.retain(|object| labels.matches(object.metadata().labels.as_ref().unwrap_or(&none)));
+    objects
+}
+
+/// The objects whose controller has this uid.
+pub(crate) fn owned_by(store: &EngineStore, namespace: Option<&str>, owner_uid: &str) -> Objects {
+    let owned = store.by_index(CONTROLLER_UID, owner_uid, namespace);
+    owned.expect("every informer is made with this index").items
+}
+
+/// An object as the API server answered a write with it.
+pub(crate) struct Written<'a> {
+    pub(crate) key: ObjectKey,
+    pub(crate) meta: &'a ObjectMeta,
+    /// All of it, for field selectors.
+    pub(crate) json: &'a dyn Fn() -> serde_json::Value,
+}
+
+/// A delete that the API server acknowledged, of an object that is gone now.
+pub(crate) struct Gone<'a> {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: Option<&'a str>,
+    /// A version at which it existed.
+    pub(crate) seen: Option<&'a str>,
+}
+
 /// An informer as the client sees it when it leaves receipts: without its type.
 pub(crate) trait ReceiptTarget: Send + Sync {
-    fn wrote(&self, key: &Request, meta: &ObjectMeta);
-    fn deleted(&self, key: &Request, meta: Option<&ObjectMeta>);
-    fn unknown(&self, key: &Request);
+    fn wrote(&self, written: &Written<'_>);
+    fn deleted(&self, gone: &Gone<'_>);
+    fn unknown(&self, key: &ObjectKey);
 }
 
 impl ReceiptTarget for Core {
-    fn wrote(&self, key: &Request, meta: &ObjectMeta) {
-        self.arm(key, meta);
+    fn wrote(&self, written: &Written<'_>) {
+        let Written { key, meta, json } = written;
+        let Some(version) = meta.resource_version.as_deref().map(ResourceVersion::new) else {
+            return self.unknown(key);
+        };
+        let place = match self.scope.membership(meta, json) {
+            // Another namespace's objects are never in this store.
+            Membership::Elsewhere => return,
+            Membership::Inside => Place::Inside,
+            Membership::Outside => Place::Outside,
+            Membership::Unknown => return self.unknown(key),
+        };
+        self.with_view(key, |receipts, view| receipts.wrote(key.clone(), version, place, view));
     }
 
-    fn deleted(&self, key: &Request, meta: Option<&ObjectMeta>) {
-        self.with_view(key, |receipts, view| receipts.deleted(key.clone(), meta, view));
+    fn deleted(&self, gone: &Gone<'_>) {
+        if !self.scope.may_hold(&gone.key) {
+            return;
+        }
+        let selective = self.scope.is_selective();
+        self.with_view(&gone.key, |receipts, view| {
+            let seen = gone.seen.map(ResourceVersion::new);
+            receipts.deleted(gone.key.clone(), gone.uid, seen, selective, view);
+        });
     }
 
-    fn unknown(&self, key: &Request) {
-        if self.scope.namespace.is_none() || self.scope.namespace.as_deref() == key.namespace() {
-            self.with_view(key, |receipts, _| receipts.unknown(key.clone()));
+    fn unknown(&self, key: &ObjectKey) {
+        if self.scope.may_hold(key) {
+            self.receipts().unknown(key.clone());
         }
     }
 }

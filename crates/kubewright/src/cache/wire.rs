@@ -258,7 +258,7 @@ fn decode_event(line: &[u8], form: &Form) -> Input<dyn Cached> {
 }
 
 /// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
-fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(bounded(without_place(&error))),
@@ -326,7 +326,8 @@ fn undecodable(reason: &str) -> Failure {
     )
 }
 
-fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
+/// Reads a page of a list, object by object where some do not decode.
+pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
     if form.says_kind
         && let Ok(page) = guarded(|| (form.decode.page)(body))
     {
