@@ -9,7 +9,8 @@
 //! * RF3 the resume version is that of the last event passed on as a delta; events of an initial stream do not move it.
 //! * RF4 a list is a bracket of deltas; one that breaks off is aborted. RF5 a server that takes `sendInitialEvents` but never
 //!   ends the initial events is listed instead, from then on.
-//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated at once.
+//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated at once. So does
+//!   the relist after a 410: a busy history that expires again and again must not be listed in a hot loop, nor by all clients at once.
 //! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list: list the
 //!   newest state. The first list asks for the newest state too, never for version "0": a restart does not go back in time.
 //! * RF9 when a delta could not be applied, the version stays before it, and everything is listed again.
@@ -267,15 +268,16 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     /// Waits because of a failure, longer each time, at least as long as the server asked for.
     fn back_off(&mut self, then: Then, failure: &Failure, step: &mut Step<V>) {
-        let wait = self
-            .backoff
-            .next(step.now, step.entropy)
-            .max(failure.retry_after.unwrap_or_default());
+        self.set_health(Health::Degraded(failure.to_string()), step);
+        self.wait(then, failure.retry_after.unwrap_or_default(), step);
+    }
+
+    fn wait(&mut self, then: Then, at_least: Duration, step: &mut Step<V>) {
+        let wait = self.backoff.next(step.now, step.entropy).max(at_least);
         self.phase = Phase::Waiting {
             until: step.now + wait,
             then,
         };
-        self.set_health(Health::Degraded(failure.to_string()), step);
         step.actions.push(Action::Wait(wait));
     }
 
@@ -549,7 +551,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     fn watch_failed(&mut self, was_good: bool, failure: Failure, step: &mut Step<V>) {
         match failure.kind {
-            FailureKind::Expired if was_good => self.cycle(step),
+            // What is held is as good as before, so the health stays.
+            FailureKind::Expired if was_good => self.wait(Then::Cycle, Duration::ZERO, step),
             // Watches that expire at birth, again and again, are a failure like any other (RF6).
             FailureKind::Expired => self.back_off(Then::Cycle, &failure, step),
             // The kind or the permission went and may come back with another history: look at everything then.

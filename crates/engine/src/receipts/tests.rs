@@ -281,7 +281,13 @@ impl World {
 
     /// Nothing is left when everything has arrived; nobody waits for what will not come.
     fn check_end(&self) {
-        let kept = |receipt: &Receipt| matches!(receipt, Receipt::Deleted { until: None, seen, selective, .. } if *selective || seen.is_none());
+        // Only a deletion whose version nobody can know stays; it holds no read.
+        let kept = |receipt: &Receipt| match receipt {
+            Receipt::Deleted {
+                until, seen, selective, ..
+            } => until.is_none() && (*selective || seen.is_none()),
+            _ => false,
+        };
         let left = self
             .receipts
             .keys
