@@ -43,6 +43,7 @@
 //! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
 //! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
 //! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
+//! | one layer retries, no write twice | `retry::tests` |
 //! | S1, S4 atomic replace | `store::tests::rf4_partial_replace_is_invisible`, `store::tests::s4_replace_is_one_step` |
 //! | S2, S7 indexes equal their function, no leak | `store::tests::s2_index_equals_function` (property) |
 //! | S3 immutable objects | by type: the store hands out `Arc<V>` and keeps the index values it computed |
@@ -70,6 +71,7 @@ pub mod meta;
 pub mod queue;
 pub mod receipts;
 pub mod reflector;
+pub mod retry;
 pub mod store;
 pub mod time;
 pub mod unreadable;

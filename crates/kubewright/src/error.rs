@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use kube::core::Status;
 
+use crate::client::fault_of;
+
 /// Any error, boxed, as it travels inside [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -237,7 +239,10 @@ impl Error {
         match self {
             Error::Api(error) => match error.status() {
                 Some(status) => status.code >= 500,
-                None => !matches!(error.source, kube::Error::BuildRequest(_) | kube::Error::HttpError(_)),
+                None => match error.source {
+                    kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => false,
+                    ref source => !fault_of(source).not_applied(),
+                },
             },
             _ => false,
         }
@@ -306,6 +311,8 @@ mod tests {
         check(api(409, "AlreadyExists", "there"), false, false, true, false);
         check(api(404, "NotFound", "gone"), false, true, false, false);
         check(api(504, "Timeout", "slow"), false, false, false, true);
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        check(kube::Error::Service(refused.into()).into(), false, false, false, false);
         check(
             kube::Error::Service("connection closed".into()).into(),
             false,

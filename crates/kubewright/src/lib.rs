@@ -46,6 +46,7 @@
 //! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
 //! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs` |
 //! | E3, E4 events | `tests/runtime.rs::e3_…` |
+//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
 //! | nothing is sent that changes nothing | `apply::tests::a_plan_that_was_carried_out_leaves_nothing_to_do`, `tests/runtime.rs::apply_…` |
 
 pub use jiff;
@@ -85,7 +86,7 @@ pub mod webhook;
 pub use action::Action;
 pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE};
+pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
 pub use controller::{Controller, Reconciler};

@@ -209,7 +209,7 @@ impl ManagerBuilder {
 }
 
 impl Manager {
-    /// A manager that talks to the API through this client.
+    /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the runtime.
     pub fn builder(client: kube::Client) -> ManagerBuilder {
         ManagerBuilder {
             client,

@@ -339,6 +339,40 @@ async fn k4_a_write_before_a_restore_holds_nobody_for_ever() {
     assert!(before.elapsed() < Duration::from_secs(1));
 }
 
+// ---- requests
+
+/// Exactly one layer retries, and a POST only when it cannot have been carried out.
+#[tokio::test(start_paused = true)]
+async fn a_write_is_repeated_only_when_it_cannot_have_been_carried_out() {
+    let check = async |code: u16, reason: &'static str, sent: usize| {
+        let fake = Fake::new();
+        let times = AtomicUsize::new(0);
+        fake.refuse(move |seen: &Seen| {
+            let refused = seen.verb == "POST" && times.fetch_add(1, Ordering::SeqCst) < 2;
+            refused.then_some((code, reason, false))
+        });
+        let created = client(&fake).create(&config("a", "x", "1")).await;
+        assert_eq!(fake.seen("POST", "/configmaps").len(), sent, "{code}: {created:?}");
+        assert_eq!(created.is_ok(), sent == 3);
+    };
+    check(429, "TooManyRequests", 3).await;
+    check(503, "ServiceUnavailable", 1).await;
+    check(504, "Timeout", 1).await;
+    check(403, "Forbidden", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_has_a_deadline() {
+    let fake = Fake::new();
+    fake.swallow(|seen: &Seen| ["GET", "POST"].contains(&seen.verb));
+    let client = client(&fake).with_request_deadline(Duration::from_secs(7));
+    let before = tokio::time::Instant::now();
+    let error = client.create(&config("a", "x", "1")).await.expect_err("no answer");
+    assert!(error.to_string().contains("did not answer within 7s"), "{error}");
+    client.live::<ConfigMap>(Some("a"), "x").await.expect_err("no answer");
+    assert_eq!(before.elapsed().as_secs(), 14);
+}
+
 // ---- caches
 
 #[tokio::test]

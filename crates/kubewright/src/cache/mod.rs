@@ -30,6 +30,7 @@ pub use kubewright_engine::{Event, HandlerId};
 use self::core::{Core, Lease, ReceiptTarget, Reports};
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
 pub(crate) use self::store::KubeMeta;
+pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::{decode_page, guarded};
 use crate::events::EventRecorder;
 use crate::form::Form;

@@ -186,6 +186,6 @@ fn watch_inputs(
 }
 
 /// A fresh random number. The standard library seeds every hasher of this kind differently.
-fn entropy() -> u64 {
+pub(crate) fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }

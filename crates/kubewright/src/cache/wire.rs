@@ -27,6 +27,8 @@ use crate::object::collection_path;
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the answer to a watch may take to begin; the server sends its head at once.
+const WATCH_OPENING: Duration = Duration::from_secs(30);
 /// The longest watch frame: far above what etcd can store, and a bound for what a broken server can make us hold.
 const MAX_FRAME: usize = 64 << 20;
 /// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
@@ -112,9 +114,12 @@ impl Wire {
         } else {
             requests.watch(&params, version)
         };
-        let body = self.send(request).await?;
+        let Ok(answered) = tokio::time::timeout(WATCH_OPENING, self.send(request)).await else {
+            let message = format!("the watch was not answered within {WATCH_OPENING:?}");
+            return Err(Failure::new(FailureKind::Connection, message));
+        };
         Ok(Frames {
-            body,
+            body: answered?,
             buffer: BytesMut::new(),
             scanned: 0,
             form: self.form.clone(),

@@ -6,9 +6,10 @@
 //! no receipt, writes with an unknown outcome (also those whose future was dropped) make the next read ask the API; a delete carries the uid
 //! it means.
 //!
-//! - `read.rs`, - `write.rs`, this file: what both need. Not here: create-or-patch, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
+//! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need. Not here: create-or-patch, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
 mod read;
+mod send;
 mod write;
 
 use std::fmt;
@@ -18,10 +19,14 @@ use std::time::Duration;
 use kube::api::PostParams;
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
 use kubewright_engine::ObjectKey;
+use kubewright_engine::retry::Effect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::send::exchange;
+pub(crate) use self::send::fault_of;
+pub use self::send::{REQUEST_DEADLINE, connect};
 use crate::apply::NoOpMemory;
 use crate::cache::{Cache, Written, guarded};
 use crate::diff::changes_between;
@@ -62,6 +67,7 @@ pub struct Client {
     field_manager: Arc<str>,
     dry_run: bool,
     read_deadline: Duration,
+    request_deadline: Duration,
 }
 
 struct Shared {
@@ -95,6 +101,7 @@ impl Client {
             field_manager: Arc::from("kubewright"),
             dry_run: false,
             read_deadline: READ_DEADLINE,
+            request_deadline: REQUEST_DEADLINE,
         }
     }
 
@@ -134,7 +141,17 @@ impl Client {
         }
     }
 
-    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads.
+    /// The same client with another deadline for each request, retries included; see [`REQUEST_DEADLINE`].
+    #[must_use]
+    pub fn with_request_deadline(&self, deadline: Duration) -> Client {
+        Client {
+            request_deadline: deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads, and its requests have
+    /// neither a deadline nor our retries.
     pub fn kube(&self) -> &kube::Client {
         &self.shared.kube
     }
@@ -165,16 +182,15 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, attempt: &str, request: BuiltRequest) -> Result<T> {
-        let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
-        self.kube()
-            .request(request)
-            .await
-            .map_err(|error| Error::from_api(attempt, error))
+        let text = self.send_text(attempt, request).await?;
+        serde_json::from_str(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
     }
 
     async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
         let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
-        let answer = self.kube().request_text(request).await;
+        let reads = request.method() == http::Method::GET || self.dry_run;
+        let effect = if reads { Effect::Read } else { Effect::Write };
+        let answer = exchange(self.kube(), request, effect, self.request_deadline).await;
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{BuiltRequest, Client, Target, scoped};
 use crate::cache::Gone;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::Object;
 
@@ -324,22 +324,14 @@ impl Client {
             let wanted = params.preconditions.as_ref();
             let by_uid_only = wanted.is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
             let uid = wanted.and_then(|given| given.uid.clone());
-            let request = target
-                .requests()
-                .delete(target.name, &params)
-                .map_err(kube::Error::BuildRequest);
+            let request = target.requests().delete(target.name, &params);
             let mut flight = self.send_write(target);
             flight.open &= !params.dry_run;
-            let answer = match request {
-                Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
-                Err(error) => Err(error),
-            };
-            let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
+            let answer = self.send_text(&target.attempt("delete"), request).await;
             match flight.outcome(answer) {
                 Ok(answer) => {
                     if !params.dry_run {
-                        let (object, status) =
-                            answer.either(|object| (Some(object), None), |status| (None, Some(status)));
+                        let (object, status) = deletion(&answer);
                         self.arm_delete(target, object.as_ref(), status.as_ref(), uid.as_deref(), seen);
                         self.tell(target, "delete", None, Vec::new);
                     }
@@ -378,6 +370,14 @@ impl Client {
                 .or(seen),
         };
         self.cache().arm_deleted(target.resource, &gone);
+    }
+}
+
+/// The answer to a delete: the object, or a status. Neither when it cannot be understood.
+fn deletion(text: &str) -> (Option<DynamicObject>, Option<Status>) {
+    match serde_json::from_str::<DynamicObject>(text) {
+        Ok(object) if object.types.as_ref().is_none_or(|types| types.kind != "Status") => (Some(object), None),
+        _ => (None, serde_json::from_str(text).ok()),
     }
 }
 
