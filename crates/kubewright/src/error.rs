@@ -8,6 +8,7 @@
 //! [`kube::core::Status`].
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use kube::core::Status;
@@ -275,13 +276,14 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// The text of a panic's payload.
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+pub(crate) use kubewright_engine::dispatch::end_of_panic;
+
+/// The text of something whose `Display` is a user's, and may panic.
+pub(crate) fn text_of(what: &dyn fmt::Display) -> String {
+    catch_unwind(AssertUnwindSafe(|| what.to_string())).unwrap_or_else(|payload| {
+        let message = end_of_panic(payload);
+        format!("(the Display of this error panicked: {message})")
+    })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::cache::Cache;
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::{Controller, Equipment, Prepared};
-use crate::error::{Error, Result, panic_message};
+use crate::error::{Error, Result, end_of_panic};
 use crate::events::EventRecorder;
 use crate::health::{self, Checks};
 use crate::observe::{Observer, Observers};
@@ -465,7 +465,7 @@ impl Group {
             let ended = ended.unwrap_or_else(|payload| {
                 Err(Error::Panic {
                     what: owned.clone(),
-                    message: panic_message(&*payload),
+                    message: end_of_panic(payload),
                 })
             });
             if let Err(error) = ended {

@@ -1562,6 +1562,108 @@ async fn a_reconcile_that_takes_too_long_is_dropped_and_retried() {
     assert_eq!(ended[1], Outcome::Done);
 }
 
+/// A type whose own code panics when its text says so.
+mod bombs {
+    use kubewright::kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Deserializer, Serialize};
+
+    #[derive(CustomResource, Debug, Clone, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "war.example.com", version = "v1", kind = "Bomb", namespaced)]
+    pub(crate) struct BombSpec {
+        pub(crate) fuse: Fuse,
+    }
+
+    #[derive(Debug, Clone, Serialize, JsonSchema)]
+    pub(crate) struct Fuse(pub(crate) String);
+
+    impl<'de> Deserialize<'de> for Fuse {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fuse, D::Error> {
+            let text = String::deserialize(deserializer)?;
+            assert!(text != "decode", "it went off while it was decoded");
+            Ok(Fuse(text))
+        }
+    }
+
+    impl Drop for Fuse {
+        fn drop(&mut self) {
+            assert!(self.0 != "drop", "it went off while it was dropped");
+        }
+    }
+}
+
+/// SI7, RF11: an informer survives a panic in the `Deserialize` and in the `Drop` of its objects.
+#[tokio::test]
+async fn rf11_panics_of_a_types_own_code_end_no_informer() {
+    const BOMBS: &str = "/apis/war.example.com/v1/bombs";
+    let bomb =
+        |name: &str, fuse: &str| json!({ "metadata": { "namespace": "a", "name": name }, "spec": { "fuse": fuse } });
+    let fake = Fake::new();
+    fake.put(BOMBS, bomb("x", "decode"));
+    fake.put(BOMBS, bomb("y", "drop"));
+    let cache = Cache::new(fake.client());
+    let bombs = cache.informer::<bombs::Bomb>();
+    bombs.synced().await.expect("synced");
+    assert!(
+        says(bombs.health(), "it went off while it was decoded"),
+        "{:?}",
+        bombs.health()
+    );
+    assert_eq!(bombs.store().len(), 1);
+    fake.put(BOMBS, bomb("y", "ok"));
+    fake.put(BOMBS, bomb("x", "ok"));
+    eventually("the watch goes on", || bombs.store().len() == 2).await;
+    assert_eq!(bombs.health(), Health::Synced);
+}
+
+/// An error that panics when it is printed, and again when it is dropped.
+#[derive(Debug)]
+struct Nasty;
+
+impl std::fmt::Display for Nasty {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+impl std::error::Error for Nasty {}
+
+impl Drop for Nasty {
+    fn drop(&mut self) {
+        panic!("and no end")
+    }
+}
+
+/// R7: whatever a reconciler leaves behind, its worker lives.
+#[tokio::test]
+async fn r7_errors_that_panic_end_no_worker() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("bad"));
+    fake.put(PODS, pod("payload"));
+    fake.put(PODS, pod("good"));
+    let scripted = Scripted::new(|request, times| match request.name() {
+        "bad" if times < 3 => Err(Error::retry(Nasty)),
+        "payload" if times < 3 => std::panic::panic_any(Nasty),
+        _ => Ok(Action::await_change()),
+    });
+    let controller =
+        Controller::of::<Pod>(scripted.clone()).backoff(Duration::from_millis(1), Duration::from_millis(1));
+    let manager = Manager::builder(fake.client())
+        .add(controller)
+        .build()
+        .expect("it fits");
+    with_manager(manager, async {
+        let runs = |name: &str| scripted.runs().iter().filter(|run| run.ends_with(name)).count();
+        eventually("all of them come through", || {
+            runs("a/bad") >= 3 && runs("a/payload") == 3 && runs("a/good") == 1
+        })
+        .await;
+        fake.put(PODS, pod("later"));
+        eventually("the worker is there", || runs("a/later") == 1).await;
+    })
+    .await;
+}
+
 mod books {
     use kubewright::kube::CustomResource;
     use schemars::JsonSchema;

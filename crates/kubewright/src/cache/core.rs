@@ -10,15 +10,16 @@
 //! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every handler has returned for
 //! every object of the first list; SI7 a panicking handler is reported and hurts nobody else; SI9 the task ends with the last handle.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
-use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
+use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic, end_of_panic};
 use kubewright_engine::receipts::{Hold, Place, Receipts, Shown, Ticket, View};
 use kubewright_engine::reflector::ListPage;
-use kubewright_engine::{Delta, HandlerId, Meta, ObjectKey, ResourceVersion, Unreadable};
+use kubewright_engine::{Delta, Event, HandlerId, Meta, ObjectKey, ResourceVersion, Unreadable};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -354,11 +355,22 @@ impl Core {
         for delta in deltas {
             let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
             self.report(&dispatcher.dispatch(&events));
+            self.drop_guarded(events);
         }
         drop(dispatcher);
         self.report_unreadable();
         self.settle_receipts();
         self.changed();
+    }
+
+    /// What changed may be the last to hold an old state, whose `Drop` is the user's.
+    fn drop_guarded(&self, events: Vec<Event<dyn Cached>>) {
+        for event in events {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(event))) {
+                let error = end_of_panic(payload);
+                tracing::error!(resource = %self.name, error, "the Drop of an object panicked");
+            }
+        }
     }
 
     fn settle_receipts(&self) {

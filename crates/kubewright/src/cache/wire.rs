@@ -21,7 +21,7 @@ use serde::de::Error as _;
 use serde_json::Value;
 
 use super::scope::Scope;
-use crate::error::{Chain, panic_message};
+use crate::error::{Chain, end_of_panic};
 use crate::form::{Cached, Form, Frame, Page, without_place};
 use crate::object::collection_path;
 
@@ -267,10 +267,7 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Resu
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(bounded(without_place(&error))),
-        Err(payload) => Err(bounded(format!(
-            "its Deserialize panicked: {}",
-            panic_message(&*payload)
-        ))),
+        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
     }
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
 use crate::diff::FieldChange;
+use crate::error::end_of_panic;
 use crate::object::ObjectRef;
 use crate::request::Request;
 
@@ -183,8 +184,9 @@ impl Observers {
         }
         let what = what();
         for observer in self.0.iter() {
-            if catch_unwind(AssertUnwindSafe(|| observer.observe(&what))).is_err() {
-                tracing::error!("an observer panicked; the observation is lost for it");
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| observer.observe(&what))) {
+                let error = end_of_panic(payload);
+                tracing::error!(error, "an observer panicked; the observation is lost for it");
             }
         }
     }

@@ -20,7 +20,7 @@ use super::description::{ConversionDescription, Description};
 use super::request::AdmissionRequest;
 use super::{Registered, json_patch, review};
 use crate::client::Client;
-use crate::error::{Error, Result, panic_message};
+use crate::error::{Error, Result, end_of_panic};
 
 /// Judges one request: a patch that may be empty, or a refusal.
 pub(crate) trait Admit: Send + Sync {
@@ -216,7 +216,7 @@ async fn judge(
     match tokio::time::timeout(within, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(panic)) => {
-            let message = panic_message(&*panic);
+            let message = end_of_panic(panic);
             tracing::error!(
                 webhook = name,
                 object = request.describe(),
