@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::apply::{Owner, merge_patch_between};
 use crate::cache::Shared;
-use crate::cause::Cause;
+use crate::cause::{Cause, CauseKind};
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
@@ -118,6 +118,27 @@ impl Context {
                 None => self,
             };
             Ok((found, ctx))
+        })
+    }
+
+    /// Whether the object of the key, which the informer does not hold, is gone. Its watch says so, unless it restricts what it shows or the
+    /// key came from elsewhere; then the API server is asked.
+    pub(crate) fn is_gone<'a>(&'a self, informer: &'a Shared) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let (request, scope) = (self.request(), informer.scope());
+            if scope.namespace.is_some() && scope.namespace.as_deref() != request.namespace() {
+                return Ok(false); // nothing that this controller may see
+            }
+            let resource = informer.resource();
+            let told = ObjectRef::named(resource, request.namespace(), request.name());
+            let causes = self.causes().iter();
+            let deleted = causes
+                .filter(|cause| *cause.kind() == CauseKind::Deleted)
+                .any(|cause| cause.object() == Some(&told));
+            if deleted && !scope.is_selective() {
+                return Ok(true);
+            }
+            Ok(!self.client().exists(resource, request).await?)
         })
     }
 

@@ -1562,6 +1562,35 @@ async fn a_reconcile_that_takes_too_long_is_dropped_and_retried() {
     assert_eq!(ended[1], Outcome::Done);
 }
 
+/// `deleted` means that the object is gone, never that it left a selection or was not seen yet.
+#[tokio::test]
+async fn r_deleted_means_gone() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("x"));
+    fake.put(PODS, pod("y"));
+    let scripted = Scripted::new(|_, _| Ok(Action::await_change()));
+    let controller = Controller::of::<Pod>(scripted.clone())
+        .within(Scope::all().labels([("app", "web")].into_iter().collect()))
+        .watches::<ConfigMap>(|config| vec![Request::of(config)]);
+    let manager = Manager::builder(fake.client())
+        .add(controller)
+        .build()
+        .expect("it fits");
+    with_manager(manager, async {
+        eventually("both are reconciled", || scripted.runs().len() == 2).await;
+        fake.hide(PODS, "a", "x");
+        fake.remove(PODS, "a", "y");
+        eventually("y is gone", || scripted.runs().len() == 3).await;
+        assert_eq!(scripted.runs()[2], "deleted a/y");
+        // A key that a source made up, of an object that exists, and of one that does not.
+        fake.put(CONFIGS, raw("a", "x"));
+        fake.put(CONFIGS, raw("a", "nobody"));
+        eventually("nobody is gone", || scripted.runs().len() == 4).await;
+        assert_eq!(scripted.runs()[3], "deleted a/nobody");
+    })
+    .await;
+}
+
 /// A type whose own code panics when its text says so.
 mod bombs {
     use kubewright::kube::CustomResource;

@@ -246,30 +246,52 @@ impl Client {
         name: Option<&str>,
     ) -> Result<ListPage<dyn Cached>> {
         let scope = informer.scope();
-        let fields = name
-            .map(|name| format!("metadata.name={name}"))
-            .into_iter()
-            .chain(scope.fields.clone());
+        let fields = name.map(by_name).into_iter().chain(scope.fields.clone());
         let fields: Vec<String> = fields.collect();
         let params = ListParams {
             label_selector: (!scope.labels.selects_all()).then(|| scope.labels.to_string()),
             field_selector: (!fields.is_empty()).then(|| fields.join(",")),
             ..Default::default()
         };
-        let requests = Requests::new(collection_path(
-            &form.resource,
-            namespace.or(scope.namespace.as_deref()),
-        ));
-        let request = if form.metadata_only {
-            requests.list_metadata(&params)
-        } else {
-            requests.list(&params)
-        };
         let attempt = match name {
             Some(name) => Target::new(&form.resource, namespace, name).attempt("list"),
             None => format!("list {}", informer.name()),
         };
-        let text = self.send_text(&attempt, request).await?;
+        self.listed_live(form, namespace.or(scope.namespace.as_deref()), &params, &attempt)
+            .await
+    }
+
+    /// Whether the API server has such an object. By a list, as [`Client::ask`].
+    pub(crate) async fn exists(&self, resource: &ApiResource, request: &Request) -> Result<bool> {
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(resource);
+        let params = ListParams {
+            field_selector: Some(by_name(request.name())),
+            ..Default::default()
+        };
+        let attempt = Target::new(resource, request.namespace(), request.name()).attempt("list");
+        let page = self.listed_live(&form, request.namespace(), &params, &attempt).await?;
+        let key = ObjectKey::from(request);
+        let readable = page
+            .items
+            .iter()
+            .any(|object| KubeMeta::key(&**object).as_ref() == Some(&key));
+        Ok(readable || page.unreadable.iter().any(|object| object.key == key))
+    }
+
+    async fn listed_live(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        params: &ListParams,
+        attempt: &str,
+    ) -> Result<ListPage<dyn Cached>> {
+        let requests = Requests::new(collection_path(&form.resource, namespace));
+        let request = if form.metadata_only {
+            requests.list_metadata(params)
+        } else {
+            requests.list(params)
+        };
+        let text = self.send_text(attempt, request).await?;
         decode_page(text.as_bytes(), form).map_err(|failure| Error::retry(format!("{attempt}: {failure}")))
     }
 
@@ -295,6 +317,11 @@ impl Client {
             }
         })
     }
+}
+
+/// The field selector of one object. Names have no characters that would have to be escaped.
+fn by_name(name: &str) -> String {
+    format!("metadata.name={name}")
 }
 
 /// Refuses to read of a namespace that the cache does not hold: "it does not exist" would be an invention.

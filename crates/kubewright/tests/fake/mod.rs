@@ -203,6 +203,21 @@ impl Fake {
         self.ring();
     }
 
+    /// Watches say that the object is gone, which lives: what happens when it leaves what they select.
+    pub(crate) fn hide(&self, collection: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let key = (collection.to_owned(), namespace.to_owned(), name.to_owned());
+        if let Some(mut object) = state.objects.get(&key).cloned() {
+            state.version += 1;
+            let version = state.version;
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            state.objects.insert(key, object.clone());
+            state.log.push((version, "DELETED", collection.to_owned(), object));
+        }
+        drop(state);
+        self.ring();
+    }
+
     pub(crate) fn object(&self, collection: &str, namespace: &str, name: &str) -> Option<Value> {
         self.state()
             .objects
