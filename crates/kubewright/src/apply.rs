@@ -354,7 +354,8 @@ pub(crate) fn merge_patch_between(before: &Value, after: &Value) -> Option<Value
     Some(Value::Object(patch))
 }
 
-fn replaces_a_list(patch: &Value) -> bool {
+/// Whether a merge patch would replace a list: then it needs a lock, or what others wrote into the list is lost (K6).
+pub(crate) fn replaces_a_list(patch: &Value) -> bool {
     match patch {
         Value::Array(_) => true,
         Value::Object(map) => map.values().any(replaces_a_list),

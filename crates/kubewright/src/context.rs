@@ -10,7 +10,7 @@ use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
 use serde_json::{Value, json};
 
-use crate::apply::{Owner, merge_patch_between};
+use crate::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::cache::Shared;
 use crate::cause::{Cause, CauseKind};
 use crate::client::Client;
@@ -191,10 +191,14 @@ impl Context {
     }
 
     /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent as a merge patch of
-    /// the status subresource, without a lock. Nothing is sent when nothing changed. Returns the object as it is now.
+    /// the status subresource. Nothing is sent when nothing changed. Returns the object as it is now.
+    ///
+    /// A merge patch replaces lists, such as conditions, as a whole. One that does carries the resourceVersion that it was made from, so that
+    /// what others wrote into the list meanwhile is not lost; other patches carry no lock.
     ///
     /// # Errors
-    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Api`] as the server answers.
+    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Conflict`] when a list was to be replaced and the object has
+    /// changed since (return it: the reconcile runs again); [`Error::Api`] as the server answers.
     pub async fn patch_status<K: Object>(&self, object: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>> {
         let form = Form::of::<K>();
         let base = match self.newest(&form, object).await? {
@@ -231,7 +235,11 @@ impl Context {
                     "the change touched {field}; only status can be changed here, use client().update or apply"
                 ));
             }
-            let patch = Patch::Merge(json!({ "status": status }));
+            let mut patch = json!({ "status": status });
+            if let Some(version) = meta.resource_version.as_ref().filter(|_| replaces_a_list(&patch)) {
+                patch["metadata"] = json!({ "resourceVersion": version });
+            }
+            let patch = Patch::Merge(patch);
             let name = meta.name.as_deref().unwrap_or_default();
             self.client()
                 .patch_shared(form, meta.namespace.as_deref(), name, Some("status"), &patch)

@@ -745,8 +745,43 @@ async fn patch_status_sends_the_change_against_the_newest_state() {
     );
 }
 
+/// K6: conditions are a list, and a merge patch replaces it as a whole.
 #[tokio::test]
-async fn an_update_that_changes_nothing_is_not_sent() {
+async fn k6_patch_status_loses_no_condition_of_another_writer() {
+    let condition = |kind: &str| json!({ "type": kind, "status": "True" });
+    let fake = Fake::new();
+    let owner = json!({ "metadata": { "namespace": "a", "name": "p" }, "spec": { "containers": [] }, "status": { "conditions": [condition("A")] } });
+    let owner = fake.put(PODS, owner);
+    let client = client(&fake);
+    client.list::<Pod>(None).await.expect("the kind is cached");
+    let (ctx, pod) = context(&client, &owner);
+    fake.hold_watches(true);
+    let mut theirs = owner.clone();
+    theirs["status"]["conditions"] = json!([condition("A"), condition("Theirs")]);
+    fake.put(PODS, theirs);
+    let add = |pod: &mut Pod| {
+        let conditions = pod.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.push(k8s_condition("Ours"));
+    };
+    let error = ctx
+        .patch_status(&pod, add)
+        .await
+        .expect_err("it would take theirs away");
+    assert!(error.is_conflict(), "{error}");
+    let stored = fake.object(PODS, "a", "p").expect("it exists");
+    assert_eq!(stored["status"]["conditions"].as_array().map(Vec::len), Some(2));
+}
+
+fn k8s_condition(kind: &str) -> kubewright::k8s_openapi::api::core::v1::PodCondition {
+    kubewright::k8s_openapi::api::core::v1::PodCondition {
+        type_: kind.to_owned(),
+        status: "True".to_owned(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn an_update_is_judged_by_the_server_alone() {
     let fake = Fake::new();
     let client = client(&fake);
     fake.put(
@@ -758,8 +793,21 @@ async fn an_update_that_changes_nothing_is_not_sent() {
         .await
         .expect("a read")
         .expect("it exists");
-    client.update(&*object).await.expect("nothing to do");
-    assert_eq!(fake.writes(), 0);
+    client.update(&*object).await.expect("nothing has changed");
+    // The cache lags: what it holds equals what is to be written, and the server knows better.
+    fake.hold_watches(true);
+    fake.put(
+        CONFIGS,
+        json!({ "metadata": { "namespace": "a", "name": "x" }, "data": { "key": "7" } }),
+    );
+    let error = client.update(&*object).await.expect_err("it has changed since");
+    assert!(error.is_conflict(), "{error}");
+    let object = client
+        .live::<ConfigMap>(Some("a"), "x")
+        .await
+        .expect("a read")
+        .expect("it exists");
+    let object = Arc::new(object);
     let mut changed = (*object).clone();
     changed.data = Some([("key".to_owned(), "2".to_owned())].into());
     client.update(&changed).await.expect("updated");

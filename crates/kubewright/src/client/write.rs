@@ -26,7 +26,8 @@ impl Client {
         self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
 
-    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock. Nothing is sent when the cache holds exactly this.
+    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock, and the server judges it: an update that changes nothing is
+    /// sent too (the server then writes nothing), because the cache cannot know whether the object has changed since. Compare before you call.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
@@ -34,7 +35,7 @@ impl Client {
         self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
 
-    /// Replaces the status of an object (PUT of `/status`). Nothing is sent when the cache holds exactly this.
+    /// Replaces the status of an object (PUT of `/status`).
     ///
     /// # Errors
     /// As [`Client::update`].
@@ -245,12 +246,6 @@ impl Client {
             let target = Target::of_object(form, object.metadata())?;
             let before = self.cached(form, &target);
             let wanted = object.json()?;
-            if let Some(cached) = &before
-                && cached.metadata().resource_version == object.metadata().resource_version
-                && cached.json()? == wanted
-            {
-                return Ok(cached.clone());
-            }
             let (requests, params) = (target.requests(), self.post_params());
             let body = serde_json::to_vec(&wanted)?;
             let request = match subresource {
