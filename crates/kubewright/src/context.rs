@@ -177,11 +177,13 @@ impl Context {
         &self.0.stop
     }
 
-    /// Makes an object be as `desired`: creates it, or patches what differs, or sends nothing when nothing does.
+    /// Makes an object be as `desired`, by server-side apply under the controller's name: creates it, or changes what differs, or sends nothing
+    /// when nothing would change. (The first apply of an object in a process is always sent: only the server knows who owns which field.)
     ///
     /// The object becomes controlled by the one that is reconciled (an owner reference with `controller` and `blockOwnerDeletion`), so that
     /// it is deleted with it and its changes lead back here. It is put into the owner's namespace when it names none. Fields that
-    /// `desired` does not mention are left as they are; `status` is not touched. Returns the object as it is now.
+    /// `desired` mentions become the controller's, whoever had set them; fields that it mentioned before and mentions no longer are removed;
+    /// all others are left as they are, and so is `status`. Returns the object as it is now.
     ///
     /// # Errors
     /// [`Error::AlreadyOwned`] when another object controls it; [`Error::Terminal`] when it has no name, or when the owner may not own it;

@@ -47,7 +47,7 @@
 //! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs` |
 //! | E3, E4 events | `tests/runtime.rs::e3_…` |
 //! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
-//! | nothing is sent that changes nothing | `apply::tests::a_plan_that_was_carried_out_leaves_nothing_to_do`, `tests/runtime.rs::apply_…` |
+//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/runtime.rs::apply_…` |
 
 pub use jiff;
 pub use k8s_openapi;

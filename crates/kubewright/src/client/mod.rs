@@ -6,7 +6,9 @@
 //! no receipt, writes with an unknown outcome (also those whose future was dropped) make the next read ask the API; a delete carries the uid
 //! it means.
 //!
-//! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need. Not here: create-or-patch, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
+//! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need.
+//!
+//! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
 mod read;
 mod send;
@@ -27,7 +29,7 @@ use serde_json::Value;
 use self::send::exchange;
 pub(crate) use self::send::fault_of;
 pub use self::send::{REQUEST_DEADLINE, connect};
-use crate::apply::NoOpMemory;
+use crate::apply::Applied;
 use crate::cache::{Cache, Written, guarded};
 use crate::diff::changes_between;
 use crate::error::{Error, Result};
@@ -74,7 +76,7 @@ struct Shared {
     kube: kube::Client,
     cache: Cache,
     observers: Observers,
-    no_ops: NoOpMemory,
+    applied: Applied,
 }
 
 impl fmt::Debug for Client {
@@ -95,7 +97,7 @@ impl Client {
                 kube,
                 cache,
                 observers,
-                no_ops: NoOpMemory::default(),
+                applied: Applied::default(),
             }),
             controller: None,
             field_manager: Arc::from("kubewright"),
@@ -165,8 +167,16 @@ impl Client {
         &self.shared.observers
     }
 
-    pub(crate) fn no_ops(&self) -> &NoOpMemory {
-        &self.shared.no_ops
+    pub(crate) fn applied(&self) -> &Applied {
+        &self.shared.applied
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    pub(crate) fn field_manager(&self) -> &str {
+        &self.field_manager
     }
 }
 

@@ -287,6 +287,25 @@ impl Client {
         })
     }
 
+    /// Server-side apply, taking over the fields of others. `verb` is what it comes to.
+    pub(crate) async fn send_apply(
+        &self,
+        form: &Form,
+        target: &Target<'_>,
+        verb: &'static str,
+        wanted: &Value,
+        before: Option<&dyn Cached>,
+    ) -> Result<Arc<dyn Cached>> {
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            ..PatchParams::apply(&self.field_manager).force()
+        };
+        let request = target.requests().patch(target.name, &params, &Patch::Apply(wanted));
+        let written = self.write(target, verb, None, request, form).await?;
+        self.wrote(target, verb, None, before, &*written);
+        Ok(written)
+    }
+
     fn delete_exactly<'a>(
         &'a self,
         form: &'a Form,

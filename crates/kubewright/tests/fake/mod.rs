@@ -407,6 +407,12 @@ impl Fake {
                     .retain(|_, value| !value.is_null());
                 object
             }
+            // Server-side apply; its merge of lists and its owners of fields are tested against the real thing.
+            ("PATCH", None) if query.contains_key("force") => {
+                let mut object = body;
+                object["metadata"]["namespace"] = json!(path.namespace);
+                object
+            }
             (_, None) => return missing(),
             ("GET", Some(object)) => return answer(200, object),
             ("PUT", Some(_)) => body,
