@@ -44,7 +44,7 @@
 //! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/webhooks` |
 //! | W3 dry runs | `webhook::tests::w3_…` |
 //! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
-//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs` |
+//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
 //! | E3, E4 events | `tests/runtime.rs::e3_…` |
 //! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
 //! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/runtime.rs::apply_…` |

@@ -175,7 +175,8 @@ impl WebhookHandlers {
         ))
     }
 
-    fn convert(&self, document: Value) -> Result<Value, review::Malformed> {
+    /// Answers a conversion.
+    pub(super) fn convert(&self, document: Value) -> Result<Value, review::Malformed> {
         let asked = review::read_conversion(document)?;
         let request = asked.request;
         let one = |object: &Value| {
@@ -201,7 +202,7 @@ impl WebhookHandlers {
     }
 }
 
-fn bad_request(message: String) -> Status {
+pub(super) fn bad_request(message: String) -> Status {
     Status::failure(&message, "BadRequest").with_code(400)
 }
 
