@@ -247,6 +247,12 @@ impl Line {
                     }),
                 })
             }
+            Observation::ObjectUnreadable { object, error, .. } => Some(Line {
+                hero: true,
+                head: format!("{} {object}: {error}", paint(BAD, "cannot decode")),
+                details: Vec::new(),
+                event: json!({"event": "unreadable", "object": object.to_string(), "error": error}),
+            }),
             Observation::CacheDegraded { resource, reason } => Some(Line {
                 hero: true,
                 head: format!("{} {resource}: {reason}", paint(BAD, "cache degraded")),

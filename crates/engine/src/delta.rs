@@ -11,6 +11,7 @@
 
 use crate::key::ObjectKey;
 use crate::meta::ResourceVersion;
+use crate::unreadable::Unreadable;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,12 +24,18 @@ pub enum Delta<V: ?Sized> {
     Modified(Arc<V>),
     /// A watch said DELETED (also: the object left the selector). The object is its last state, its version that of the deletion.
     Deleted(Arc<V>),
+    /// A watch said ADDED or MODIFIED of an object that could not be decoded.
+    Unreadable(Unreadable),
+    /// A watch said DELETED, with a last state that could not be decoded.
+    UnreadableDeleted(Unreadable),
     /// A list or an initial stream starts. A bracket that is still open is dropped.
     ReplaceBegin,
     /// Objects of the list: a page, or one object of an initial stream.
     ReplaceItems(Vec<Arc<V>>),
+    /// Objects of the list that could not be decoded.
+    ReplaceUnreadable(Vec<Unreadable>),
     /// An object of the initial stream was deleted before the stream was complete.
-    ReplaceDeleted(Arc<V>),
+    ReplaceDeleted(ObjectKey),
     /// The list broke off: what was staged is dropped, the store stays as it was.
     ReplaceAborted,
     /// The list is complete: the store becomes what was listed.
@@ -49,9 +56,12 @@ impl<V: ?Sized> Clone for Delta<V> {
             Delta::Added(object) => Delta::Added(object.clone()),
             Delta::Modified(object) => Delta::Modified(object.clone()),
             Delta::Deleted(object) => Delta::Deleted(object.clone()),
+            Delta::Unreadable(object) => Delta::Unreadable(object.clone()),
+            Delta::UnreadableDeleted(object) => Delta::UnreadableDeleted(object.clone()),
             Delta::ReplaceBegin => Delta::ReplaceBegin,
             Delta::ReplaceItems(items) => Delta::ReplaceItems(items.clone()),
-            Delta::ReplaceDeleted(object) => Delta::ReplaceDeleted(object.clone()),
+            Delta::ReplaceUnreadable(objects) => Delta::ReplaceUnreadable(objects.clone()),
+            Delta::ReplaceDeleted(key) => Delta::ReplaceDeleted(key.clone()),
             Delta::ReplaceAborted => Delta::ReplaceAborted,
             Delta::ReplaceEnd {
                 resource_version,
@@ -251,6 +261,7 @@ impl<V: ?Sized> DeltaQueue<V> {
 fn weight<V: ?Sized>(delta: &Delta<V>) -> usize {
     match delta {
         Delta::ReplaceItems(items) => items.len().max(1),
+        Delta::ReplaceUnreadable(objects) => objects.len().max(1),
         _ => 1,
     }
 }

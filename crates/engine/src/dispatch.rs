@@ -102,9 +102,18 @@ fn call<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>, panics
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
         panics.push(HandlerPanic {
             handler: id,
-            message: panic_message(payload.as_ref()),
+            message: end_of_panic(payload),
         });
     }
+}
+
+/// The text of a panic that was caught. What it carried is dropped here, and should that panic as well, it is left where it is.
+pub fn end_of_panic(payload: Box<dyn Any + Send>) -> String {
+    let message = panic_message(payload.as_ref());
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    message
 }
 
 /// The text of a panic, or a placeholder when it was not text.

@@ -34,6 +34,7 @@
 //! | RF9 a failed application relists | `reflector::tests::rf9_failed_apply_keeps_the_version_and_relists` |
 //! | RF10 bookmarks | `reflector::tests::rf10_bookmark_moves_versions`, `store::tests::rf10_bookmark_emits_nothing` |
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
+//! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
 //! | RF12 leaving the selector | `store::tests::rf12_deleted_event_removes` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
 //! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
@@ -42,6 +43,7 @@
 //! | DF5 close | `delta::tests::df5_close_lets_the_rest_out` |
 //! | DF7 bounded | `delta::tests::df7_full_queue_hands_the_delta_back` |
 //! | DF8 delete and recreate | `store::tests::df8_new_uid_is_delete_then_add` |
+//! | one layer retries, no write twice | `retry::tests` |
 //! | S1, S4 atomic replace | `store::tests::rf4_partial_replace_is_invisible`, `store::tests::s4_replace_is_one_step` |
 //! | S2, S7 indexes equal their function, no leak | `store::tests::s2_index_equals_function` (property) |
 //! | S3 immutable objects | by type: the store hands out `Arc<V>` and keeps the index values it computed |
@@ -55,6 +57,7 @@
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
 //! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
+//! | K1–K4 reads see own writes | `receipts::tests::k_every_interleaving_of_some_tasks_on_one_key` (exhaustive), `receipts::tests::k1_…`, `k4_…` |
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
 //! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
@@ -69,15 +72,20 @@ pub mod election;
 pub mod key;
 pub mod meta;
 pub mod queue;
+pub mod receipts;
 pub mod reflector;
+pub mod retry;
 pub mod store;
 pub mod time;
+pub mod unreadable;
 
 pub use delta::{Delta, DeltaQueue, Event};
 pub use dispatch::{Dispatcher, HandlerId};
 pub use key::ObjectKey;
 pub use meta::{Meta, ResourceVersion};
 pub use queue::WorkQueue;
+pub use receipts::Receipts;
 pub use reflector::Reflector;
 pub use store::Store;
 pub use time::Instant;
+pub use unreadable::Unreadable;

@@ -9,14 +9,15 @@
 //! * RF3 the resume version is that of the last event passed on as a delta; events of an initial stream do not move it.
 //! * RF4 a list is a bracket of deltas; one that breaks off is aborted. RF5 a server that takes `sendInitialEvents` but never
 //!   ends the initial events is listed instead, from then on.
-//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated at once.
+//! * RF6 every failure waits with growing, jittered backoff; only a watch that made progress or lasted may be repeated at once. So does
+//!   the relist after a 410: a busy history that expires again and again must not be listed in a hot loop, nor by all clients at once.
 //! * RF7 410 on a watch, as an HTTP status or in the stream: list at the last version. 410 or "too large" on that list: list the
 //!   newest state. The first list asks for the newest state too, never for version "0": a restart does not go back in time.
 //! * RF9 when a delta could not be applied, the version stays before it, and everything is listed again.
-//! * RF11 a frame that cannot be decoded is the end of that stream, at the version before it.
+//! * RF11 a frame that cannot be understood is the end of that stream, at the version before it. An object that cannot be decoded
+//!   but can be named ([`Unreadable`](crate::Unreadable)) passes like any other and moves the version.
 //!
-//! Not here: HTTP, decoding, transforms, the resync timer. Objects that a shell cannot turn into `V` reach this file as
-//! [`FailureKind::Decode`].
+//! Not here: HTTP, decoding, transforms, the resync timer.
 
 mod input;
 
@@ -267,15 +268,16 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     /// Waits because of a failure, longer each time, at least as long as the server asked for.
     fn back_off(&mut self, then: Then, failure: &Failure, step: &mut Step<V>) {
-        let wait = self
-            .backoff
-            .next(step.now, step.entropy)
-            .max(failure.retry_after.unwrap_or_default());
+        self.set_health(Health::Degraded(failure.to_string()), step);
+        self.wait(then, failure.retry_after.unwrap_or_default(), step);
+    }
+
+    fn wait(&mut self, then: Then, at_least: Duration, step: &mut Step<V>) {
+        let wait = self.backoff.next(step.now, step.entropy).max(at_least);
         self.phase = Phase::Waiting {
             until: step.now + wait,
             then,
         };
-        self.set_health(Health::Degraded(failure.to_string()), step);
         step.actions.push(Action::Wait(wait));
     }
 
@@ -292,6 +294,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             return self.back_off(Then::Cycle, &Failure::new(FailureKind::Decode, problem), step);
         }
         step.apply(Delta::ReplaceItems(page.items));
+        if !page.unreadable.is_empty() {
+            step.apply(Delta::ReplaceUnreadable(page.unreadable));
+        }
         if let Some(token) = page.continue_token.filter(|token| !token.is_empty()) {
             let limit = self.config.page_size;
             step.actions.push(Action::List {
@@ -405,7 +410,13 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 step.apply(Delta::ReplaceItems(vec![object]));
             }
-            WatchEvent::Deleted(object) => step.apply(Delta::ReplaceDeleted(object)),
+            WatchEvent::Unreadable(object) => step.apply(Delta::ReplaceUnreadable(vec![object])),
+            WatchEvent::Deleted(object) => {
+                if let Some(key) = M::key(&object) {
+                    step.apply(Delta::ReplaceDeleted(key));
+                }
+            }
+            WatchEvent::UnreadableDeleted(object) => step.apply(Delta::ReplaceDeleted(object.key)),
             WatchEvent::Bookmark {
                 initial_events_end: false,
                 ..
@@ -504,16 +515,21 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             return Err(undecodable(problem));
         }
         let version = match &event {
-            WatchEvent::Bookmark { version, .. } => version.clone(),
-            event => match event.object().and_then(|object| M::resource_version(object)) {
-                Some(version) => ResourceVersion::new(version),
-                None => return Err(undecodable("a watch event has no metadata.resourceVersion".to_owned())),
-            },
+            WatchEvent::Bookmark { version, .. } => Some(version.clone()),
+            WatchEvent::Unreadable(object) | WatchEvent::UnreadableDeleted(object) => object.resource_version.clone(),
+            event => event
+                .object()
+                .and_then(|object| M::resource_version(object).map(ResourceVersion::new)),
+        };
+        let Some(version) = version else {
+            return Err(undecodable("a watch event has no metadata.resourceVersion".to_owned()));
         };
         let delta = match event {
             WatchEvent::Added(object) => Delta::Added(object),
             WatchEvent::Modified(object) => Delta::Modified(object),
             WatchEvent::Deleted(object) => Delta::Deleted(object),
+            WatchEvent::Unreadable(object) => Delta::Unreadable(object),
+            WatchEvent::UnreadableDeleted(object) => Delta::UnreadableDeleted(object),
             WatchEvent::Bookmark { .. } => Delta::Bookmark(version.clone()),
             WatchEvent::Error(failure) => return Err(failure),
         };
@@ -535,7 +551,8 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
 
     fn watch_failed(&mut self, was_good: bool, failure: Failure, step: &mut Step<V>) {
         match failure.kind {
-            FailureKind::Expired if was_good => self.cycle(step),
+            // What is held is as good as before, so the health stays.
+            FailureKind::Expired if was_good => self.wait(Then::Cycle, Duration::ZERO, step),
             // Watches that expire at birth, again and again, are a failure like any other (RF6).
             FailureKind::Expired => self.back_off(Then::Cycle, &failure, step),
             // The kind or the permission went and may come back with another history: look at everything then.

@@ -11,6 +11,8 @@
 //!   replaced ([`Delta::ReplaceEnd`] with `authoritative`; counted in [`Store::history_resets`]).
 //! * S6: an index function that fails or panics loses that object in that index, is reported, and nothing else.
 //! * RF1: an event that is older than the stored state of the same object is ignored.
+//! * RF11: an object that could not be decoded is remembered as such until it changes or is deleted. Its last readable state, when there
+//!   is one of the same uid, stays: "deleted" is said only of what is gone.
 //!
 //! Not here: the lock (a shell keeps the store in one), handlers, objects of other kinds.
 
@@ -19,6 +21,7 @@ mod index;
 use crate::delta::{Delta, Event};
 use crate::key::{KeyRef, ObjectKey};
 use crate::meta::{self, Meta, ResourceVersion};
+use crate::unreadable::Unreadable;
 use index::{Failures, Index};
 pub use index::{IndexError, IndexFailure, IndexValues};
 use std::cmp::Ordering;
@@ -57,6 +60,11 @@ pub struct Store<V: ?Sized, M> {
     replacement: u64,
     replacing: bool,
     staged: BTreeMap<ObjectKey, Arc<V>>,
+    /// Objects that exist and could not be decoded.
+    unreadable: BTreeMap<ObjectKey, Unreadable>,
+    staged_unreadable: BTreeMap<ObjectKey, Unreadable>,
+    /// The keys of those that nobody was told of yet.
+    unreported: BTreeSet<ObjectKey>,
     history_resets: u64,
     meta: PhantomData<fn() -> M>,
 }
@@ -73,6 +81,9 @@ impl<V: ?Sized, M: Meta<V>> Default for Store<V, M> {
             replacement: 0,
             replacing: false,
             staged: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            staged_unreadable: BTreeMap::new(),
+            unreported: BTreeSet::new(),
             history_resets: 0,
             meta: PhantomData,
         }
@@ -89,6 +100,11 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
         self.items.get(key).map(|entry| entry.object.clone())
+    }
+
+    /// The object of this key, borrowed.
+    pub fn peek(&self, key: &ObjectKey) -> Option<&Arc<V>> {
+        self.items.get(key).map(|entry| &entry.object)
     }
 
     /// The object of this namespace and name; allocates nothing. `None` as the namespace means cluster scope.
@@ -129,6 +145,17 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
             .filter_map(|key| self.get(key))
             .collect();
         Ok(self.snapshot(items))
+    }
+
+    /// The objects that exist and could not be decoded, in order.
+    pub fn unreadable(&self) -> impl ExactSizeIterator<Item = &Unreadable> {
+        self.unreadable.values()
+    }
+
+    /// What is known of the object of this namespace and name, when it exists and could not be decoded. The store may still hold its
+    /// last readable state, which is then out of date.
+    pub fn unreadable_by_name(&self, namespace: Option<&str>, name: &str) -> Option<&Unreadable> {
+        self.unreadable.get::<dyn KeyRef>(&(namespace, name) as &dyn KeyRef)
     }
 
     /// The keys, in order.
@@ -233,9 +260,12 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         match delta {
             Delta::Added(object) | Delta::Modified(object) => self.upsert_newer(object, &mut events),
             Delta::Deleted(object) => self.delete(object, &mut events),
+            Delta::Unreadable(object) => self.set_unreadable(object, &mut events),
+            Delta::UnreadableDeleted(object) => self.delete_unreadable(object, &mut events),
             Delta::ReplaceBegin => self.begin_replace(),
             Delta::ReplaceItems(objects) => objects.into_iter().for_each(|object| self.stage(object)),
-            Delta::ReplaceDeleted(object) => self.unstage(&object),
+            Delta::ReplaceUnreadable(objects) => objects.into_iter().for_each(|object| self.stage_unreadable(object)),
+            Delta::ReplaceDeleted(key) => self.unstage(&key),
             Delta::ReplaceAborted => self.abort_replace(),
             Delta::ReplaceEnd {
                 resource_version,
@@ -252,7 +282,12 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         let Some(key) = M::key(&object) else { return };
         let version = M::resource_version(&object).map(ResourceVersion::new);
         let stored = self.items.get(&key).map(|entry| &entry.object);
-        if stored.is_none_or(|stored| is_newer::<V, M>(stored, &object)) {
+        let unreadable_since = self
+            .unreadable
+            .get(&key)
+            .and_then(|known| known.resource_version.as_ref());
+        let repeated = is_older(version.as_ref(), unreadable_since);
+        if !repeated && stored.is_none_or(|stored| is_newer::<V, M>(stored, &object)) {
             self.upsert(key, object, false, events);
         }
         if let Some(version) = version {
@@ -265,6 +300,9 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         let version = M::resource_version(&object).map(ResourceVersion::new);
         let stored = self.items.get(&key).map(|entry| &entry.object);
         let stale = stored.is_some_and(|stored| compare_versions::<V, M>(&object, stored) == Some(Ordering::Less));
+        if !stale {
+            self.forget_unreadable(&key);
+        }
         if !stale && let Some(last) = self.remove(&key) {
             // Another uid: the deletion of what we hold was missed, and this one speaks of its successor.
             let known = same_object::<V, M>(&last, &object);
@@ -280,14 +318,77 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         }
     }
 
+    /// The object exists and cannot be read: what is held of it stays, unless that is another incarnation.
+    fn set_unreadable(&mut self, object: Unreadable, events: &mut Vec<Event<V>>) {
+        if let Some(version) = object.resource_version.clone() {
+            self.move_to(&version);
+        }
+        let stored = self.items.get(&object.key).map(|entry| &entry.object);
+        let known = self.unreadable.get(&object.key);
+        let stale = stored.is_some_and(|stored| !newer_unreadable::<V, M>(stored, &object))
+            || known.is_some_and(|known| is_older(object.resource_version.as_ref(), known.resource_version.as_ref()));
+        if stale {
+            return;
+        }
+        if stored.is_some_and(|stored| !same_uid::<V, M>(stored, &object)) {
+            self.lose(object.key.clone(), events);
+        }
+        self.remember_unreadable(object);
+    }
+
+    fn delete_unreadable(&mut self, object: Unreadable, events: &mut Vec<Event<V>>) {
+        let stored = self.items.get(&object.key).map(|entry| &entry.object);
+        if stored.is_none_or(|stored| newer_unreadable::<V, M>(stored, &object)) {
+            self.forget_unreadable(&object.key);
+            self.lose(object.key, events);
+        }
+        if let Some(version) = object.resource_version {
+            self.move_to(&version);
+        }
+    }
+
+    fn remember_unreadable(&mut self, object: Unreadable) {
+        let key = object.key.clone();
+        if self.unreadable.get(&key) != Some(&object) {
+            self.unreported.insert(key.clone());
+            self.unreadable.insert(key, object);
+        }
+    }
+
+    fn forget_unreadable(&mut self, key: &ObjectKey) {
+        self.unreadable.remove(key);
+        self.unreported.remove(key);
+    }
+
+    /// Removes an object whose last state was not seen.
+    fn lose(&mut self, key: ObjectKey, events: &mut Vec<Event<V>>) {
+        if let Some(object) = self.remove(&key) {
+            events.push(Event::Deleted {
+                key,
+                object,
+                final_state_unknown: true,
+            });
+        }
+    }
+
+    /// The unreadable objects that are new, or unreadable in another version, since this was last called. For telling people.
+    pub fn take_unreported(&mut self) -> Vec<Unreadable> {
+        let keys = std::mem::take(&mut self.unreported);
+        keys.iter()
+            .filter_map(|key| self.unreadable.get(key).cloned())
+            .collect()
+    }
+
     fn begin_replace(&mut self) {
         self.staged.clear();
+        self.staged_unreadable.clear();
         self.replacement += 1;
         self.replacing = true;
     }
 
     fn abort_replace(&mut self) {
         self.staged = BTreeMap::new();
+        self.staged_unreadable = BTreeMap::new();
         self.replacing = false;
     }
 
@@ -302,6 +403,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         {
             return; // listed twice: the newer one counts
         }
+        self.staged_unreadable.remove(&key);
         if let Some(entry) = self.items.get_mut(&key)
             && same_object::<V, M>(&entry.object, &object)
             && unchanged::<V, M>(&entry.object, &object)
@@ -313,12 +415,25 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         self.staged.insert(key, object);
     }
 
-    fn unstage(&mut self, object: &V) {
-        let Some(key) = M::key(object).filter(|_| self.replacing) else {
+    fn stage_unreadable(&mut self, object: Unreadable) {
+        if !self.replacing {
             return;
-        };
-        self.staged.remove(&key);
-        if let Some(entry) = self.items.get_mut(&key) {
+        }
+        self.staged.remove(&object.key);
+        if let Some(entry) = self.items.get_mut(&object.key) {
+            let kept = same_uid::<V, M>(&entry.object, &object);
+            entry.mark = if kept { self.replacement } else { 0 };
+        }
+        self.staged_unreadable.insert(object.key.clone(), object);
+    }
+
+    fn unstage(&mut self, key: &ObjectKey) {
+        if !self.replacing {
+            return;
+        }
+        self.staged.remove(key);
+        self.staged_unreadable.remove(key);
+        if let Some(entry) = self.items.get_mut(key) {
             entry.mark = 0;
         }
     }
@@ -336,14 +451,9 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
             .map(|(key, _)| key.clone())
             .collect();
         for key in gone {
-            if let Some(object) = self.remove(&key) {
-                events.push(Event::Deleted {
-                    key,
-                    object,
-                    final_state_unknown: true,
-                });
-            }
+            self.lose(key, events);
         }
+        self.replace_unreadable();
         let initial = !self.synced;
         for (key, object) in staged {
             self.upsert(key, object, initial, events);
@@ -362,7 +472,17 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         }
     }
 
+    fn replace_unreadable(&mut self) {
+        let staged = std::mem::take(&mut self.staged_unreadable);
+        self.unreadable.retain(|key, _| staged.contains_key(key));
+        self.unreported.retain(|key| staged.contains_key(key));
+        for object in staged.into_values() {
+            self.remember_unreadable(object);
+        }
+    }
+
     fn upsert(&mut self, key: ObjectKey, object: Arc<V>, initial: bool, events: &mut Vec<Event<V>>) {
+        self.forget_unreadable(&key);
         let Some(entry) = self.items.get_mut(&key) else {
             self.insert(key, object.clone());
             events.push(Event::Added { object, initial });
@@ -480,6 +600,24 @@ fn same_object<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> bool {
         (Some(a), Some(b)) => a == b,
         _ => true,
     }
+}
+
+/// As [`same_object`], for an object of which only the metadata was read.
+fn same_uid<V: ?Sized, M: Meta<V>>(stored: &V, object: &Unreadable) -> bool {
+    match (M::uid(stored), object.uid.as_deref()) {
+        (Some(stored), Some(uid)) => stored == uid,
+        _ => true,
+    }
+}
+
+/// Whether the unreadable state is not older than the stored one, as far as versions tell.
+fn newer_unreadable<V: ?Sized, M: Meta<V>>(stored: &V, object: &Unreadable) -> bool {
+    let stored = M::resource_version(stored).map(ResourceVersion::new);
+    !is_older(object.resource_version.as_ref(), stored.as_ref())
+}
+
+fn is_older(version: Option<&ResourceVersion>, than: Option<&ResourceVersion>) -> bool {
+    matches!((version, than), (Some(version), Some(than)) if version.compare(than) == Some(Ordering::Less))
 }
 
 fn unchanged<V: ?Sized, M: Meta<V>>(a: &V, b: &V) -> bool {

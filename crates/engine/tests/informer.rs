@@ -417,6 +417,7 @@ impl World {
                 let resource_version = Some(ResourceVersion::new(&version.to_string()));
                 Input::Page(ListPage {
                     items,
+                    unreadable: Vec::new(),
                     resource_version,
                     continue_token,
                 })

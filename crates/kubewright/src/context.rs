@@ -10,9 +10,9 @@ use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
 use serde_json::{Value, json};
 
-use crate::apply::{Owner, merge_patch_between};
+use crate::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::cache::Shared;
-use crate::cause::Cause;
+use crate::cause::{Cause, CauseKind};
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
@@ -121,6 +121,27 @@ impl Context {
         })
     }
 
+    /// Whether the object of the key, which the informer does not hold, is gone. Its watch says so, unless it restricts what it shows or the
+    /// key came from elsewhere; then the API server is asked.
+    pub(crate) fn is_gone<'a>(&'a self, informer: &'a Shared) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let (request, scope) = (self.request(), informer.scope());
+            if scope.namespace.is_some() && scope.namespace.as_deref() != request.namespace() {
+                return Ok(false); // nothing that this controller may see
+            }
+            let resource = informer.resource();
+            let told = ObjectRef::named(resource, request.namespace(), request.name());
+            let causes = self.causes().iter();
+            let deleted = causes
+                .filter(|cause| *cause.kind() == CauseKind::Deleted)
+                .any(|cause| cause.object() == Some(&told));
+            if deleted && !scope.is_selective() {
+                return Ok(true);
+            }
+            Ok(!self.client().exists(resource, request).await?)
+        })
+    }
+
     /// The key that is reconciled.
     pub fn request(&self) -> &Request {
         &self.0.request
@@ -156,11 +177,13 @@ impl Context {
         &self.0.stop
     }
 
-    /// Makes an object be as `desired`: creates it, or patches what differs, or sends nothing when nothing does.
+    /// Makes an object be as `desired`, by server-side apply under the controller's name: creates it, or changes what differs, or sends nothing
+    /// when nothing would change. (The first apply of an object in a process is always sent: only the server knows who owns which field.)
     ///
     /// The object becomes controlled by the one that is reconciled (an owner reference with `controller` and `blockOwnerDeletion`), so that
     /// it is deleted with it and its changes lead back here. It is put into the owner's namespace when it names none. Fields that
-    /// `desired` does not mention are left as they are; `status` is not touched. Returns the object as it is now.
+    /// `desired` mentions become the controller's, whoever had set them; fields that it mentioned before and mentions no longer are removed;
+    /// all others are left as they are, and so is `status`. Returns the object as it is now.
     ///
     /// # Errors
     /// [`Error::AlreadyOwned`] when another object controls it; [`Error::Terminal`] when it has no name, or when the owner may not own it;
@@ -170,10 +193,14 @@ impl Context {
     }
 
     /// Changes the status of an object: `change` gets the newest state known, and what it changed in `status` is sent as a merge patch of
-    /// the status subresource, without a lock. Nothing is sent when nothing changed. Returns the object as it is now.
+    /// the status subresource. Nothing is sent when nothing changed. Returns the object as it is now.
+    ///
+    /// A merge patch replaces lists, such as conditions, as a whole. One that does carries the resourceVersion that it was made from, so that
+    /// what others wrote into the list meanwhile is not lost; other patches carry no lock.
     ///
     /// # Errors
-    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Api`] as the server answers.
+    /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Conflict`] when a list was to be replaced and the object has
+    /// changed since (return it: the reconcile runs again); [`Error::Api`] as the server answers.
     pub async fn patch_status<K: Object>(&self, object: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>> {
         let form = Form::of::<K>();
         let base = match self.newest(&form, object).await? {
@@ -210,7 +237,11 @@ impl Context {
                     "the change touched {field}; only status can be changed here, use client().update or apply"
                 ));
             }
-            let patch = Patch::Merge(json!({ "status": status }));
+            let mut patch = json!({ "status": status });
+            if let Some(version) = meta.resource_version.as_ref().filter(|_| replaces_a_list(&patch)) {
+                patch["metadata"] = json!({ "resourceVersion": version });
+            }
+            let patch = Patch::Merge(patch);
             let name = meta.name.as_deref().unwrap_or_default();
             self.client()
                 .patch_shared(form, meta.namespace.as_deref(), name, Some("status"), &patch)

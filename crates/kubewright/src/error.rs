@@ -8,9 +8,12 @@
 //! [`kube::core::Status`].
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use kube::core::Status;
+
+use crate::client::fault_of;
 
 /// Any error, boxed, as it travels inside [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
@@ -39,6 +42,15 @@ pub enum Error {
         what: String,
         /// How long the read waited.
         waited: Duration,
+    },
+
+    /// The object exists and is not what its Rust type expects. Logged and dropped until it changes; see [`crate::Informer::unreadable`].
+    #[error("{object} cannot be decoded into the Rust type: {reason}")]
+    Undecodable {
+        /// The kind and name.
+        object: String,
+        /// What serde says.
+        reason: String,
     },
 
     /// The object changed since it was read (409 Conflict). Normal under concurrency: retried, logged at info level.
@@ -220,7 +232,7 @@ impl Error {
 
     /// Trying again cannot help.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Error::Terminal(_))
+        matches!(self, Error::Terminal(_) | Error::Undecodable { .. })
     }
 
     /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out did.
@@ -228,7 +240,10 @@ impl Error {
         match self {
             Error::Api(error) => match error.status() {
                 Some(status) => status.code >= 500,
-                None => !matches!(error.source, kube::Error::BuildRequest(_) | kube::Error::HttpError(_)),
+                None => match error.source {
+                    kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => false,
+                    ref source => !fault_of(source).not_applied(),
+                },
             },
             _ => false,
         }
@@ -261,13 +276,14 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// The text of a panic's payload.
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+pub(crate) use kubewright_engine::dispatch::end_of_panic;
+
+/// The text of something whose `Display` is a user's, and may panic.
+pub(crate) fn text_of(what: &dyn fmt::Display) -> String {
+    catch_unwind(AssertUnwindSafe(|| what.to_string())).unwrap_or_else(|payload| {
+        let message = end_of_panic(payload);
+        format!("(the Display of this error panicked: {message})")
+    })
 }
 
 #[cfg(test)]
@@ -297,6 +313,8 @@ mod tests {
         check(api(409, "AlreadyExists", "there"), false, false, true, false);
         check(api(404, "NotFound", "gone"), false, true, false, false);
         check(api(504, "Timeout", "slow"), false, false, false, true);
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        check(kube::Error::Service(refused.into()).into(), false, false, false, false);
         check(
             kube::Error::Service("connection closed".into()).into(),
             false,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,6 +33,8 @@ const MEMORY: usize = 4096;
 /// How many events one object may have at once, and how long it takes until it may have one more.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
+/// How long one write may take.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a write that fails is tried.
 const TRIES: u32 = 3;
 
@@ -216,7 +219,8 @@ impl Writer {
             message: record.message.clone(),
         };
         for attempt in 1..=TRIES {
-            match self.try_write(&key, &record).await {
+            let written = tokio::time::timeout(DEADLINE, self.try_write(&key, &record)).await;
+            match written.unwrap_or_else(|_| Err(late())) {
                 Ok(()) => return,
                 Err(error) if refused_for_good(&error) => {
                     tracing::debug!(reason = record.reason, error = %Chain(&error), "the API server takes no such event");
@@ -320,6 +324,11 @@ impl Writer {
         bucket.tokens -= 1.0;
         true
     }
+}
+
+fn late() -> kube::Error {
+    let message = format!("the API server did not answer within {DEADLINE:?}");
+    kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
 }
 
 /// E5, and everything else that no second try can cure.

@@ -1,26 +1,35 @@
 //! `/healthz` and `/readyz` over HTTP, as probes expect them.
 //!
 //! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means: every controller's
-//! workers run. Not here: TLS and metrics.
+//! workers run.
+//!
+//! Invariant: connections are bounded in number, and in the time that they take to ask something, so that a client which misbehaves keeps no
+//! probe from being answered. Bodies are not read. Not here: TLS and metrics.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::net;
 use crate::runnable::Stop;
+
+/// How many connections are open at the same time; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 256;
+/// How long a connection may take to send a request's head, or idle between requests.
+const HEADER: Duration = Duration::from_secs(10);
 
 /// A check: `Err` says in words what is wrong.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -107,14 +116,14 @@ pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Stop) -> 
         let accepted = tokio::select! {
             () = stop.requested() => return Ok(()), // dropping the set ends open connections
             Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of file descriptors, most likely: give them time to come back instead of spinning.
                 tracing::warn!(%error, "cannot accept a connection for health probes");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
@@ -125,6 +134,8 @@ pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Stop) -> 
                 async move { Ok::<_, Infallible>(plain(status, text)) }
             });
             let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER)
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
             if let Err(error) = served {
@@ -149,6 +160,28 @@ fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// More clients that say nothing than there may be connections hold a probe up only until their time is over.
+    #[tokio::test(start_paused = true)]
+    async fn silent_clients_keep_no_probe_from_its_answer() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let (listener, address) = bind("127.0.0.1:0").await.expect("a free port");
+        let (_source, stop) = Stop::pair();
+        tokio::spawn(serve(listener, Checks::default(), stop));
+        let mut silent = Vec::new();
+        for _ in 0..=MAX_CONNECTIONS {
+            silent.push(tokio::net::TcpStream::connect(address).await.expect("it listens"));
+        }
+        let mut probe = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        probe.write_all(request).await.expect("it is taken");
+        let mut answer = String::new();
+        tokio::time::timeout(HEADER * 3, probe.read_to_string(&mut answer))
+            .await
+            .expect("the silent ones are closed")
+            .expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
 
     #[test]
     fn probes_answer_as_kubernetes_components_do() {

@@ -22,12 +22,12 @@
 //!
 //! | invariant | test |
 //! |---|---|
-//! | K1 reads see own writes | `cache::receipts::tests::k1_…`, `tests/runtime.rs::k1_…` |
-//! | K2 out-of-scope writes do not block | `cache::receipts::tests::k2_…`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
-//! | K3 deletes | `cache::receipts::tests::k3_…`, `tests/runtime.rs::k3_…` |
-//! | K4 unknown outcomes, dry runs | `cache::receipts::tests::k4_…`, `tests/runtime.rs::k4_…` |
+//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `tests/runtime.rs::k1_…` |
+//! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `tests/runtime.rs::k2_…` |
+//! | K3 deletes | the engine's `receipts::tests`, `tests/runtime.rs::k3_…` |
+//! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
-//! | RF5, RF11 lists, bad frames | `tests/runtime.rs::rf5_…`, `cache::wire::tests::rf11_…` |
+//! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
@@ -44,9 +44,10 @@
 //! | W2 patches keep what the type does not know | `webhook::merge::tests::w2_…`, `webhook::json_patch::tests::w2_…`; with a server: `crates/testing/tests/webhooks` |
 //! | W3 dry runs | `webhook::tests::w3_…` |
 //! | W4 conversions keep order and metadata | `webhook::tests::w4_…`; lossless: `crates/testing/tests/webhooks/round_trip.rs` |
-//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs` |
+//! | W5 certificates are read again, W6 webhooks before caches, W7 limits | `crates/testing/tests/webhooks/https.rs`, `webhook::body::tests`, `health::tests` |
 //! | E3, E4 events | `tests/runtime.rs::e3_…` |
-//! | nothing is sent that changes nothing | `apply::tests::a_plan_that_was_carried_out_leaves_nothing_to_do`, `tests/runtime.rs::apply_…` |
+//! | one layer retries, every request ends | the engine's `retry::tests`, `client::send::tests`, `tests/runtime.rs::a_write_is_repeated_…`, `every_request_…` |
+//! | nothing is sent that changes nothing | `apply::tests::an_apply_is_sent_when_it_could_change_something`, `tests/runtime.rs::apply_…` |
 
 pub use jiff;
 pub use k8s_openapi;
@@ -83,9 +84,9 @@ mod runnable;
 pub mod webhook;
 
 pub use action::Action;
-pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store};
+pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE};
+pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
 pub use controller::{Controller, Reconciler};

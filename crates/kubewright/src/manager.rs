@@ -28,7 +28,7 @@ use crate::cache::Cache;
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::{Controller, Equipment, Prepared};
-use crate::error::{Error, Result, panic_message};
+use crate::error::{Error, Result, end_of_panic};
 use crate::events::EventRecorder;
 use crate::health::{self, Checks};
 use crate::observe::{Observer, Observers};
@@ -209,7 +209,7 @@ impl ManagerBuilder {
 }
 
 impl Manager {
-    /// A manager that talks to the API through this client.
+    /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the runtime.
     pub fn builder(client: kube::Client) -> ManagerBuilder {
         ManagerBuilder {
             client,
@@ -310,6 +310,7 @@ impl Manager {
         let mut writers = Group::new(failures.clone());
         let (recorder, writing) = EventRecorder::start(kube, clock.clone(), writers.stop());
         writers.adopt("event writer", writing);
+        client.cache().record_events(recorder.clone(), &name);
 
         let prepared = controllers
             .into_iter()
@@ -464,7 +465,7 @@ impl Group {
             let ended = ended.unwrap_or_else(|payload| {
                 Err(Error::Panic {
                     what: owned.clone(),
-                    message: panic_message(&*payload),
+                    message: end_of_panic(payload),
                 })
             });
             if let Err(error) = ended {

@@ -43,7 +43,8 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// async fn main() -> Result<()> {
-///     let client = kubewright::kube::Client::try_default().await?;
+///     let config = kubewright::kube::Config::infer().await.map_err(kubewright::kube::Error::InferConfig)?;
+///     let client = kubewright::connect(config)?;
 ///     operator().run(client, kubewright::shutdown_signal()).await
 /// }
 /// ```

@@ -2,6 +2,7 @@
 
 use crate::delta::Delta;
 use crate::meta::ResourceVersion;
+use crate::unreadable::Unreadable;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,8 @@ pub enum Input<V: ?Sized> {
 pub struct ListPage<V: ?Sized> {
     /// The objects.
     pub items: Vec<Arc<V>>,
+    /// The objects of the page that could not be decoded.
+    pub unreadable: Vec<Unreadable>,
     /// `metadata.resourceVersion` of the list.
     pub resource_version: Option<ResourceVersion>,
     /// `metadata.continue`; `None` or empty on the last page.
@@ -91,6 +94,10 @@ pub enum WatchEvent<V: ?Sized> {
     Modified(Arc<V>),
     /// DELETED.
     Deleted(Arc<V>),
+    /// ADDED or MODIFIED, with an object that could not be decoded.
+    Unreadable(Unreadable),
+    /// DELETED, with an object that could not be decoded.
+    UnreadableDeleted(Unreadable),
     /// BOOKMARK.
     Bookmark {
         /// Its `metadata.resourceVersion`.
@@ -103,11 +110,14 @@ pub enum WatchEvent<V: ?Sized> {
 }
 
 impl<V: ?Sized> WatchEvent<V> {
-    /// The object, unless it is a bookmark or an error.
+    /// The object, unless it is a bookmark, an error or unreadable.
     pub fn object(&self) -> Option<&Arc<V>> {
         match self {
             WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => Some(object),
-            WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => None,
+            WatchEvent::Unreadable(_)
+            | WatchEvent::UnreadableDeleted(_)
+            | WatchEvent::Bookmark { .. }
+            | WatchEvent::Error(_) => None,
         }
     }
 }

@@ -43,6 +43,7 @@ fn in_stream(kind: FailureKind) -> Input<Object> {
 fn page(names: &[&'static str], version: &str, token: Option<&str>) -> Input<Object> {
     Input::Page(ListPage {
         items: names.iter().map(|name| object(name, 1)).collect(),
+        unreadable: Vec::new(),
         resource_version: Some(version.into()),
         continue_token: token.map(str::to_owned),
     })
@@ -142,7 +143,10 @@ fn words(action: &Action<Object>) -> String {
             Delta::Deleted(object) => format!("deleted {}", object.0),
             Delta::ReplaceBegin => "begin".into(),
             Delta::ReplaceItems(items) => format!("items {}", items.len()),
-            Delta::ReplaceDeleted(object) => format!("unlisted {}", object.0),
+            Delta::ReplaceUnreadable(objects) => format!("unreadable items {}", objects.len()),
+            Delta::ReplaceDeleted(key) => format!("unlisted {key}"),
+            Delta::Unreadable(object) => format!("unreadable {}", object.key),
+            Delta::UnreadableDeleted(object) => format!("deleted unreadable {}", object.key),
             Delta::ReplaceAborted => "abort".into(),
             Delta::ReplaceEnd {
                 resource_version,
@@ -188,7 +192,8 @@ fn watch_list_is_tried_first_and_its_stream_goes_on() {
     bench.check(bookmark("11", false), "");
     bench.check(bookmark("11", true), "end 11 authoritative; Synced");
     bench.check(modified("b", 12), "modified b");
-    bench.check(in_stream(FailureKind::Expired), "begin; WATCH 12 initial");
+    bench.check(in_stream(FailureKind::Expired), "wait 800ms");
+    bench.check_wait("begin; WATCH 12 initial");
     bench.check(bookmark("15", true), "end 15");
 }
 
@@ -196,8 +201,9 @@ fn watch_list_is_tried_first_and_its_stream_goes_on() {
 fn rf1_list_older_than_the_store_is_refused() {
     let mut bench = Bench::watching();
     bench.check(modified("a", 20), "modified a");
-    bench.check(in_stream(FailureKind::Expired), "begin; LIST >=20 limit 2");
-    bench.check(page(&["a"], "15", None), "items 1; abort; Degraded; wait 800ms");
+    bench.check(in_stream(FailureKind::Expired), "wait 800ms");
+    bench.check_wait("begin; LIST >=20 limit 2");
+    bench.check(page(&["a"], "15", None), "items 1; abort; Degraded; wait 1600ms");
     assert_eq!(bench.version(), "20");
     bench.check_wait("begin; LIST newest limit 2");
     bench.check(
@@ -241,7 +247,8 @@ fn rf5_missing_end_of_initial_events_falls_back_and_is_remembered() {
         "items 1; end 10 authoritative; Synced; WATCH 10",
     );
     bench.check(modified("a", 11), "modified a");
-    bench.check(in_stream(FailureKind::Expired), "begin; LIST >=11 limit 2");
+    bench.check(in_stream(FailureKind::Expired), "wait 800ms");
+    bench.check_wait("begin; LIST >=11 limit 2");
     assert!(bench.reflector.watch_list_refused());
 }
 
@@ -271,7 +278,8 @@ fn rf5_refused_initial_events_fall_back_at_once() {
         "items 1; end 10 authoritative; Synced; WATCH 10",
     );
     bench.check(modified("a", 11), "modified a");
-    bench.check(in_stream(FailureKind::Expired), "begin; LIST >=11 limit 2");
+    bench.check(in_stream(FailureKind::Expired), "wait 800ms");
+    bench.check_wait("begin; LIST >=11 limit 2");
 }
 
 #[test]
@@ -355,9 +363,11 @@ fn rf7_expired_watch_lists_at_the_last_version() {
     for input in [failed(FailureKind::Expired), in_stream(FailureKind::Expired)] {
         let mut bench = Bench::watching();
         bench.check(modified("a", 12), "modified a");
-        bench.check(input.clone(), "begin; LIST >=12 limit 2");
+        // Not at once: all clients of a server expire together.
+        bench.check(input.clone(), "wait 800ms");
+        bench.check_wait("begin; LIST >=12 limit 2");
         bench.check(page(&["a"], "30", None), "items 1; end 30; WATCH 30");
-        bench.check(input, "Degraded; wait 800ms"); // at birth, without progress: RF6
+        bench.check(input, "Degraded; wait 1600ms"); // at birth, without progress: RF6
         bench.check_wait("begin; LIST >=30 limit 2");
     }
 }
@@ -367,7 +377,8 @@ fn rf7_unavailable_version_lists_the_newest() {
     for kind in [FailureKind::Expired, FailureKind::TooLargeResourceVersion] {
         let mut bench = Bench::watching();
         bench.check(modified("a", 12), "modified a");
-        bench.check(in_stream(FailureKind::Expired), "begin; LIST >=12 limit 2");
+        bench.check(in_stream(FailureKind::Expired), "wait 800ms");
+        bench.check_wait("begin; LIST >=12 limit 2");
         bench.check(failed(kind), "abort; begin; LIST newest limit 2");
         bench.check(page(&["a"], "3", None), "items 1; end 3 authoritative; WATCH 3");
         assert_eq!(
@@ -398,7 +409,8 @@ fn rf7_unavailable_version_of_an_initial_stream() {
     bench.check_wait("begin; WATCH unset initial");
     bench.check(bookmark("10", true), "end 10 authoritative; Synced");
     bench.check(modified("a", 12), "modified a");
-    bench.check(in_stream(FailureKind::Expired), "begin; WATCH 12 initial");
+    bench.check(in_stream(FailureKind::Expired), "wait 1600ms");
+    bench.check_wait("begin; WATCH 12 initial");
     bench.check(
         failed(FailureKind::TooLargeResourceVersion),
         "abort; begin; WATCH unset initial",
@@ -506,6 +518,7 @@ fn list_with_a_nameless_object_or_without_version_is_refused() {
     bench.check(page(&["a", ""], "10", None), "abort; Degraded; wait 800ms");
     bench.check_wait("begin; LIST newest limit 2");
     let page = ListPage {
+        unreadable: Vec::new(),
         items: vec![],
         resource_version: None,
         continue_token: None,
@@ -519,4 +532,38 @@ fn watch_timeouts_are_spread() {
     for (entropy, seconds) in [(0, 300), (300, 600), (301, 300), (u64::MAX, 300 + u64::MAX % 301)] {
         assert_eq!(reflector.watch_timeout(entropy), Duration::from_secs(seconds));
     }
+}
+
+#[test]
+fn rf11_an_unreadable_object_passes_like_any_other() {
+    let bad = |version: &str| crate::Unreadable {
+        key: ObjectKey::cluster("bad"),
+        uid: None,
+        resource_version: Some(version.into()),
+        message: "spec: invalid type".to_owned(),
+    };
+    let mut bench = Bench::new(true);
+    bench.check(Input::Start, "Syncing; begin; WATCH unset initial");
+    bench.check(Input::Event(WatchEvent::Unreadable(bad("3"))), "unreadable items 1");
+    bench.check(Input::Event(WatchEvent::UnreadableDeleted(bad("4"))), "unlisted bad");
+    bench.check(bookmark("10", true), "end 10 authoritative; Synced");
+    bench.check(Input::Event(WatchEvent::Unreadable(bad("12"))), "unreadable bad");
+    assert_eq!(bench.version(), "12", "it is not asked for again");
+    bench.check(
+        Input::Event(WatchEvent::UnreadableDeleted(bad("13"))),
+        "deleted unreadable bad",
+    );
+
+    let mut bench = Bench::new(false);
+    bench.check(Input::Start, "Syncing; begin; LIST newest limit 2");
+    let page = Input::Page(ListPage {
+        items: vec![object("a", 1)],
+        unreadable: vec![bad("1")],
+        resource_version: Some("10".into()),
+        continue_token: None,
+    });
+    bench.check(
+        page,
+        "items 1; unreadable items 1; end 10 authoritative; Synced; WATCH 10",
+    );
 }

@@ -153,7 +153,7 @@ fn df2_missing_key_is_deleted_once() {
     let stream = [
         Delta::ReplaceBegin,
         Delta::ReplaceItems(vec![object("b", 1, 8)]),
-        Delta::ReplaceDeleted(object("b", 1, 9)),
+        Delta::ReplaceDeleted(ObjectKey::cluster("b")),
         end("9"),
     ];
     assert!(
@@ -169,7 +169,7 @@ fn df2_deleted_within_the_initial_stream_is_swept() {
     let stream = [
         Delta::ReplaceBegin,
         Delta::ReplaceItems(vec![object("a", 1, 1)]),
-        Delta::ReplaceDeleted(object("a", 1, 9)),
+        Delta::ReplaceDeleted(ObjectKey::cluster("a")),
         end("9"),
     ];
     assert_eq!(apply(&mut store, stream), ["lost a 1"]);
@@ -374,4 +374,94 @@ proptest! {
             prop_assert_eq!(store.by_index("label", "all", None).expect("exists").items.len(), store.len());
         }
     }
+}
+
+fn unreadable(name: &str, uid: u32, version: u32) -> Unreadable {
+    Unreadable {
+        key: object(name, uid, version).0.clone(),
+        uid: Some(uid.to_string()),
+        resource_version: Some(ResourceVersion::new(&version.to_string())),
+        message: "spec: invalid type".to_owned(),
+    }
+}
+
+fn unreadable_names(store: &TestStore) -> Vec<String> {
+    store.unreadable().map(|object| object.key.to_string()).collect()
+}
+
+#[test]
+fn rf11_an_unreadable_object_is_remembered_until_it_changes() {
+    let mut store = TestStore::new();
+    let list = [
+        Delta::ReplaceBegin,
+        Delta::ReplaceItems(vec![object("a", 1, 1)]),
+        Delta::ReplaceUnreadable(vec![unreadable("b", 2, 2)]),
+        end("5"),
+    ];
+    assert_eq!(apply(&mut store, list), ["initial a 1"]);
+    assert_eq!(unreadable_names(&store), ["b"]);
+    assert_eq!(store.take_unreported().len(), 1);
+    assert!(store.take_unreported().is_empty(), "told once");
+    assert!(store.unreadable_by_name(None, "b").is_some() && store.unreadable_by_name(None, "a").is_none());
+
+    assert!(apply(&mut store, [Delta::Unreadable(unreadable("b", 2, 6))]).is_empty());
+    assert_eq!(store.take_unreported().len(), 1, "it changed and is unreadable still");
+    assert_eq!(apply(&mut store, [Delta::Modified(object("b", 2, 7))]), ["added b 7"]);
+    assert!(unreadable_names(&store).is_empty());
+    assert_eq!(version(&store), Some("7"));
+}
+
+#[test]
+fn rf11_the_last_readable_state_stays_until_the_object_is_gone() {
+    let check = |delta: Delta<Object>, want: &[&str], left: &[&str]| {
+        let mut store = TestStore::new();
+        replace(&mut store, "5", &[object("a", 1, 4)]);
+        assert!(apply(&mut store, [Delta::Unreadable(unreadable("a", 1, 8))]).is_empty());
+        assert_eq!(names(&store.list(None)), ["a"]);
+        let name = format!("{delta:?}");
+        assert_eq!(apply(&mut store, [delta]), want, "{name}");
+        assert_eq!(unreadable_names(&store), left, "{name}");
+    };
+    check(Delta::UnreadableDeleted(unreadable("a", 1, 9)), &["lost a 4"], &[]);
+    check(Delta::Deleted(object("a", 1, 9)), &["deleted a 9"], &[]);
+    check(Delta::Modified(object("a", 1, 9)), &["modified a 4->9"], &[]);
+    // Another incarnation: the one that was held is gone.
+    check(Delta::Unreadable(unreadable("a", 2, 9)), &["lost a 4"], &["a"]);
+    // RF1: what is older says nothing.
+    check(Delta::Modified(object("a", 1, 7)), &[], &["a"]);
+    check(Delta::UnreadableDeleted(unreadable("a", 1, 3)), &[], &["a"]);
+    check(Delta::Unreadable(unreadable("a", 2, 7)), &[], &["a"]);
+}
+
+#[test]
+fn rf11_a_relist_replaces_what_is_unreadable() {
+    let relist = |deltas: Vec<Delta<Object>>| {
+        let mut store = TestStore::new();
+        replace(&mut store, "5", &[object("a", 1, 4), object("b", 2, 4)]);
+        apply(&mut store, [Delta::Unreadable(unreadable("a", 1, 8))]);
+        let bracket = [Delta::ReplaceBegin].into_iter().chain(deltas).chain([end("9")]);
+        let events = apply(&mut store, bracket);
+        (events, unreadable_names(&store))
+    };
+    let (b, bad) = (object("b", 2, 4), |name, uid| {
+        Delta::ReplaceUnreadable(vec![unreadable(name, uid, 9)])
+    });
+    let items =
+        |objects: &[&Arc<Object>]| Delta::ReplaceItems(objects.iter().map(|object| (*object).clone()).collect());
+    assert_eq!(relist(vec![items(&[&b]), bad("a", 1)]), (vec![], vec!["a".into()]));
+    assert_eq!(
+        relist(vec![items(&[&b]), bad("a", 7)]),
+        (vec!["lost a 4".into()], vec!["a".into()])
+    );
+    assert_eq!(relist(vec![items(&[&b])]), (vec!["lost a 4".into()], vec![]));
+    let healed = relist(vec![items(&[&b, &object("a", 1, 9)])]);
+    assert_eq!(healed, (vec!["modified a 4->9".into()], vec![]));
+    // Unreadable in the initial stream, then deleted in it, or readable in the end.
+    let gone = Delta::ReplaceDeleted(ObjectKey::cluster("b"));
+    assert_eq!(
+        relist(vec![bad("b", 2), gone]),
+        (vec!["lost a 4".into(), "lost b 4".into()], vec![])
+    );
+    let after = relist(vec![bad("b", 2), items(&[&object("b", 2, 9)])]);
+    assert_eq!(after, (vec!["lost a 4".into(), "modified b 4->9".into()], vec![]));
 }

@@ -17,6 +17,7 @@ use super::store::Store;
 use crate::error::Result;
 use crate::form::{typed_event, typed_ref};
 use crate::object::AnyObject;
+use crate::request::Request;
 
 /// How long [`Informer::synced`] waits (controller-runtime's `CacheSyncTimeout`).
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
@@ -57,11 +58,25 @@ pub enum Health {
     Syncing,
     /// The store follows the server.
     Synced,
-    /// The last list or watch failed, or an object could not be decoded. The store serves what it has; it is tried again.
+    /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The store serves what it
+    /// has; with objects that cannot be decoded the informer may well be synced.
     Degraded {
         /// What failed.
         reason: String,
     },
+}
+
+/// An object that exists and does not decode into the type of its informer. It is in no list; a read of it is
+/// [`Error::Undecodable`](crate::Error::Undecodable). Handlers that knew it keep its last readable state until it is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unreadable {
+    /// Its namespace and name.
+    pub request: Request,
+    /// The `metadata.resourceVersion` that does not decode.
+    pub resource_version: Option<String>,
+    /// Why, as serde says it.
+    pub error: String,
 }
 
 impl<K: AnyObject> Informer<K> {
@@ -98,6 +113,11 @@ impl<K: AnyObject> Informer<K> {
     /// How the watch fares.
     pub fn health(&self) -> Health {
         self.0.health()
+    }
+
+    /// The objects that exist and cannot be decoded, ordered by namespace and name. Each is read again when it changes.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.0.core().unreadable()
     }
 
     /// Whether the first list is in the store and every handler has been told all of it. It stays true when the watch fails later.

@@ -5,11 +5,10 @@
 //! no controller reads; a write that carries none leaves the server's alone.
 //!
 //! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
-//! - `receipts.rs`: read-your-writes, - `scope.rs`: which objects, - `store.rs`: reading.
+//! - `scope.rs`: which objects, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod core;
 mod informer;
-mod receipts;
 mod scope;
 mod store;
 mod watch;
@@ -20,19 +19,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::ApiResource;
 
-pub use self::informer::{Health, Informer, SYNC_TIMEOUT};
+pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
+use kubewright_engine::ObjectKey;
 pub use kubewright_engine::{Event, HandlerId};
 
-pub(crate) use self::core::Shared;
-use self::core::{Core, Lease, ReceiptTarget};
+use self::core::{Core, Lease, ReceiptTarget, Reports};
+pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
+pub(crate) use self::store::KubeMeta;
+pub(crate) use self::watch::entropy;
+pub(crate) use self::wire::{decode_page, guarded};
+use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
-use crate::request::Request;
 use crate::runnable::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
@@ -41,7 +44,7 @@ pub struct Cache(Arc<Inner>);
 
 struct Inner {
     kube: kube::Client,
-    observers: Observers,
+    reports: Reports,
     /// The one namespace of which objects are cached unless a scope names another; `None` for all.
     namespace: Option<String>,
     state: Mutex<State>,
@@ -58,11 +61,6 @@ struct State {
 }
 
 type InformerKey = (TypeId, String, String, String, String);
-
-/// A write that the API server acknowledged.
-pub(crate) struct Written<'a> {
-    pub(crate) meta: &'a ObjectMeta,
-}
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,14 +79,22 @@ impl Cache {
     pub(crate) fn observed(kube: kube::Client, observers: Observers, namespace: Option<String>) -> Cache {
         Cache(Arc::new(Inner {
             kube,
-            observers,
+            reports: Reports {
+                observers,
+                ..Reports::default()
+            },
             namespace,
             state: Mutex::default(),
         }))
     }
 
     pub(crate) fn observers(&self) -> &Observers {
-        &self.0.observers
+        &self.0.reports.observers
+    }
+
+    /// From now on events about objects are recorded here, under this name. The first call counts.
+    pub(crate) fn record_events(&self, recorder: EventRecorder, component: &str) {
+        self.0.reports.recorder.get_or_init(|| (recorder, component.to_owned()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,7 +146,7 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.observers.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
         watch::spawn(self.0.kube.clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);
@@ -182,21 +188,22 @@ impl Cache {
         targets.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
+    /// A write was acknowledged.
     pub(crate) fn arm(&self, resource: &ApiResource, written: &Written<'_>) {
-        let meta = written.meta;
-        let key = Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
         for target in self.targets(resource) {
-            target.wrote(&key, meta);
+            target.wrote(written);
         }
     }
 
-    pub(crate) fn arm_deleted(&self, resource: &ApiResource, key: &Request, meta: Option<&ObjectMeta>) {
+    /// A delete was acknowledged, and the object is gone.
+    pub(crate) fn arm_deleted(&self, resource: &ApiResource, gone: &Gone<'_>) {
         for target in self.targets(resource) {
-            target.deleted(key, meta);
+            target.deleted(gone);
         }
     }
 
-    pub(crate) fn arm_unknown(&self, resource: &ApiResource, key: &Request) {
+    /// The outcome of a write is not known. The empty name stands for one that the server was to choose.
+    pub(crate) fn arm_unknown(&self, resource: &ApiResource, key: &ObjectKey) {
         for target in self.targets(resource) {
             target.unknown(key);
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use kube::core::{ObjectMeta, Selector, SelectorExt};
+use kubewright_engine::ObjectKey;
+use serde_json::Value;
 
 /// The part of a kind's objects that an informer watches. The server filters; the default is everything.
 ///
@@ -21,12 +23,15 @@ pub struct Scope {
     pub fields: Option<String>,
 }
 
-/// How a scope judges an object from its metadata alone.
+/// How a scope judges an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Membership {
     Inside,
+    /// Its selectors do not match.
     Outside,
-    /// A field selector decides, and it is about more than the metadata.
+    /// It is in another namespace, and thus never inside.
+    Elsewhere,
+    /// A field selector decides, about a field that the API server computes.
     Unknown,
 }
 
@@ -58,47 +63,87 @@ impl Scope {
         self
     }
 
-    pub(crate) fn membership(&self, meta: &ObjectMeta) -> Membership {
+    /// Whether labels or fields restrict it, so that an object may enter and leave it.
+    pub(crate) fn is_selective(&self) -> bool {
+        !self.labels.selects_all() || self.fields.is_some()
+    }
+
+    /// Whether an object of this key could be in it. The empty name stands for any.
+    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
+        if self.namespace.is_some() && self.namespace.as_deref() != key.namespace.as_deref() {
+            return false;
+        }
+        let meta = ObjectMeta {
+            name: Some(key.name.to_string()),
+            namespace: key.namespace.as_deref().map(str::to_owned),
+            ..Default::default()
+        };
+        let named = |requirement: &str| !key.name.is_empty() && judge(requirement, &meta, None) == Membership::Outside;
+        !self.requirements().any(named)
+    }
+
+    /// Judges an object; `json` answers all of it, for fields beyond the metadata.
+    pub(crate) fn membership(&self, meta: &ObjectMeta, json: &dyn Fn() -> Value) -> Membership {
         if self.namespace.is_some() && self.namespace != meta.namespace {
-            return Membership::Outside;
+            return Membership::Elsewhere;
         }
         let empty = Default::default();
         if !self.labels.matches(meta.labels.as_ref().unwrap_or(&empty)) {
             return Membership::Outside;
         }
-        let Some(fields) = &self.fields else {
-            return Membership::Inside;
-        };
+        let object = self.fields.is_some().then(json);
         let mut membership = Membership::Inside;
-        for requirement in fields.split(',').filter(|requirement| !requirement.is_empty()) {
-            match judge(requirement, meta) {
-                Membership::Outside => return Membership::Outside,
+        for requirement in self.requirements() {
+            match judge(requirement, meta, object.as_ref()) {
                 Membership::Unknown => membership = Membership::Unknown,
                 Membership::Inside => {}
+                outside => return outside,
             }
         }
         membership
     }
+
+    fn requirements(&self) -> impl Iterator<Item = &str> {
+        let fields = self.fields.as_deref().unwrap_or_default();
+        fields.split(',').filter(|requirement| !requirement.is_empty())
+    }
 }
 
-/// Judges one requirement of a field selector; the two that every kind supports can be told from the metadata.
-fn judge(requirement: &str, meta: &ObjectMeta) -> Membership {
+/// Fields that no object has under this name: the API server computes them (of Jobs, Events and Namespaces).
+const COMPUTED: [&str; 4] = ["status.successful", "source", "reportingComponent", "name"];
+
+/// Judges one requirement of a field selector. Without the object only the two fields are known that every kind supports.
+fn judge(requirement: &str, meta: &ObjectMeta, object: Option<&Value>) -> Membership {
     let (path, wanted, equal) = if let Some((path, wanted)) = requirement.split_once("!=") {
-        (path, wanted, false)
+        (path.trim(), wanted.trim(), false)
     } else if let Some((path, wanted)) = requirement.split_once("==").or_else(|| requirement.split_once('=')) {
-        (path, wanted, true)
+        (path.trim(), wanted.trim(), true)
     } else {
         return Membership::Unknown;
     };
-    let actual = match path.trim() {
-        "metadata.name" => meta.name.as_deref(),
-        "metadata.namespace" => meta.namespace.as_deref(),
+    let is_wanted = match (path, object) {
+        ("metadata.name", _) => meta.name.as_deref().unwrap_or_default() == wanted,
+        ("metadata.namespace", _) => meta.namespace.as_deref().unwrap_or_default() == wanted,
+        (path, Some(object)) if !COMPUTED.contains(&path) => match field(object, path) {
+            Some(is) => is == wanted,
+            // What is not written has the zero value of its Go type.
+            None => ["", "false", "0"].contains(&wanted),
+        },
         _ => return Membership::Unknown,
     };
-    if (actual.unwrap_or_default() == wanted.trim()) == equal {
+    if is_wanted == equal {
         Membership::Inside
     } else {
         Membership::Outside
+    }
+}
+
+/// A field as selectors compare it; `None` when it is not set.
+fn field(object: &Value, path: &str) -> Option<String> {
+    match path.split('.').try_fold(object, |value, name| value.get(name))? {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        other => Some(other.to_string()),
     }
 }
 
@@ -121,20 +166,22 @@ impl fmt::Display for Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    /// K2: a write outside the scope is recognised as such from its metadata, and doubt is told apart from no.
+    /// K2: a write outside the scope is recognised as such, and doubt is told apart from no.
     #[test]
-    fn k2_membership_is_judged_from_metadata() {
+    fn k2_membership_is_judged_as_the_server_does() {
         let meta = ObjectMeta {
             namespace: Some("default".into()),
             name: Some("hello".into()),
             labels: Some([("app".to_owned(), "web".to_owned())].into()),
             ..Default::default()
         };
-        let check = |scope: Scope, expected| assert_eq!(scope.membership(&meta), expected, "{scope}");
+        let json = || json!({ "spec": { "nodeName": "x", "paused": true }, "status": { "replicas": 3 } });
+        let check = |scope: Scope, expected| assert_eq!(scope.membership(&meta, &json), expected, "{scope}");
         check(Scope::all(), Membership::Inside);
         check(Scope::namespace("default"), Membership::Inside);
-        check(Scope::namespace("other"), Membership::Outside);
+        check(Scope::namespace("other"), Membership::Elsewhere);
         check(
             Scope::all().labels([("app", "web")].into_iter().collect()),
             Membership::Inside,
@@ -150,7 +197,34 @@ mod tests {
         );
         check(
             Scope::all().fields("metadata.namespace==default,spec.nodeName=x"),
-            Membership::Unknown,
+            Membership::Inside,
         );
+        check(Scope::all().fields("spec.nodeName!=x"), Membership::Outside);
+        check(
+            Scope::all().fields("spec.paused=true,status.replicas=3"),
+            Membership::Inside,
+        );
+        check(
+            Scope::all().fields("spec.hostNetwork=false,status.phase="),
+            Membership::Inside,
+        );
+        check(Scope::all().fields("status.phase=Running"), Membership::Outside);
+        check(Scope::all().fields("status.successful=1"), Membership::Unknown);
+    }
+
+    #[test]
+    fn k2_keys_that_cannot_be_inside_are_known_by_name() {
+        let check = |scope: Scope, name: &str, expected| {
+            assert_eq!(
+                scope.may_hold(&ObjectKey::namespaced("default", name)),
+                expected,
+                "{scope} {name:?}"
+            );
+        };
+        check(Scope::all(), "a", true);
+        check(Scope::namespace("other"), "a", false);
+        check(Scope::all().fields("metadata.name=a,spec.nodeName=x"), "a", true);
+        check(Scope::all().fields("metadata.name=a"), "b", false);
+        check(Scope::all().fields("metadata.name=a"), "", true);
     }
 }

@@ -117,6 +117,15 @@ pub(crate) fn controller_uid(object: &dyn Cached) -> Vec<String> {
         .collect()
 }
 
+impl From<&Request> for ObjectKey {
+    fn from(request: &Request) -> ObjectKey {
+        ObjectKey {
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+        }
+    }
+}
+
 impl From<&ObjectKey> for Request {
     fn from(key: &ObjectKey) -> Request {
         Request {

@@ -4,16 +4,20 @@
 //! together, so that a burst costs one wake-up of whoever waits for the store.
 //!
 //! Invariants: RF8 a stop takes effect at every await; a failing kind fails alone, since nothing here is shared between informers; the
-//! informer counts as synced only after the batch with the end of the first list was applied and every handler has returned (DF3).
+//! informer counts as synced only after the batch with the end of the first list was applied and every handler has returned (DF3); a panic of a type's code ends the
+//! task never silently and never for good.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
+use kubewright_engine::backoff::ReflectorBackoff;
 use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue, PushError};
+use kubewright_engine::dispatch::end_of_panic;
 use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
 use kubewright_engine::{Delta, Instant};
 
@@ -32,16 +36,27 @@ pub(super) fn spawn(kube: kube::Client, core: Arc<Core>, stop: Stop) {
         form: core.form.clone(),
         scope: core.scope.clone(),
     });
-    let task = Task {
-        core,
-        wire,
-        reflector: Reflector::new(Config::default()),
-        queue: DeltaQueue::default(),
-        health: None,
-        open: stream::pending().boxed(),
-        origin: tokio::time::Instant::now(),
-    };
-    tokio::spawn(task.run(stop));
+    tokio::spawn(supervise(core, wire, stop));
+}
+
+/// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics, the task begins anew
+/// with a list, which the store compares with what it has.
+async fn supervise(core: Arc<Core>, wire: Arc<Wire>, stop: Stop) {
+    let origin = tokio::time::Instant::now();
+    let mut backoff = ReflectorBackoff::default();
+    loop {
+        let task = Task::new(core.clone(), wire.clone());
+        let Err(payload) = AssertUnwindSafe(task.run(stop.clone())).catch_unwind().await else {
+            return;
+        };
+        let why = end_of_panic(payload);
+        core.set_degraded(format!("code of its objects panicked, and it lists them anew: {why}"));
+        let wait = backoff.next(Instant::from_origin(origin.elapsed()), entropy());
+        tokio::select! {
+            () = stop.requested() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
 }
 
 struct Task {
@@ -57,6 +72,18 @@ struct Task {
 }
 
 impl Task {
+    fn new(core: Arc<Core>, wire: Arc<Wire>) -> Task {
+        Task {
+            core,
+            wire,
+            reflector: Reflector::new(Config::default()),
+            queue: DeltaQueue::default(),
+            health: None,
+            open: stream::pending().boxed(),
+            origin: tokio::time::Instant::now(),
+        }
+    }
+
     async fn run(mut self, stop: Stop) {
         let mut input = Input::Start;
         loop {
@@ -186,6 +213,6 @@ fn watch_inputs(
 }
 
 /// A fresh random number. The standard library seeds every hasher of this kind differently.
-fn entropy() -> u64 {
+pub(crate) fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }

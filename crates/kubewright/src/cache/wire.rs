@@ -1,10 +1,11 @@
 //! Requests of a reflector, and how their answers become objects.
 //!
-//! Answers are decoded straight into `K`. Where a typed decode fails, the second look says which object it was: people must be able to find
-//! it. Invariants: managedFields never reach the cache; an object of a list that does not say its kind, as the API allows, gets the kind of
-//! the list when it is dynamic; a broken frame is an error, never a skipped object.
+//! Answers are decoded straight into `K`. Where that fails, a second look goes object by object: what can be named is handed on as
+//! [`Unreadable`] and its neighbours are kept. Invariants: managedFields never reach the cache; an object of a list that does not say its
+//! kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed answer; a panic in
+//! the type's `Deserialize` is an error of that object (RF11).
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -13,21 +14,25 @@ use kube::client::Body;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use kube::core::watch::Bookmark;
 use kube::core::{Request as Requests, Status};
-use kubewright_engine::ResourceVersion;
 use kubewright_engine::reflector::{Failure, FailureKind, Input, ListPage, ListVersion, WatchEvent};
+use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
 use super::scope::Scope;
-use crate::error::Chain;
+use crate::error::{Chain, end_of_panic};
 use crate::form::{Cached, Form, Frame, Page, without_place};
 use crate::object::collection_path;
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the answer to a watch may take to begin; the server sends its head at once.
+const WATCH_OPENING: Duration = Duration::from_secs(30);
 /// The longest watch frame: far above what etcd can store, and a bound for what a broken server can make us hold.
 const MAX_FRAME: usize = 64 << 20;
+/// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
+const MAX_REASON: usize = 1024;
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -109,9 +114,12 @@ impl Wire {
         } else {
             requests.watch(&params, version)
         };
-        let body = self.send(request).await?;
+        let Ok(answered) = tokio::time::timeout(WATCH_OPENING, self.send(request)).await else {
+            let message = format!("the watch was not answered within {WATCH_OPENING:?}");
+            return Err(Failure::new(FailureKind::Connection, message));
+        };
         Ok(Frames {
-            body,
+            body: answered?,
             buffer: BytesMut::new(),
             scanned: 0,
             form: self.form.clone(),
@@ -241,13 +249,35 @@ impl Frames {
 }
 
 fn decode_event(line: &[u8], form: &Form) -> Input<dyn Cached> {
-    match (form.decode.frame)(line).and_then(|frame| meaning(frame, form)) {
-        Ok(event) => Input::Event(event),
-        Err(error) => {
-            let value: Value = serde_json::from_slice(line).unwrap_or_default();
-            Input::Failed(undecodable(&value["object"], &error.to_string()))
-        }
+    let error = match guarded(|| (form.decode.frame)(line).and_then(|frame| meaning(frame, form))) {
+        Ok(event) => return Input::Event(event),
+        Err(error) => error,
+    };
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    let object = unreadable(&value["object"], &error);
+    match (value["type"].as_str(), object) {
+        (Some("ADDED" | "MODIFIED"), Some(object)) => Input::Event(WatchEvent::Unreadable(object)),
+        (Some("DELETED"), Some(object)) => Input::Event(WatchEvent::UnreadableDeleted(object)),
+        _ => Input::Failed(undecodable(&error)),
     }
+}
+
+/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(bounded(without_place(&error))),
+        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
+    }
+}
+
+fn bounded(mut reason: String) -> String {
+    if reason.len() > MAX_REASON {
+        let end = (0..=MAX_REASON).rev().find(|at| reason.is_char_boundary(*at));
+        reason.truncate(end.unwrap_or(0));
+        reason.push('…');
+    }
+    reason
 }
 
 fn meaning(frame: Frame, form: &Form) -> Result<WatchEvent<dyn Cached>, serde_json::Error> {
@@ -279,35 +309,45 @@ fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
     }
 }
 
-/// Says which object it was that could not be decoded.
-fn undecodable(object: &Value, error: &str) -> Failure {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (text("namespace"), text("name"));
-    let which = match (namespace.as_str(), name.as_str()) {
-        ("", "") => "the answer".to_owned(),
-        ("", name) => format!("object {name}"),
-        (namespace, name) => format!("object {namespace}/{name}"),
-    };
+/// What can be said of an object that does not decode; `None` when it has no name.
+fn unreadable(object: &Value, reason: &str) -> Option<Unreadable> {
+    let text = |field: &str| object["metadata"][field].as_str().filter(|text| !text.is_empty());
+    Some(Unreadable {
+        key: ObjectKey::new(text("namespace"), text("name")?),
+        uid: text("uid").map(str::to_owned),
+        resource_version: text("resourceVersion").map(ResourceVersion::new),
+        message: reason.to_owned(),
+    })
+}
+
+/// An answer that cannot be understood, not even as a list of named objects.
+fn undecodable(reason: &str) -> Failure {
     Failure::new(
         FailureKind::Decode,
-        format!("{which} cannot be decoded into the Rust type: {error}"),
+        format!("the answer cannot be decoded into the Rust type: {reason}"),
     )
 }
 
-fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
-    let page = if form.says_kind {
-        (form.decode.page)(body).map_err(|error| first_undecodable(body, form, &error))?
-    } else {
-        page_of_kind(body, form)?
-    };
-    Ok(ListPage {
+/// Reads a page of a list, object by object where some do not decode.
+pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
+    if form.says_kind
+        && let Ok(page) = guarded(|| (form.decode.page)(body))
+    {
+        return Ok(list_page(page, Vec::new()));
+    }
+    page_by_object(body, form)
+}
+
+fn list_page(page: Page, unreadable: Vec<Unreadable>) -> ListPage<dyn Cached> {
+    ListPage {
         items: page.items,
+        unreadable,
         resource_version: page
             .resource_version
             .filter(|version| !version.is_empty())
             .map(|version| ResourceVersion::new(&version)),
         continue_token: page.continue_token,
-    })
+    }
 }
 
 /// A page as it was sent.
@@ -319,43 +359,41 @@ struct Raw {
     items: Option<Vec<Value>>,
 }
 
-/// A page whose objects are told their kind.
-fn page_of_kind(body: &[u8], form: &Form) -> Result<Page, Failure> {
-    let raw: Raw = serde_json::from_slice(body).map_err(|error| undecodable(&Value::Null, &error.to_string()))?;
+/// A page, decoded object by object: because they must be told their kind, or because not all of them can be decoded.
+fn page_by_object(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
+    let raw: Raw = serde_json::from_slice(body).map_err(|error| undecodable(&without_place(&error)))?;
     let text = |field: &str| raw.metadata[field].as_str().map(str::to_owned);
     let mut page = Page {
         items: Vec::new(),
         resource_version: text("resourceVersion"),
         continue_token: text("continue"),
     };
+    let mut bad = Vec::new();
     for mut item in raw.items.unwrap_or_default() {
-        if let Some(object) = item.as_object_mut() {
-            object
-                .entry("apiVersion")
-                .or_insert_with(|| form.resource.api_version.clone().into());
-            object
-                .entry("kind")
-                .or_insert_with(|| form.resource.kind.clone().into());
+        if !form.says_kind {
+            tell_kind(&mut item, form);
         }
-        page.items.push(item_of(&item, form)?);
+        match guarded(|| serde_json::to_vec(&item).and_then(|text| (form.decode.kept)(&text))) {
+            Ok(object) => page.items.push(object),
+            Err(reason) => bad.push(unreadable(&item, &reason).ok_or_else(|| undecodable(&reason))?),
+        }
     }
-    Ok(page)
+    Ok(list_page(page, bad))
 }
 
-fn item_of(item: &Value, form: &Form) -> Result<Arc<dyn Cached>, Failure> {
-    let read = serde_json::to_vec(item).and_then(|text| (form.decode.kept)(&text));
-    read.map_err(|error| undecodable(item, &without_place(&error)))
-}
-
-/// A page failed as a whole; this finds the object that is to blame.
-fn first_undecodable(body: &[u8], form: &Form, error: &serde_json::Error) -> Failure {
-    let items = serde_json::from_slice::<Raw>(body).ok().and_then(|raw| raw.items);
-    let guilty = items.into_iter().flatten().find_map(|item| item_of(&item, form).err());
-    guilty.unwrap_or_else(|| undecodable(&Value::Null, &error.to_string()))
+fn tell_kind(item: &mut Value, form: &Form) {
+    if let Some(object) = item.as_object_mut() {
+        let resource = &form.resource;
+        let version = || resource.api_version.clone().into();
+        object.entry("apiVersion").or_insert_with(version);
+        object.entry("kind").or_insert_with(|| resource.kind.clone().into());
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -365,19 +403,60 @@ mod tests {
         Form::of::<ConfigMap>()
     }
 
-    /// RF11: a frame that cannot be decoded is an error that names the object.
+    fn bad(key: &str, version: &str, reason: &str) -> Unreadable {
+        let (namespace, name) = key
+            .split_once('/')
+            .map_or((None, key), |(namespace, name)| (Some(namespace), name));
+        Unreadable {
+            key: ObjectKey::new(namespace, name),
+            uid: None,
+            resource_version: Some(version.into()),
+            message: reason.to_owned(),
+        }
+    }
+
+    /// RF11: an object that does not decode is named, with its version, and its neighbours are kept.
     #[test]
-    fn rf11_an_undecodable_object_is_named() {
-        let line = br#"{"type":"ADDED","object":{"metadata":{"namespace":"a","name":"b"},"data":7}}"#;
-        let Input::Failed(failure) = decode_event(line, &form()) else {
+    fn rf11_an_object_that_does_not_decode_is_named_and_the_others_are_kept() {
+        let reason = "invalid type: integer `7`, expected a map";
+        let line = |kind: &str| {
+            format!(
+                r#"{{"type":"{kind}","object":{{"metadata":{{"namespace":"a","name":"b","resourceVersion":"5"}},"data":7}}}}"#
+            )
+        };
+        let Input::Event(WatchEvent::Unreadable(object)) = decode_event(line("MODIFIED").as_bytes(), &form()) else {
             panic!("a number is no map of strings")
         };
-        assert_eq!(failure.kind, FailureKind::Decode);
-        assert!(failure.message.starts_with("object a/b cannot be decoded"), "{failure}");
+        assert_eq!(object, bad("a/b", "5", reason));
+        let deleted = decode_event(line("DELETED").as_bytes(), &form());
+        assert!(
+            matches!(deleted, Input::Event(WatchEvent::UnreadableDeleted(_))),
+            "{deleted:?}"
+        );
 
-        let list = br#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"x"}},{"metadata":{"name":"y"},"data":7}]}"#;
-        let failure = decode_page(list, &form()).expect_err("y is broken");
-        assert!(failure.message.starts_with("object y cannot be decoded"), "{failure}");
+        let x = r#"{"metadata":{"name":"x"}}"#;
+        let y = r#"{"metadata":{"name":"y","resourceVersion":"3"},"data":7}"#;
+        let list =
+            |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"9","continue":"t"}},"items":[{items}]}}"#);
+        let page = decode_page(list(&format!("{x},{y}")).as_bytes(), &form()).expect("x is fine");
+        assert_eq!(
+            (page.items.len(), &page.unreadable[..]),
+            (1, &[bad("y", "3", reason)][..])
+        );
+        assert_eq!(page.continue_token.as_deref(), Some("t"));
+
+        let nameless = decode_page(list("7").as_bytes(), &form()).expect_err("nobody knows what this is");
+        assert_eq!(nameless.kind, FailureKind::Decode);
+        decode_page(b"{\"items\":[", &form()).expect_err("no JSON");
+    }
+
+    /// RF11: a panic of the type is an error of one object, and a long reason is cut.
+    #[test]
+    fn rf11_a_panic_while_decoding_is_an_error_of_the_object() {
+        let reason = guarded::<()>(|| panic!("unexpected colour")).expect_err("it panicked");
+        assert_eq!(reason, "its Deserialize panicked: unexpected colour");
+        let reason = guarded::<()>(|| Err(serde_json::Error::custom("é".repeat(MAX_REASON)))).expect_err("it failed");
+        assert!(reason.len() < MAX_REASON + 8 && reason.ends_with('…'));
     }
 
     #[test]
@@ -412,10 +491,7 @@ mod tests {
             &format!(r#"{{"type":"BOOKMARK","object":{end}}}"#),
             "bookmark, end true",
         );
-        check(
-            r#"{"type":"ADDED","object":{"metadata":{"name":"y"},"data":7}}"#,
-            "object y cannot be decoded",
-        );
+        check(r#"{"type":"ADDED","object":{"data":7}}"#, "cannot be decoded");
         check(r#"{"type":"MOVED","object":{}}"#, "unknown variant `MOVED`");
         check(r#"{"type":"ADDED"}"#, "missing field `object`");
         check(r#"{"object":{}}"#, "missing field `type`");

@@ -3,11 +3,15 @@
 //! A write leaves a receipt with every informer that could hold the object; a read of that object waits until the informer's store has
 //! reached the write. Invariants (K1–K6 of the reference): a read never blocks for ever (after the deadline a single object is read from the
 //! API, a list fails with [`Error::Stale`]); a write outside an informer's scope does not block its reads; dry runs and refused writes leave
-//! no receipt, writes with an unknown outcome make the next read ask the API; a delete carries the uid it means.
+//! no receipt, writes with an unknown outcome (also those whose future was dropped) make the next read ask the API; a delete carries the uid
+//! it means.
 //!
-//! - `read.rs`, - `write.rs`, this file: what both need. Not here: create-or-patch, see `apply.rs`; the receipts themselves, see `cache/receipts.rs`.
+//! - `read.rs`, - `write.rs`, - `send.rs`: deadlines and retries, this file: what both need.
+//!
+//! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
 mod read;
+mod send;
 mod write;
 
 use std::fmt;
@@ -16,16 +20,22 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::core::{ApiResource, ObjectMeta, Request as Requests};
+use kubewright_engine::ObjectKey;
+use kubewright_engine::retry::Effect;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::apply::NoOpMemory;
-use crate::cache::{Cache, Written};
+use self::send::exchange;
+pub(crate) use self::send::fault_of;
+pub use self::send::{REQUEST_DEADLINE, connect};
+use crate::apply::Applied;
+use crate::cache::{Cache, Written, guarded};
 use crate::diff::changes_between;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
-use crate::request::Request;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
@@ -59,13 +69,14 @@ pub struct Client {
     field_manager: Arc<str>,
     dry_run: bool,
     read_deadline: Duration,
+    request_deadline: Duration,
 }
 
 struct Shared {
     kube: kube::Client,
     cache: Cache,
     observers: Observers,
-    no_ops: NoOpMemory,
+    applied: Applied,
 }
 
 impl fmt::Debug for Client {
@@ -86,12 +97,13 @@ impl Client {
                 kube,
                 cache,
                 observers,
-                no_ops: NoOpMemory::default(),
+                applied: Applied::default(),
             }),
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
             read_deadline: READ_DEADLINE,
+            request_deadline: REQUEST_DEADLINE,
         }
     }
 
@@ -131,7 +143,17 @@ impl Client {
         }
     }
 
-    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads.
+    /// The same client with another deadline for each request, retries included; see [`REQUEST_DEADLINE`].
+    #[must_use]
+    pub fn with_request_deadline(&self, deadline: Duration) -> Client {
+        Client {
+            request_deadline: deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The plain kube client, for everything that is not offered here. What it writes is not awaited by cached reads, and its requests have
+    /// neither a deadline nor our retries.
     pub fn kube(&self) -> &kube::Client {
         &self.shared.kube
     }
@@ -145,8 +167,16 @@ impl Client {
         &self.shared.observers
     }
 
-    pub(crate) fn no_ops(&self) -> &NoOpMemory {
-        &self.shared.no_ops
+    pub(crate) fn applied(&self) -> &Applied {
+        &self.shared.applied
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    pub(crate) fn field_manager(&self) -> &str {
+        &self.field_manager
     }
 }
 
@@ -162,21 +192,24 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, attempt: &str, request: BuiltRequest) -> Result<T> {
+        let text = self.send_text(attempt, request).await?;
+        serde_json::from_str(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
+    }
+
+    async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
         let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
-        self.kube()
-            .request(request)
-            .await
-            .map_err(|error| Error::from_api(attempt, error))
+        let reads = request.method() == http::Method::GET || self.dry_run;
+        let effect = if reads { Effect::Read } else { Effect::Write };
+        let answer = exchange(self.kube(), request, effect, self.request_deadline).await;
+        answer.map_err(|error| Error::from_api(attempt, error))
     }
 
     async fn send_object(&self, attempt: &str, request: BuiltRequest, form: &Form) -> Result<Arc<dyn Cached>> {
-        let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
-        let answer = self.kube().request_text(request).await;
-        answer
-            .and_then(|text| (form.decode.object)(text.as_bytes()).map_err(kube::Error::SerdeError))
-            .map_err(|error| Error::from_api(attempt, error))
+        let text = self.send_text(attempt, request).await?;
+        decode(attempt, &text, form)
     }
 
+    /// Sends a write whose answer is the object, and leaves its receipt.
     async fn write(
         &self,
         target: &Target<'_>,
@@ -186,17 +219,45 @@ impl Client {
         form: &Form,
     ) -> Result<Arc<dyn Cached>> {
         let attempt = target.attempt_at(verb, subresource);
-        let answer = self.send_object(&attempt, request, form).await;
-        if let Err(error) = &answer
-            && error.outcome_unknown()
-            && !self.dry_run
-        {
-            self.cache().arm_unknown(target.resource, &target.key());
+        let flight = self.send_write(target);
+        let text = flight.outcome(self.send_text(&attempt, request).await)?;
+        let written = decode(&attempt, &text, form);
+        if !self.dry_run {
+            match &written {
+                Ok(written) => self.arm(target, written.metadata(), &|| written.json_or_null()),
+                // It was written nevertheless.
+                Err(_) => self.arm_text(target, &text),
+            }
         }
-        answer
+        written
     }
 
-    /// Leaves the receipt and tells the observers.
+    fn arm(&self, target: &Target<'_>, meta: &ObjectMeta, json: &dyn Fn() -> Value) {
+        let name = meta.name.as_deref().unwrap_or(target.name);
+        let key = ObjectKey::new(target.namespace, name);
+        self.cache().arm(target.resource, &Written { key, meta, json });
+    }
+
+    /// As `arm`, for an answer that is not what the type expects.
+    fn arm_text(&self, target: &Target<'_>, text: &str) {
+        let object: Value = serde_json::from_str(text).unwrap_or_default();
+        match ObjectMeta::deserialize(&object["metadata"]) {
+            Ok(meta) => self.arm(target, &meta, &|| object.clone()),
+            Err(_) => self.cache().arm_unknown(target.resource, &target.object_key()),
+        }
+    }
+
+    /// Notes that a write is about to be sent. Dropped without an outcome, as when the caller's future is dropped, it leaves a receipt that
+    /// says so.
+    fn send_write<'a>(&'a self, target: &'a Target<'a>) -> InFlight<'a> {
+        InFlight {
+            client: self,
+            target,
+            open: !self.dry_run,
+        }
+    }
+
+    /// Tells the observers of a write.
     fn wrote(
         &self,
         target: &Target<'_>,
@@ -209,7 +270,6 @@ impl Client {
             return;
         }
         let meta = after.metadata();
-        self.cache().arm(target.resource, &Written { meta });
         if before.is_some_and(|before| before.metadata().resource_version == meta.resource_version) {
             return; // The server changed nothing, so nothing was written.
         }
@@ -246,6 +306,37 @@ impl Client {
     }
 }
 
+fn decode(attempt: &str, text: &str, form: &Form) -> Result<Arc<dyn Cached>> {
+    guarded(|| (form.decode.object)(text.as_bytes())).map_err(|reason| Error::Undecodable {
+        object: format!("the answer to {attempt}"),
+        reason,
+    })
+}
+
+/// A write between its request and its answer.
+struct InFlight<'a> {
+    client: &'a Client,
+    target: &'a Target<'a>,
+    open: bool,
+}
+
+impl InFlight<'_> {
+    /// The answer has come, or will not.
+    fn outcome<T>(mut self, answer: Result<T>) -> Result<T> {
+        self.open &= answer.as_ref().is_err_and(Error::outcome_unknown);
+        answer
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let key = self.target.object_key();
+            self.client.cache().arm_unknown(self.target.resource, &key);
+        }
+    }
+}
+
 /// Cluster-scoped types never carry a namespace into a URL, whatever the caller gave.
 fn scoped<'a>(form: &Form, namespace: Option<&'a str>) -> Option<&'a str> {
     if form.cluster_scoped {
@@ -261,6 +352,8 @@ pub(crate) struct Target<'a> {
     pub(crate) resource: &'a ApiResource,
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: &'a str,
+    /// The name is the beginning of one that the server chooses (`generateName`).
+    pub(crate) generated: bool,
 }
 
 impl<'a> Target<'a> {
@@ -269,6 +362,7 @@ impl<'a> Target<'a> {
             resource,
             namespace: namespace.filter(|namespace| !namespace.is_empty()),
             name,
+            generated: false,
         }
     }
 
@@ -287,8 +381,9 @@ impl<'a> Target<'a> {
         Requests::new(collection_path(self.resource, self.namespace))
     }
 
-    fn key(&self) -> Request {
-        Request::new(self.namespace, self.name)
+    /// The key of the object; without a name when the server is to choose it.
+    fn object_key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace, if self.generated { "" } else { self.name })
     }
 
     fn attempt(&self, verb: &str) -> String {

@@ -3,28 +3,34 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use kube::core::params::GetParams;
-use kube::core::{ApiResource, Selector};
+use kube::core::params::{GetParams, ListParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, Request as Requests, Selector};
+use kubewright_engine::receipts::Ticket;
+use kubewright_engine::reflector::ListPage;
+use kubewright_engine::{Meta, ObjectKey};
+use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target};
-use crate::cache::{Informer, Shared};
+use crate::cache::{EngineStore, Informer, KubeMeta, Listed, Objects, Shared, decode_page, matching, owned_by};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
-use crate::object::{AnyObject, Object, api_resource};
+use crate::object::{AnyObject, Object, api_resource, collection_path};
 use crate::request::Request;
 
 impl Client {
     /// One object from the cache; `None` when it does not exist. Waits for writes of our own to the object.
     ///
     /// # Errors
-    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Api`] when the cache lags and the live read fails too.
+    /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the object is not what the type expects;
+    /// [`Error::Api`] when the cache lags and the live read fails too.
     pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
         self.get_of(&Form::of::<K>(), namespace, name)
             .await
             .map(|found| found.map(typed))
     }
 
-    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name.
+    /// All objects of a kind from the cache, in one namespace or in all, ordered by namespace and name. Objects that cannot be decoded are
+    /// left out, or in their last readable state; see [`Informer::unreadable`].
     ///
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own writes in time.
@@ -77,8 +83,8 @@ impl Client {
         informer: &Informer<K>,
         namespace: Option<&str>,
     ) -> Result<Vec<Arc<K>>> {
-        self.wait_for_list(informer.shared(), namespace).await?;
-        Ok(informer.store().list_in(namespace))
+        let found = self.list_shared(informer.shared(), namespace, Which::All).await?;
+        Ok(typed_all(found))
     }
 
     /// One object straight from the API server.
@@ -105,7 +111,11 @@ impl Client {
     }
 }
 
+/// So many writes of unknown outcome are asked for one by one; more by one list of metadata.
+const ONE_BY_ONE: usize = 4;
+
 /// Which objects of a kind.
+#[derive(Clone, Copy)]
 enum Which<'a> {
     All,
     Labelled(&'a Selector),
@@ -136,13 +146,13 @@ impl Client {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
             let request = Request::new(namespace, name);
-            if informer.caught_up_with(&request, self.read_deadline).await {
-                return Ok(informer.core().get(namespace, name));
+            let ticket = informer.ticket();
+            let deadline = Instant::now() + self.read_deadline;
+            if let Some(found) = informer.read_one(&request, ticket, deadline).await {
+                return found;
             }
-            tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; reading from the API");
-            let live = self.live_shared(informer.form(), namespace, name).await?;
-            informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
-            Ok(live)
+            tracing::debug!(resource = %informer.name(), object = %request, "the cache lags behind our own write; asking the API server");
+            self.ask(informer, &ObjectKey::from(&request), ticket).await
         })
     }
 
@@ -152,37 +162,137 @@ impl Client {
         form: &'a Form,
         namespace: Option<&'a str>,
         which: Which<'a>,
-    ) -> BoxFuture<'a, Result<Vec<Arc<dyn Cached>>>> {
+    ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             let informer = self.cache().pinned_of(form);
             covered(&informer, namespace)?;
-            self.wait_for_list(&informer, namespace).await?;
-            Ok(match which {
-                Which::All => informer.core().list_in(namespace),
-                Which::Labelled(labels) => informer.core().matching(namespace, labels),
-                Which::OwnedBy(uid) => informer.core().owned_by(namespace, uid),
-            })
+            self.list_shared(&informer, namespace, which).await
         })
     }
 
-    fn wait_for_list<'a>(&'a self, informer: &'a Shared, namespace: Option<&'a str>) -> BoxFuture<'a, Result<()>> {
+    fn list_shared<'a>(
+        &'a self,
+        informer: &'a Shared,
+        namespace: Option<&'a str>,
+        which: Which<'a>,
+    ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
-            // A write whose outcome is unknown is looked up first: it would hold every list until the deadline.
-            for request in informer.unknown_writes(namespace) {
-                let live = self
-                    .live_shared(informer.form(), request.namespace(), request.name())
-                    .await?;
-                informer.settle_receipt(&request, live.as_ref().map(|live| live.metadata()));
+            let ticket = informer.ticket();
+            let deadline = Instant::now() + self.read_deadline;
+            let read = |store: &EngineStore| match which {
+                Which::All => store.list(namespace).items,
+                Which::Labelled(labels) => matching(store, namespace, labels),
+                Which::OwnedBy(uid) => owned_by(store, namespace, uid),
+            };
+            loop {
+                match informer.read_many(namespace, ticket, deadline, read).await {
+                    Listed::Ready(objects) => return Ok(objects),
+                    Listed::Ask(keys) => self.ask_for(informer, namespace, &keys, ticket).await?,
+                    Listed::Late => break,
+                }
             }
-            if informer.caught_up_in(namespace, self.read_deadline).await {
-                return Ok(());
-            }
+            informer.overdue(namespace, ticket);
             Err(Error::Stale {
                 what: informer.name().to_owned(),
                 waited: self.read_deadline,
             })
         })
+    }
+
+    /// Asks the API server what became of writes, one by one or all at once.
+    async fn ask_for(
+        &self,
+        informer: &Shared,
+        namespace: Option<&str>,
+        keys: &[ObjectKey],
+        ticket: Ticket,
+    ) -> Result<()> {
+        if keys.len() <= ONE_BY_ONE && keys.iter().all(|key| !key.name.is_empty()) {
+            for key in keys {
+                match self.ask(informer, key, ticket).await {
+                    Ok(_) | Err(Error::Undecodable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(());
+        }
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
+        let page = self.list_page(informer, &form, namespace, None).await?;
+        informer.asked_all(namespace, ticket, &page);
+        Ok(())
+    }
+
+    /// Asks the API server for one object of the informer's scope. By a list and not by a get: its answer has a version also when there is no
+    /// such object, and its right is one that the informer needs as well.
+    async fn ask(&self, informer: &Shared, key: &ObjectKey, ticket: Ticket) -> Result<Option<Arc<dyn Cached>>> {
+        let page = self
+            .list_page(informer, informer.form(), key.namespace.as_deref(), Some(&key.name))
+            .await?;
+        informer.asked(key, ticket, &page);
+        if let Some(object) = page.unreadable.iter().find(|object| object.key == *key) {
+            return Err(informer.core().undecodable(object));
+        }
+        let mut items = page.items.into_iter();
+        Ok(items.find(|object| KubeMeta::key(&**object).as_ref() == Some(key)))
+    }
+
+    /// What the API server has in the informer's scope right now, in one namespace or of one name.
+    async fn list_page(
+        &self,
+        informer: &Shared,
+        form: &Form,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<ListPage<dyn Cached>> {
+        let scope = informer.scope();
+        let fields = name.map(by_name).into_iter().chain(scope.fields.clone());
+        let fields: Vec<String> = fields.collect();
+        let params = ListParams {
+            label_selector: (!scope.labels.selects_all()).then(|| scope.labels.to_string()),
+            field_selector: (!fields.is_empty()).then(|| fields.join(",")),
+            ..Default::default()
+        };
+        let attempt = match name {
+            Some(name) => Target::new(&form.resource, namespace, name).attempt("list"),
+            None => format!("list {}", informer.name()),
+        };
+        self.listed_live(form, namespace.or(scope.namespace.as_deref()), &params, &attempt)
+            .await
+    }
+
+    /// Whether the API server has such an object. By a list, as [`Client::ask`].
+    pub(crate) async fn exists(&self, resource: &ApiResource, request: &Request) -> Result<bool> {
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(resource);
+        let params = ListParams {
+            field_selector: Some(by_name(request.name())),
+            ..Default::default()
+        };
+        let attempt = Target::new(resource, request.namespace(), request.name()).attempt("list");
+        let page = self.listed_live(&form, request.namespace(), &params, &attempt).await?;
+        let key = ObjectKey::from(request);
+        let readable = page
+            .items
+            .iter()
+            .any(|object| KubeMeta::key(&**object).as_ref() == Some(&key));
+        Ok(readable || page.unreadable.iter().any(|object| object.key == key))
+    }
+
+    async fn listed_live(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        params: &ListParams,
+        attempt: &str,
+    ) -> Result<ListPage<dyn Cached>> {
+        let requests = Requests::new(collection_path(&form.resource, namespace));
+        let request = if form.metadata_only {
+            requests.list_metadata(params)
+        } else {
+            requests.list(params)
+        };
+        let text = self.send_text(attempt, request).await?;
+        decode_page(text.as_bytes(), form).map_err(|failure| Error::retry(format!("{attempt}: {failure}")))
     }
 
     pub(crate) fn live_shared<'a>(
@@ -207,6 +317,11 @@ impl Client {
             }
         })
     }
+}
+
+/// The field selector of one object. Names have no characters that would have to be escaped.
+fn by_name(name: &str) -> String {
+    format!("metadata.name={name}")
 }
 
 /// Refuses to read of a namespace that the cache does not hold: "it does not exist" would be an invention.

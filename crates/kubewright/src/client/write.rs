@@ -6,16 +6,16 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::params::Preconditions;
-use kube::core::{ApiResource, DynamicObject, ObjectMeta};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{BuiltRequest, Client, Target, scoped};
-use crate::error::{Error, Result};
-use crate::form::{Cached, Form, typed};
+use crate::cache::Gone;
+use crate::error::Result;
+use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::Object;
-use crate::request::Request;
 
 impl Client {
     /// Creates an object (POST).
@@ -26,7 +26,8 @@ impl Client {
         self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
 
-    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock. Nothing is sent when the cache holds exactly this.
+    /// Replaces an object (PUT). The resourceVersion inside is the optimistic lock, and the server judges it: an update that changes nothing is
+    /// sent too (the server then writes nothing), because the cache cannot know whether the object has changed since. Compare before you call.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
@@ -34,7 +35,7 @@ impl Client {
         self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
 
-    /// Replaces the status of an object (PUT of `/status`). Nothing is sent when the cache holds exactly this.
+    /// Replaces the status of an object (PUT of `/status`).
     ///
     /// # Errors
     /// As [`Client::update`].
@@ -154,13 +155,12 @@ impl Client {
         let request = target
             .requests()
             .create_subresource(subresource, name, &self.post_params(), body);
-        let answer = self
-            .send::<T>(&target.attempt_at("create", Some(subresource)), request)
-            .await?;
+        let flight = self.send_write(&target);
+        let attempt = target.attempt_at("create", Some(subresource));
+        let answer = flight.outcome(self.send::<T>(&attempt, request).await)?;
         if !self.dry_run {
             // The answer is not the object, so its version is unknown: the next read asks the API once.
-            self.cache()
-                .arm_unknown(&form.resource, &Request::new(target.namespace, name));
+            self.cache().arm_unknown(&form.resource, &target.object_key());
             self.tell(&target, "create", Some(subresource), Vec::new);
         }
         Ok(answer)
@@ -193,8 +193,8 @@ impl Client {
         params: DeleteParams,
     ) -> Result<bool> {
         let form = Form::of::<K>();
-        self.delete_target(&Target::new(&form.resource, scoped(&form, namespace), name), params)
-            .await
+        let target = Target::new(&form.resource, scoped(&form, namespace), name);
+        self.delete_target(&target, params, None).await
     }
 
     /// Deletes an object of a kind that is known at run time; give the uid as a precondition. `false` when there is none.
@@ -208,7 +208,7 @@ impl Client {
         name: &str,
         params: DeleteParams,
     ) -> Result<bool> {
-        self.delete_target(&Target::new(resource, namespace, name), params)
+        self.delete_target(&Target::new(resource, namespace, name), params, None)
             .await
     }
 }
@@ -224,7 +224,10 @@ impl Client {
             let meta = object.metadata();
             let name = meta.name.as_deref().or(meta.generate_name.as_deref());
             let namespace = scoped(form, meta.namespace.as_deref());
-            let target = Target::new(&form.resource, namespace, name.unwrap_or_default());
+            let target = Target {
+                generated: meta.name.is_none(),
+                ..Target::new(&form.resource, namespace, name.unwrap_or_default())
+            };
             let body = serde_json::to_vec(&object.json()?)?;
             let request = target.requests().create(&self.post_params(), body);
             let created = self.write(&target, "create", None, request, form).await?;
@@ -243,12 +246,6 @@ impl Client {
             let target = Target::of_object(form, object.metadata())?;
             let before = self.cached(form, &target);
             let wanted = object.json()?;
-            if let Some(cached) = &before
-                && cached.metadata().resource_version == object.metadata().resource_version
-                && cached.json()? == wanted
-            {
-                return Ok(cached.clone());
-            }
             let (requests, params) = (target.requests(), self.post_params());
             let body = serde_json::to_vec(&wanted)?;
             let request = match subresource {
@@ -290,6 +287,25 @@ impl Client {
         })
     }
 
+    /// Server-side apply, taking over the fields of others. `verb` is what it comes to.
+    pub(crate) async fn send_apply(
+        &self,
+        form: &Form,
+        target: &Target<'_>,
+        verb: &'static str,
+        wanted: &Value,
+        before: Option<&dyn Cached>,
+    ) -> Result<Arc<dyn Cached>> {
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            ..PatchParams::apply(&self.field_manager).force()
+        };
+        let request = target.requests().patch(target.name, &params, &Patch::Apply(wanted));
+        let written = self.write(target, verb, None, request, form).await?;
+        self.wrote(target, verb, None, before, &*written);
+        Ok(written)
+    }
+
     fn delete_exactly<'a>(
         &'a self,
         form: &'a Form,
@@ -305,47 +321,85 @@ impl Client {
             if preconditions.uid.is_none() {
                 preconditions.uid.clone_from(&meta.uid);
             }
-            self.delete_target(&target, params).await
+            self.delete_target(&target, params, meta.resource_version.as_deref())
+                .await
         })
     }
 
-    fn delete_target<'a>(&'a self, target: &'a Target<'a>, mut params: DeleteParams) -> BoxFuture<'a, Result<bool>> {
+    /// `seen`: a version at which the object existed.
+    fn delete_target<'a>(
+        &'a self,
+        target: &'a Target<'a>,
+        mut params: DeleteParams,
+        seen: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             params.dry_run |= self.dry_run;
-            let dry_run = params.dry_run;
-            let by_uid_only = params
-                .preconditions
-                .as_ref()
-                .is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
-            let key = target.key();
-            let request = target
-                .requests()
-                .delete(target.name, &params)
-                .map_err(kube::Error::BuildRequest);
-            let answer = match request {
-                Ok(request) => self.kube().request_status::<DynamicObject>(request).await,
-                Err(error) => Err(error),
-            };
-            let answer = answer.map_err(|error| Error::from_api(target.attempt("delete"), error));
-            match answer {
-                Ok(answer) if !dry_run => {
-                    let object = answer.left();
-                    self.cache()
-                        .arm_deleted(target.resource, &key, object.as_ref().map(|object| &object.metadata));
-                    self.tell(target, "delete", None, Vec::new);
+            let wanted = params.preconditions.as_ref();
+            let by_uid_only = wanted.is_some_and(|given| given.uid.is_some() && given.resource_version.is_none());
+            let uid = wanted.and_then(|given| given.uid.clone());
+            let request = target.requests().delete(target.name, &params);
+            let mut flight = self.send_write(target);
+            flight.open &= !params.dry_run;
+            let answer = self.send_text(&target.attempt("delete"), request).await;
+            match flight.outcome(answer) {
+                Ok(answer) => {
+                    if !params.dry_run {
+                        let (object, status) = deletion(&answer);
+                        self.arm_delete(target, object.as_ref(), status.as_ref(), uid.as_deref(), seen);
+                        self.tell(target, "delete", None, Vec::new);
+                    }
                     Ok(true)
                 }
-                Ok(_) => Ok(true),
                 Err(error) if error.is_not_found() => Ok(false),
                 // Only a uid was demanded: the object that was meant is gone, a namesake lives.
                 Err(error) if error.is_conflict() && by_uid_only => Ok(false),
-                Err(error) => {
-                    if error.outcome_unknown() && !dry_run {
-                        self.cache().arm_unknown(target.resource, &key);
-                    }
-                    Err(error)
-                }
+                Err(error) => Err(error),
             }
         })
     }
+
+    /// Leaves the receipt of a delete. The server answers with the object when it waits for its finalizers or its grace period (then it was
+    /// written), and for some kinds also when it is gone; otherwise with a status that names the uid.
+    fn arm_delete(
+        &self,
+        target: &Target<'_>,
+        object: Option<&DynamicObject>,
+        status: Option<&Status>,
+        uid: Option<&str>,
+        seen: Option<&str>,
+    ) {
+        if let Some(object) = object
+            && waits(&object.metadata)
+        {
+            return self.arm(target, &object.metadata, &|| object.json_or_null());
+        }
+        let told = status.and_then(|status| Some(status.details.as_ref()?.uid.as_str()));
+        let told = object.and_then(|object| object.metadata.uid.as_deref()).or(told);
+        let gone = Gone {
+            key: target.object_key(),
+            uid: told.filter(|uid| !uid.is_empty()).or(uid),
+            seen: object
+                .and_then(|object| object.metadata.resource_version.as_deref())
+                .or(seen),
+        };
+        self.cache().arm_deleted(target.resource, &gone);
+    }
+}
+
+/// The answer to a delete: the object, or a status. Neither when it cannot be understood.
+fn deletion(text: &str) -> (Option<DynamicObject>, Option<Status>) {
+    match serde_json::from_str::<DynamicObject>(text) {
+        Ok(object) if object.types.as_ref().is_none_or(|types| types.kind != "Status") => (Some(object), None),
+        _ => (None, serde_json::from_str(text).ok()),
+    }
+}
+
+/// Whether an object that is being deleted is still there.
+fn waits(meta: &ObjectMeta) -> bool {
+    let held = meta
+        .finalizers
+        .as_ref()
+        .is_some_and(|finalizers| !finalizers.is_empty());
+    meta.deletion_timestamp.is_some() && (held || meta.deletion_grace_period_seconds.unwrap_or(0) > 0)
 }

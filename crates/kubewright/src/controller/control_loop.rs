@@ -22,7 +22,7 @@ use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner};
-use crate::error::{Error, Result, panic_message};
+use crate::error::{Error, Result, end_of_panic, text_of};
 use crate::events::EventRecorder;
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
@@ -117,8 +117,22 @@ impl Prepared {
             tasks.spawn(Workshop::work(shared.clone()));
         }
         started();
-        stop.requested().await;
+        // Workers end with the queue. One that ends before is missed.
+        let ended = tokio::select! {
+            biased;
+            () = stop.requested() => None,
+            ended = tasks.join_next() => ended,
+        };
         shared.prepared.queue.shut_down();
+        if let Some(ended) = ended {
+            let message = ended
+                .err()
+                .map_or_else(|| "it ended".to_owned(), |error| error.to_string());
+            return Err(Error::Panic {
+                what: format!("a worker of controller {}", shared.prepared.name),
+                message,
+            });
+        }
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
                 // Reconciles are caught one by one; this is the loop itself.
@@ -145,10 +159,21 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl Workshop {
     async fn work(self: Arc<Self>) {
         while let Some(work) = self.prepared.queue.next().await {
-            let token = work.token;
-            self.reconcile(work).await;
+            let (token, request) = (work.token, work.item.clone());
+            let reconciled = AssertUnwindSafe(self.reconcile(work)).catch_unwind().await;
+            if let Err(payload) = reconciled {
+                self.broken(&request, end_of_panic(payload));
+            }
             self.prepared.queue.done(token);
         }
+    }
+
+    /// Something around a reconcile panicked: the `Drop` of what it had left, of its error or of an object.
+    fn broken(&self, request: &Request, message: String) {
+        let controller = &self.prepared.name;
+        tracing::error!(%controller, object = %request, message, "code around a reconcile panicked; it is repeated");
+        let causes = one(Cause::retry(1, message));
+        self.prepared.queue.add_rate_limited(request.clone(), causes);
     }
 
     async fn reconcile(&self, work: Work<Request, Causes>) {
@@ -227,7 +252,7 @@ impl Workshop {
         result.unwrap_or_else(|payload| {
             Err(Error::Panic {
                 what: format!("the reconcile of {request}"),
-                message: panic_message(&*payload),
+                message: end_of_panic(payload),
             })
         })
     }
@@ -248,7 +273,7 @@ impl Workshop {
             }
             Err(error) => error,
         };
-        let text = error.to_string();
+        let text = text_of(&error);
         if error.is_terminal() {
             queue.forget(request);
             tracing::error!(

@@ -60,7 +60,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Reconciles one object: the newest state in the cache, which includes everything that this process has written.
     fn reconcile(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Action>> + Send;
 
-    /// The object of this key is gone. Usually there is nothing to do: what it owned is garbage collected. Forget what was kept about it.
+    /// The object of this key is gone from the API server: it was deleted, or a key that a source made up names none. Usually there is nothing
+    /// to do: what it owned is garbage collected. Forget what was kept about it.
+    ///
+    /// An object that merely left the controller's selection ([`Controller::within`]), or that the cache has not seen yet, exists; neither this
+    /// nor `reconcile` is called for it.
     fn deleted(&self, request: Request, ctx: Context) -> impl Future<Output = Result<Action>> + Send {
         let _ = (request, ctx);
         async { Ok(Action::await_change()) }
@@ -248,7 +252,8 @@ impl Controller {
         self
     }
 
-    /// Reconciles only a part of the kind's objects; the server filters. Owned and watched kinds are not restricted by it.
+    /// Reconciles only a part of the kind's objects; the server filters. Owned and watched kinds are not restricted by it. An object that
+    /// leaves the part is not reconciled any more, and not reported as deleted: it exists.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Controller {
         self.settings.scope = scope;
@@ -285,7 +290,11 @@ impl<R: Reconciler> Drive for DriveOf<R> {
             let (object, ctx) = ctx.about(informer, request).await?;
             match object {
                 Some(object) => self.0.reconcile(typed(object), ctx).await,
-                None => self.0.deleted(request.clone(), ctx).await,
+                None if ctx.is_gone(informer).await? => self.0.deleted(request.clone(), ctx).await,
+                None => {
+                    tracing::debug!(object = %request, "it exists and is not in this controller's cache; nothing to do");
+                    Ok(Action::await_change())
+                }
             }
         })
     }

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
 use crate::diff::FieldChange;
+use crate::error::end_of_panic;
 use crate::object::ObjectRef;
 use crate::request::Request;
 
@@ -114,7 +115,16 @@ pub enum Observation {
         /// How many objects it holds.
         objects: usize,
     },
-    /// A cache's list or watch failed or an object could not be decoded; it serves what it has and tries again.
+    /// An object does not decode into the type that it is cached as; its cache leaves it out until it changes. Told once for each version.
+    ObjectUnreadable {
+        /// The kind and scope.
+        resource: String,
+        /// The object.
+        object: ObjectRef,
+        /// What serde says.
+        error: String,
+    },
+    /// A cache's list or watch failed; it serves what it has and tries again.
     CacheDegraded {
         /// The kind and scope.
         resource: String,
@@ -174,8 +184,9 @@ impl Observers {
         }
         let what = what();
         for observer in self.0.iter() {
-            if catch_unwind(AssertUnwindSafe(|| observer.observe(&what))).is_err() {
-                tracing::error!("an observer panicked; the observation is lost for it");
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| observer.observe(&what))) {
+                let error = end_of_panic(payload);
+                tracing::error!(error, "an observer panicked; the observation is lost for it");
             }
         }
     }

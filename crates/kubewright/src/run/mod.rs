@@ -88,7 +88,7 @@ async fn main(operator: Operator) -> ExitCode {
 async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     let config = config(settings.kubeconfig.as_deref()).await?;
     tracing::info!(cluster = %config.cluster_url, "the operator starts");
-    let client = kube::Client::try_from(config)?;
+    let client = crate::connect(config)?;
     if let Some(address) = settings.health {
         operator = operator.health(address);
     }

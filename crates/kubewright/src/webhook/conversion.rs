@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde_json::Value;
 
 use super::description::{ConversionDescription, Kind};
-use crate::error::panic_message;
+use crate::error::end_of_panic;
 use crate::form::of_json;
 use crate::object::Object;
 
@@ -179,7 +179,7 @@ impl<H: Object> Conversion<H> {
             return Ok(object.clone());
         }
         let converted = catch_unwind(AssertUnwindSafe(|| self.through_hub(object, from, to)))
-            .unwrap_or_else(|panic| Err(format!("the conversion panicked: {}", panic_message(&*panic))));
+            .unwrap_or_else(|panic| Err(format!("the conversion panicked: {}", end_of_panic(panic))));
         converted
             .and_then(|converted| finish(object, converted, to))
             .map_err(|why| {

@@ -20,7 +20,7 @@ use super::description::{ConversionDescription, Description};
 use super::request::AdmissionRequest;
 use super::{Registered, json_patch, review};
 use crate::client::Client;
-use crate::error::{Error, Result, panic_message};
+use crate::error::{Error, Result, end_of_panic};
 
 /// Judges one request: a patch that may be empty, or a refusal.
 pub(crate) trait Admit: Send + Sync {
@@ -175,7 +175,8 @@ impl WebhookHandlers {
         ))
     }
 
-    fn convert(&self, document: Value) -> Result<Value, review::Malformed> {
+    /// Answers a conversion.
+    pub(super) fn convert(&self, document: Value) -> Result<Value, review::Malformed> {
         let asked = review::read_conversion(document)?;
         let request = asked.request;
         let one = |object: &Value| {
@@ -201,7 +202,7 @@ impl WebhookHandlers {
     }
 }
 
-fn bad_request(message: String) -> Status {
+pub(super) fn bad_request(message: String) -> Status {
     Status::failure(&message, "BadRequest").with_code(400)
 }
 
@@ -216,7 +217,7 @@ async fn judge(
     match tokio::time::timeout(within, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(panic)) => {
-            let message = panic_message(&*panic);
+            let message = end_of_panic(panic);
             tracing::error!(
                 webhook = name,
                 object = request.describe(),

@@ -20,6 +20,7 @@
 //!
 //! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
 
+mod body;
 mod certificate;
 mod conversion;
 mod defaulter;

@@ -1,10 +1,11 @@
 //! The HTTPS server of the webhooks.
 //!
 //! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager.rs` starts it first and stops it late); W7 what is read
-//! of a request is bounded in size, in time and in number, so that a client which misbehaves costs others nothing; HTTP/1.1 only unless HTTP/2 is
-//! asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in flight finish.
+//! of a request is bounded in size, in time and in number, so that a client which misbehaves costs others nothing: a request takes one of the
+//! places in which work is done only after its body has arrived; HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets
+//! (CVE-2023-44487). A stop lets requests in flight finish.
 //!
-//! Not here: what is answered (`handlers.rs`), client certificates.
+//! Not here: what is answered (`handlers.rs`), how bodies are read (`body.rs`), client certificates.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -29,13 +30,22 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::WebhookHandlers;
+use super::body::Budget;
 use super::certificate::{self, Files};
+use super::conversion::PATH as CONVERSIONS;
+use super::handlers::bad_request;
 use crate::error::{Error, Result};
 use crate::net;
 use crate::runnable::Stop;
 
-/// The largest body that is read, in bytes: as large as a request to the API server may be.
-const MAX_BODY: usize = 3 << 20;
+/// The largest admission review that is read, in bytes, as in controller-runtime: it holds an object twice.
+const MAX_REVIEW: usize = 7 << 20;
+/// The largest conversion that is read, in bytes: it holds all the objects of a list. controller-runtime has no limit.
+const MAX_CONVERSION: usize = 256 << 20;
+/// How many bytes of bodies are held at the same time, until their requests are answered.
+const MAX_BODIES: usize = 320 << 20;
+/// Larger bodies than this are parsed and converted on a thread where waiting costs nobody else.
+const LARGE: usize = 1 << 20;
 /// How many requests are worked on at the same time; more wait.
 const MAX_REQUESTS: usize = 128;
 /// How many connections are open at the same time; more wait to be accepted.
@@ -147,6 +157,7 @@ impl WebhookServer {
         let server = Server {
             handlers,
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            bodies: Budget::new(MAX_BODIES),
             tls: TlsAcceptor::from(Arc::new(config)),
             http2: self.http2,
             stop,
@@ -162,6 +173,7 @@ impl WebhookServer {
 struct Server {
     handlers: WebhookHandlers,
     requests: Arc<Semaphore>,
+    bodies: Budget,
     tls: TlsAcceptor,
     http2: bool,
     stop: Stop,
@@ -270,37 +282,50 @@ impl Server {
         let too_long =
             |what: &str| Status::failure(&format!("{what} took longer than {within:?}"), "Timeout").with_code(504);
         let begin = tokio::time::Instant::now();
-        let _permit = timeout(within, self.requests.acquire())
-            .await
-            .map_err(|_| too_long("waiting for other webhook requests to finish"))?;
-        let body = timeout(within.saturating_sub(begin.elapsed()), read(request.into_body()))
+        let limit = if path == CONVERSIONS {
+            MAX_CONVERSION
+        } else {
+            MAX_REVIEW
+        };
+        let (body, _held) = timeout(within, self.bodies.read(request.into_body(), limit))
             .await
             .map_err(|_| too_long("sending the body"))??;
-        let document = serde_json::from_slice(&body).map_err(|error| {
-            let message = match body.is_empty() {
-                true => "request body is empty".to_owned(),
-                false => format!("the body is not JSON: {error}"),
-            };
-            Status::failure(&message, "BadRequest").with_code(400)
-        })?;
-        let left = within.saturating_sub(begin.elapsed());
-        self.handlers.call(&path, left, document).await
+        let left = || within.saturating_sub(begin.elapsed());
+        let _permit = timeout(left(), self.requests.acquire())
+            .await
+            .map_err(|_| too_long("waiting for other webhook requests to finish"))?;
+        if body.len() <= LARGE {
+            return self
+                .handlers
+                .call(&path, left(), parse(&body).map_err(bad_request)?)
+                .await;
+        }
+        let handlers = self.handlers.clone();
+        let large = async move {
+            if path == CONVERSIONS {
+                return off(move || handlers.convert(parse(&body)?)).await;
+            }
+            let document = off(move || parse(&body)).await?;
+            handlers.call(&path, left(), document).await
+        };
+        timeout(within.saturating_sub(begin.elapsed()), large)
+            .await
+            .map_err(|_| too_long("converting the objects"))?
     }
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Status> {
-    let too_large = || {
-        let message = format!("request entity is too large; limit is {MAX_BODY} bytes");
-        Status::failure(&message, "RequestEntityTooLarge").with_code(413)
-    };
-    if body.size_hint().lower() > MAX_BODY as u64 {
-        return Err(too_large());
-    }
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Status::failure(&format!("cannot read the body: {error}"), "BadRequest").with_code(400)),
-    }
+/// Runs work that takes long on a thread for such.
+async fn off<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, Status> {
+    let failed = |error| Status::failure(&format!("the request failed: {error}"), "InternalError").with_code(500);
+    let done = tokio::task::spawn_blocking(work).await.map_err(failed)?;
+    done.map_err(bad_request)
+}
+
+fn parse(body: &[u8]) -> Result<serde_json::Value, String> {
+    serde_json::from_slice(body).map_err(|error| match body.is_empty() {
+        true => "request body is empty".to_owned(),
+        false => format!("the body is not JSON: {error}"),
+    })
 }
 
 /// How long the answer may take: a little less than the API server waits (`?timeout=10s`), so that it hears why.

@@ -21,6 +21,8 @@ type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(crate) type Refusal = (u16, &'static str, bool);
 type Rule = Box<dyn Fn(&Seen) -> Option<Refusal> + Send>;
 type Key = (String, String, String);
+/// The code of a refusal that is no answer at all.
+const NEVER: u16 = 0;
 
 /// A request that the server got.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +60,8 @@ struct Inner {
     state: Mutex<State>,
     /// Counts up with every change and command, so that watches look again.
     bell: watch::Sender<u64>,
-    held: watch::Sender<bool>,
+    /// Watches deliver no version above this one.
+    limit: watch::Sender<u64>,
     open_watches: Arc<AtomicUsize>,
     epoch: watch::Sender<u64>,
 }
@@ -71,7 +74,7 @@ impl Fake {
                 ..State::default()
             }),
             bell: watch::Sender::new(0),
-            held: watch::Sender::new(false),
+            limit: watch::Sender::new(u64::MAX),
             open_watches: Arc::default(),
             epoch: watch::Sender::new(0),
         }))
@@ -110,8 +113,37 @@ impl Fake {
 
     /// Watches deliver nothing while held.
     pub(crate) fn hold_watches(&self, held: bool) {
-        self.0.held.send_replace(held);
+        self.deliver_up_to(if held { 0 } else { u64::MAX });
+    }
+
+    /// Watches deliver nothing above this version.
+    pub(crate) fn deliver_up_to(&self, version: u64) {
+        self.0.limit.send_replace(version);
         self.ring();
+    }
+
+    /// Requests for which the rule answers `true` are carried out, and never answered.
+    pub(crate) fn swallow(&self, rule: impl Fn(&Seen) -> bool + Send + 'static) {
+        self.refuse(move |seen| rule(seen).then_some((NEVER, "Never", true)));
+    }
+
+    /// Another history, as after a restore from a backup: versions begin anew, and what was known of the old ones is void.
+    pub(crate) fn restore(&self) {
+        let mut state = self.state();
+        state.version = 10;
+        let keys: Vec<Key> = state.objects.keys().cloned().collect();
+        for key in keys {
+            if let Some(object) = state.objects.remove(&key) {
+                state.store(key, object, "ADDED");
+            }
+        }
+        drop(state);
+        self.compact_and_cut();
+    }
+
+    /// The newest version.
+    pub(crate) fn version(&self) -> u64 {
+        self.state().version
     }
 
     /// Ends all watches and forgets the history: clients must list again.
@@ -171,6 +203,21 @@ impl Fake {
         self.ring();
     }
 
+    /// Watches say that the object is gone, which lives: what happens when it leaves what they select.
+    pub(crate) fn hide(&self, collection: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let key = (collection.to_owned(), namespace.to_owned(), name.to_owned());
+        if let Some(mut object) = state.objects.get(&key).cloned() {
+            state.version += 1;
+            let version = state.version;
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            state.objects.insert(key, object.clone());
+            state.log.push((version, "DELETED", collection.to_owned(), object));
+        }
+        drop(state);
+        self.ring();
+    }
+
     pub(crate) fn object(&self, collection: &str, namespace: &str, name: &str) -> Option<Value> {
         self.state()
             .objects
@@ -221,6 +268,10 @@ impl Fake {
         if let Some((code, reason, false)) = refusal {
             return Ok(status(code, reason, &format!("refused by the test: {verb}")));
         }
+        let wanted = query.get("resourceVersion").and_then(|version| version.parse().ok());
+        if wanted.is_some_and(|wanted: u64| wanted > self.version()) {
+            return Ok(too_large());
+        }
         let answer = match verb {
             "WATCH" => self.watch(&path, &query),
             "LIST" => self.list(&path, &query),
@@ -233,6 +284,7 @@ impl Fake {
         };
         self.ring();
         match refusal {
+            Some((NEVER, ..)) => std::future::pending().await,
             Some((code, reason, true)) => Ok(status(code, reason, "the answer got lost")),
             _ => Ok(answer),
         }
@@ -327,6 +379,13 @@ impl Fake {
             .name
             .clone()
             .or_else(|| body["metadata"]["name"].as_str().map(str::to_owned))
+            .or_else(|| {
+                Some(format!(
+                    "{}{}",
+                    body["metadata"]["generateName"].as_str()?,
+                    state.version
+                ))
+            })
             .unwrap_or_default();
         let key = (
             path.collection.clone(),
@@ -341,10 +400,17 @@ impl Fake {
             ("POST", None) => {
                 let mut object = body;
                 object["metadata"]["namespace"] = json!(path.namespace);
+                object["metadata"]["name"] = json!(key.2);
                 object["metadata"]
                     .as_object_mut()
                     .expect("metadata is a map")
                     .retain(|_, value| !value.is_null());
+                object
+            }
+            // Server-side apply; its merge of lists and its owners of fields are tested against the real thing.
+            ("PATCH", None) if query.contains_key("force") => {
+                let mut object = body;
+                object["metadata"]["namespace"] = json!(path.namespace);
                 object
             }
             (_, None) => return missing(),
@@ -438,13 +504,11 @@ struct Follow {
 
 impl Follow {
     fn next(&mut self) -> Option<Bytes> {
-        if *self.fake.0.held.borrow() {
-            return None;
-        }
+        let limit = *self.fake.0.limit.borrow();
         let state = self.fake.state();
         let (version, kind, _, object) = state.log.iter().find(|(version, _, collection, object)| {
             let key = key_of(collection, object);
-            *version > self.at && self.path.holds(&key)
+            *version > self.at && *version <= limit && self.path.holds(&key)
         })?;
         self.at = *version;
         Some(frame(kind, object))
@@ -516,6 +580,15 @@ fn answer(code: u16, value: &Value) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).expect("a status code");
     response
+}
+
+fn too_large() -> Response<Body> {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {}, "code": 504, "reason": "Timeout",
+        "message": "Too large resource version",
+        "details": { "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }] },
+    });
+    answer(504, &body)
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Response<Body> {

@@ -110,6 +110,15 @@ impl Served {
 
     /// Sends one request of raw HTTP/1.1 and reads the whole answer.
     async fn raw(&self, request: &[u8]) -> String {
+        let mut stream = self.send(request).await;
+        let mut answer = Vec::new();
+        // The server may close without saying goodbye after a body that it did not read.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Sends raw bytes on a new connection.
+    async fn send(&self, request: &[u8]) -> tokio_rustls::client::TlsStream<TcpStream> {
         let mut trusted = rustls::RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(self.certificates.ca().as_bytes()).expect("a certificate");
         trusted.add(ca).expect("an authority");
@@ -130,10 +139,8 @@ impl Served {
             "HTTP/2 is off by default"
         );
         stream.write_all(request).await.expect("it reads");
-        let mut answer = Vec::new();
-        // The server may close without saying goodbye after a body that it did not read.
-        let _ = stream.read_to_end(&mut answer).await;
-        String::from_utf8_lossy(&answer).into_owned()
+        stream.flush().await.expect("it reads");
+        stream
     }
 }
 
@@ -257,7 +264,7 @@ async fn w7_what_is_not_a_review_is_refused_in_words() -> Result<()> {
         head("GET", path, 0, json).into_bytes(),
         head("POST", "/other", 0, json).into_bytes(),
         head("POST", path, 2, "text/plain").into_bytes(),
-        head("POST", path, (3 << 20) + 1, json).into_bytes(),
+        head("POST", path, (7 << 20) + 1, json).into_bytes(),
         post(""),
         post("{"),
         post("[]"),
@@ -275,6 +282,58 @@ async fn w7_what_is_not_a_review_is_refused_in_words() -> Result<()> {
         ));
     }
     insta::assert_snapshot!(told.join("\n"));
+    served.stop.stop();
+    Ok(())
+}
+
+/// W7: clients that announce a body and send half of it take no place of those whose body is there.
+#[tokio::test]
+async fn w7_slow_clients_take_no_place() -> Result<()> {
+    let served = served().await?;
+    let head = "POST /convert?timeout=30s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+    let mut slow = Vec::new();
+    for _ in 0..140 {
+        slow.push(served.send(head.as_bytes()).await);
+    }
+    let created = tokio::time::timeout(
+        std::time::Duration::from_secs(9),
+        served.create("hello", json!({"size": 3})),
+    )
+    .await;
+    created.expect("nobody waits for the slow ones")?;
+    served.stop.stop();
+    Ok(())
+}
+
+/// W7: a conversion carries all the objects of a list.
+#[tokio::test]
+async fn w7_a_conversion_of_many_megabytes_is_answered() -> Result<()> {
+    let served = served().await?;
+    let title = "x".repeat(1000);
+    let objects: Vec<Value> = (0..9000)
+        .map(|number| {
+            let mut object = guestbook(json!({"size": 3, "title": title}));
+            object.metadata.name = Some(format!("g{number}"));
+            json!(object)
+        })
+        .collect();
+    let request = json!({"uid": "u", "desiredAPIVersion": "webapp.my.domain/v2", "objects": objects});
+    let review =
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}).to_string();
+    assert!(review.len() > 8 << 20);
+    let head = format!(
+        "POST /convert?timeout=30s HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        review.len()
+    );
+    let answer = served.raw((head + &review).as_bytes()).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200"),
+        "{}",
+        &answer[..answer.len().min(500)]
+    );
+    let body: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap_or_default()).expect("a review");
+    let converted = body["response"]["convertedObjects"].as_array().map(Vec::len);
+    assert_eq!(converted, Some(9000), "{}", body["response"]["result"]);
     served.stop.stop();
     Ok(())
 }

@@ -54,7 +54,10 @@ impl Observer for Scenery {
         // Only writes and faults of built-in controllers are ever told.
         let told = matches!(
             what,
-            Observation::Written { .. } | Observation::ReconcileFinished { .. } | Observation::CacheDegraded { .. }
+            Observation::Written { .. }
+                | Observation::ReconcileFinished { .. }
+                | Observation::CacheDegraded { .. }
+                | Observation::ObjectUnreadable { .. }
         );
         if !told || !self.on.load(Ordering::Relaxed) {
             return;

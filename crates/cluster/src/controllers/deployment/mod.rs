@@ -439,8 +439,10 @@ impl<'a> Step<'a> {
     }
 
     async fn write(&mut self, status: DeploymentStatus) -> Result<()> {
+        if self.deployment.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
         self.deployment.status = Some(status);
-        // The client sends nothing when the cache holds exactly this.
         match self.ctx.client().update_status(&self.deployment).await {
             // Gone meanwhile: nobody is left to tell.
             Err(error) if !error.is_not_found() => Err(error),

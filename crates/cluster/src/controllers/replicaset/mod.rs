@@ -79,12 +79,13 @@ impl Reconciler for ReplicaSetReconciler {
         let failure = managed.as_ref().err().map(|(failure, _)| failure);
         let mut written = (*set).clone();
         written.status = Some(status::of(&set, &owned, failure, ctx.now()));
-        // The client sends nothing when the cache holds exactly this.
-        match ctx.client().update_status(&written).await {
-            Ok(_) => {}
-            // Gone meanwhile: nobody is left to tell, and nothing to retry.
-            Err(error) if error.is_not_found() => return Ok(Action::await_change()),
-            Err(error) => return Err(error),
+        if written.status != set.status {
+            match ctx.client().update_status(&written).await {
+                Ok(_) => {}
+                // Gone meanwhile: nobody is left to tell, and nothing to retry.
+                Err(error) if error.is_not_found() => return Ok(Action::await_change()),
+                Err(error) => return Err(error),
+            }
         }
         managed.map_err(|(_, error)| error)?;
         Ok(next_look(&ctx, spec.min_ready_seconds.unwrap_or(0), &owned))
