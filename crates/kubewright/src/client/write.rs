@@ -21,7 +21,7 @@ impl Client {
     /// Creates an object (POST).
     ///
     /// # Errors
-    /// [`Error::Api`] when the server refuses; [`Error::is_already_exists`] tells the most common reason.
+    /// [`Error::Api`](crate::Error::Api) when the server refuses; [`Error::is_already_exists`](crate::Error::is_already_exists) tells the most common reason.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Arc<K>> {
         self.create_shared(&Form::of::<K>(), object).await.map(typed)
     }
@@ -30,7 +30,7 @@ impl Client {
     /// sent too (the server then writes nothing), because the cache cannot know whether the object has changed since. Compare before you call.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the object changed since it was read; [`Error::Api`] when the server refuses.
+    /// [`Error::Conflict`](crate::Error::Conflict) when the object changed since it was read; [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
         self.replace(&Form::of::<K>(), object, None).await.map(typed)
     }
@@ -46,7 +46,7 @@ impl Client {
     /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a resourceVersion.
     ///
     /// # Errors
-    /// [`Error::Conflict`] and [`Error::Api`] as the server answers.
+    /// [`Error::Conflict`](crate::Error::Conflict) and [`Error::Api`](crate::Error::Api) as the server answers.
     pub async fn patch<K: Object, P: Serialize + fmt::Debug>(
         &self,
         namespace: Option<&str>,
@@ -169,7 +169,7 @@ impl Client {
     /// Deletes exactly this object: the request carries its uid. `false` when it was gone already, or replaced by a namesake.
     ///
     /// # Errors
-    /// [`Error::Api`] when the server refuses.
+    /// [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn delete<K: Object>(&self, object: &K) -> Result<bool> {
         self.delete_with(object, DeleteParams::default()).await
     }
@@ -177,7 +177,7 @@ impl Client {
     /// [`Client::delete`] with a propagation policy, a grace period or a resourceVersion precondition. The uid is added for you.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when a resourceVersion precondition fails; [`Error::Api`] when the server refuses.
+    /// [`Error::Conflict`](crate::Error::Conflict) when a resourceVersion precondition fails; [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn delete_with<K: Object>(&self, object: &K, params: DeleteParams) -> Result<bool> {
         self.delete_exactly(&Form::of::<K>(), object.meta(), params).await
     }
