@@ -2,7 +2,7 @@
 //!
 //! Invariants: E1 recording never blocks: the queue is bounded and what does not fit is dropped and counted; E2 memory is bounded, and one
 //! chatty object cannot flood the API (25 events, then one in five minutes); E3 events on cluster-scoped objects go to `default`; E4 a name
-//! that is taken is replaced by another; E5 a namespace that is being deleted takes no events, which is no error; E6 what is queued at the
+//! that is taken is replaced by another, unless an attempt whose answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is no error; E6 what is queued at the
 //! stop is still written. Equal events (object, type, reason, message, component) are one Event whose count grows.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::client::fault_of;
 use crate::clock::Clock;
 use crate::error::Chain;
 use crate::runnable::Stop;
@@ -218,10 +219,16 @@ impl Writer {
             reason: record.reason.clone(),
             message: record.message.clone(),
         };
+        let mut event = self.event(&key, &record);
+        // An attempt before this one may have been carried out.
+        let mut ambiguous = false;
         for attempt in 1..=TRIES {
-            let written = tokio::time::timeout(DEADLINE, self.try_write(&key, &record)).await;
+            let written = tokio::time::timeout(DEADLINE, self.try_write(&key, &record, &event)).await;
             match written.unwrap_or_else(|_| Err(late())) {
                 Ok(()) => return,
+                Err(kube::Error::Api(status)) if status.is_already_exists() && ambiguous => {
+                    return self.remember(key, &event);
+                }
                 Err(error) if refused_for_good(&error) => {
                     tracing::debug!(reason = record.reason, error = %Chain(&error), "the API server takes no such event");
                     return;
@@ -230,12 +237,18 @@ impl Writer {
                     tracing::warn!(reason = record.reason, error = %Chain(&error), "an event could not be written");
                     return;
                 }
-                Err(_) => tokio::time::sleep(Duration::from_millis(200 << attempt)).await,
+                Err(error) => {
+                    ambiguous |= !fault_of(&error).not_applied();
+                    if !ambiguous {
+                        event = self.event(&key, &record); // the name may be taken (E4)
+                    }
+                    tokio::time::sleep(Duration::from_millis(200 << attempt)).await;
+                }
             }
         }
     }
 
-    async fn try_write(&mut self, key: &Key, record: &Record) -> Result<(), kube::Error> {
+    async fn try_write(&mut self, key: &Key, record: &Record, event: &Event) -> Result<(), kube::Error> {
         if let Some(known) = self.known.get_mut(key) {
             let count = known.count.saturating_add(1);
             let patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
@@ -253,19 +266,24 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        let event = self.event(key, record);
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        api.create(&PostParams::default(), event).await?;
+        self.remember(key.clone(), event);
+        Ok(())
+    }
+
+    /// The next equal event counts this one up.
+    fn remember(&mut self, key: Key, event: &Event) {
         let known = Known {
             namespace: event.metadata.namespace.clone().unwrap_or_default(),
             name: event.metadata.name.clone().unwrap_or_default(),
             count: 1,
         };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
-        api.create(&PostParams::default(), &event).await?;
         if self.known.len() >= MEMORY {
             self.known.clear();
         }
-        self.known.insert(key.clone(), known);
-        Ok(())
+        self.known.insert(key, known);
     }
 
     fn event(&mut self, key: &Key, record: &Record) -> Event {

@@ -1617,6 +1617,30 @@ async fn a_reconcile_that_takes_too_long_is_dropped_and_retried() {
     assert_eq!(ended[1], Outcome::Done);
 }
 
+/// E4: an event whose answer was lost is one event.
+#[tokio::test(start_paused = true)]
+async fn e4_an_event_whose_answer_was_lost_is_not_written_twice() {
+    let fake = Fake::new();
+    let times = AtomicUsize::new(0);
+    fake.refuse(move |seen: &Seen| {
+        let lost = seen.path.contains("/events") && seen.verb == "POST" && times.fetch_add(1, Ordering::SeqCst) == 0;
+        lost.then_some((504, "Timeout", true))
+    });
+    let (source, stop) = Stop::pair();
+    let clock = Arc::new(kubewright::SystemClock);
+    let (recorder, writing) = kubewright::EventRecorder::start(fake.client(), clock, stop);
+    let involved = kubewright::k8s_openapi::api::core::v1::ObjectReference {
+        namespace: Some("a".to_owned()),
+        name: Some("x".to_owned()),
+        ..Default::default()
+    };
+    recorder.record("test", involved, EventType::Normal, "Tested", "once");
+    eventually_paused("it is tried again", || fake.seen("POST", "/events").len() == 2).await;
+    source.stop();
+    writing.await.expect("no panic");
+    assert_eq!(fake.objects("/api/v1/events").len(), 1);
+}
+
 /// `deleted` means that the object is gone, never that it left a selection or was not seen yet.
 #[tokio::test]
 async fn r_deleted_means_gone() {
