@@ -10,7 +10,8 @@
 //! - LE3 a lease is given back only when the caller says that its work has ended ([`Election::leave`]);
 //! - LE4 a candidate waits the whole lease from the last change that it saw;
 //! - LE5 a write that lost a race is no leadership, and one of unknown outcome is none before it was read;
-//! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whoever led before.
+//! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whoever led before; a Lease that is deleted is
+//!   counted on by every replica that knew it.
 //!
 //! Not here: requests, timers, waiting for guarded work (the shell), and coordinated election (KEP-4355).
 
@@ -142,6 +143,8 @@ pub struct Election {
     /// Whether what was seen may be old: a write of ours has an unknown outcome, or lost a race.
     doubtful: bool,
     held: Option<Held>,
+    /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the beginning (LE6).
+    greatest: Option<u64>,
     /// No request before.
     not_before: Instant,
     leaves: bool,
@@ -156,6 +159,7 @@ impl Election {
             seen: None,
             doubtful: true,
             held: None,
+            greatest: None,
             not_before: Instant::ZERO,
             leaves: false,
         }
@@ -170,6 +174,15 @@ impl Election {
     /// Until when it leads if no renewal succeeds any more.
     pub fn leads_until(&self) -> Option<Instant> {
         self.held.map(|held| held.renewed + self.settings.renew)
+    }
+
+    /// The resourceVersion at which the Lease was last seen; `None`: there is none, or it was not seen yet.
+    pub fn version(&self) -> Option<&str> {
+        self.seen
+            .as_ref()?
+            .record
+            .as_ref()
+            .map(|record| record.version.as_str())
     }
 
     /// Who led when the Lease was last seen; empty: nobody.
@@ -214,12 +227,12 @@ impl Election {
             (None, None) => Next::Write(Write {
                 purpose: Purpose::Acquire,
                 replaces: None,
-                transitions: 0,
+                transitions: self.next_term(),
             }),
             (Some(record), None) if self.is_free(record, seen.at, now) => Next::Write(Write {
                 purpose: Purpose::Acquire,
                 replaces: Some(record.version.clone()),
-                transitions: record.transitions.saturating_add(1),
+                transitions: self.next_term(),
             }),
             (Some(_), None) => Next::Wait(self.wake(now)),
         }
@@ -243,6 +256,7 @@ impl Election {
             // Somebody took it, or it is gone: whatever the clock says, this replica does not lead.
             self.held = None;
         }
+        self.note(record.as_ref());
         if !same {
             self.seen = Some(Seen { record, at: now });
         }
@@ -256,6 +270,7 @@ impl Election {
             term: record.transitions,
             renewed: sent,
         };
+        self.note(Some(&record));
         self.seen = Some(Seen {
             record: Some(record),
             at: now,
@@ -283,6 +298,14 @@ impl Election {
         let fraction = (random >> 11) as f64 / (1u64 << 53) as f64;
         let late = self.settings.retry.mul_f64((JITTER - 1.0) * fraction);
         self.not_before = now + self.settings.retry + late;
+    }
+
+    fn note(&mut self, record: Option<&Record>) {
+        self.greatest = self.greatest.max(record.map(|record| record.transitions));
+    }
+
+    fn next_term(&self) -> u64 {
+        self.greatest.map_or(0, |greatest| greatest.saturating_add(1))
     }
 
     /// Nobody holds it, its time is up, or it is this replica's own from before.
@@ -447,6 +470,21 @@ mod tests {
             election.seen(seen.clone(), at(1));
             assert_eq!(election.term(at(1)), None, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn le6_a_lease_that_is_made_again_counts_on() {
+        let mut election = leader();
+        election.seen(None, at(1));
+        let acquire = write(Purpose::Acquire, None, 4);
+        assert_eq!(election.next(at(1)), Next::Write(acquire));
+        // Somebody else was faster, and counts from the beginning.
+        election.lost_race();
+        election.seen(Some(record("", 0, "12")), at(2));
+        assert_eq!(
+            election.next(at(2)),
+            Next::Write(write(Purpose::Acquire, Some("12"), 4))
+        );
     }
 
     #[test]

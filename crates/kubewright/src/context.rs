@@ -36,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) recorder: Option<EventRecorder>,
     pub(crate) owner: Option<Owner>,
     pub(crate) stop: Stop,
+    pub(crate) term: Option<u64>,
 }
 
 /// The object of a key, if there is one, and the context for it.
@@ -77,6 +78,7 @@ impl Context {
             recorder: None,
             owner: Owner::of(owner),
             stop: Stop::never(),
+            term: None,
         })
     }
 
@@ -91,6 +93,7 @@ impl Context {
             clock,
             recorder,
             stop,
+            term,
             ..
         } = &*self.0;
         Context::from_inner(Inner {
@@ -103,6 +106,7 @@ impl Context {
             recorder: recorder.clone(),
             owner,
             stop: stop.clone(),
+            term: *term,
         })
     }
 
@@ -175,6 +179,13 @@ impl Context {
     /// Requested when the manager stops: long waits should end.
     pub fn stop(&self) -> &Stop {
         &self.0.stop
+    }
+
+    /// The fencing token: the number of the time of leading that this reconcile belongs to (`leaseTransitions`), greater than that of every
+    /// leader before. A system outside the cluster that remembers the greatest one can refuse what a leader of before sends late. `None`
+    /// without leader election.
+    pub fn term(&self) -> Option<u64> {
+        self.0.term
     }
 
     /// Makes an object be as `desired`, by server-side apply under the controller's name: creates it, or changes what differs, or sends nothing

@@ -61,6 +61,14 @@ pub enum Error {
     #[error("{0}")]
     Api(#[source] Box<ApiError>),
 
+    /// A write that was not sent, because another replica may lead by now (see [`crate::LeaderElection`]). Nothing is repeated here: the
+    /// leader reconciles the object.
+    #[error("{attempted}: it was not sent, because this replica does not lead any more")]
+    NotLeading {
+        /// What was attempted.
+        attempted: String,
+    },
+
     /// The object is controlled by somebody else, so it is not ours to change. Retried, because the owner may go away.
     #[error(
         "cannot take over {object}: it is controlled by {owner}, not by {wanted}; rename one of the two or remove the other owner"

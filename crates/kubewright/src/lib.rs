@@ -38,6 +38,8 @@
 //! | R6, M7 stop | `tests/runtime.rs::m7_…` |
 //! | R7 panics | `tests/runtime.rs::r7_…` |
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
+//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/election.rs` |
+//! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
 //! | M5 the first error | `tests/runtime.rs::m5_…` |
 //! | M2 probes first | `tests/runtime.rs::m2_…` |
 //! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
@@ -66,6 +68,7 @@ mod controller;
 mod crd;
 mod declaration;
 mod diff;
+mod election;
 mod error;
 mod events;
 mod form;
@@ -93,6 +96,7 @@ pub use controller::{Controller, Reconciler};
 pub use crd::Problem;
 pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
+pub use election::LeaderElection;
 pub use error::{ApiError, BoxError, Error, Result};
 pub use events::{EventRecorder, EventType};
 pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};

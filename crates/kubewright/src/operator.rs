@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::controller::Controller;
 use crate::crd::{self, Generated};
 use crate::declaration::Rule;
+use crate::election::LeaderElection;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
@@ -53,6 +54,7 @@ pub struct Operator {
     name: String,
     controllers: Vec<Controller>,
     runnables: Vec<(String, Box<dyn Runnable>)>,
+    leader_election: Option<LeaderElection>,
     crds: Vec<Generated>,
     rules: Vec<Rule>,
     observers: Vec<Arc<dyn Observer>>,
@@ -78,6 +80,7 @@ impl Operator {
             name: name.into(),
             controllers: Vec::new(),
             runnables: Vec::new(),
+            leader_election: None,
             crds: Vec::new(),
             rules: Vec::new(),
             observers: Vec::new(),
@@ -155,6 +158,24 @@ impl Operator {
     pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> Operator {
         self.runnables.push((name.into(), Box::new(runnable)));
         self
+    }
+
+    /// Lets one of several replicas act; see [`LeaderElection`]. In a program the flag `--leader-elect` does so too, with a Lease of the
+    /// operator's name.
+    pub fn leader_election(mut self, election: LeaderElection) -> Operator {
+        self.leader_election = Some(election);
+        self
+    }
+
+    /// With `--leader-elect`: a Lease of the operator's name, unless it says another.
+    pub(crate) fn elect_leader(self) -> Operator {
+        match self.leader_election {
+            Some(_) => self,
+            None => {
+                let lease = LeaderElection::new(&self.name);
+                self.leader_election(lease)
+            }
+        }
     }
 
     /// Tells an observer everything that happens.
@@ -256,6 +277,9 @@ impl Operator {
         for (name, runnable) in self.runnables {
             builder = builder.runnable(name, Boxed(runnable));
         }
+        if let Some(election) = self.leader_election {
+            builder = builder.leader_election(election);
+        }
         builder = builder.webhook_parts(self.webhooks);
         if let Some(server) = self.webhook_server {
             builder = builder.webhook_server(server);
@@ -319,11 +343,7 @@ fn stored_version(
 struct Boxed(Box<dyn Runnable>);
 
 impl Runnable for Boxed {
-    fn run(
-        self: Box<Self>,
-        client: Client,
-        stop: crate::runnable::Stop,
-    ) -> futures::future::BoxFuture<'static, Result<()>> {
+    fn run(&self, client: Client, stop: crate::runnable::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
         self.0.run(client, stop)
     }
 }

@@ -1,6 +1,6 @@
 //! Anything that runs beside the controllers until it is asked to stop: loops of the operator's own, servers, pollers.
 //!
-//! Not here: who starts them and in which order, see `manager.rs`.
+//! Not here: what starts them and in which order, see `manager`.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -26,17 +26,18 @@ use crate::error::Result;
 /// let manager = Manager::builder(client).runnable("heartbeat", heartbeat).build()?;
 /// # Ok(manager) }
 /// ```
-pub trait Runnable: Send + 'static {
-    /// Runs until `stop` is requested. Returning early with `Ok` is fine; an error ends the manager.
-    fn run(self: Box<Self>, client: Client, stop: Stop) -> BoxFuture<'static, Result<()>>;
+pub trait Runnable: Send + Sync + 'static {
+    /// Runs until `stop` is requested. Returning early with `Ok` is fine; an error ends the manager. With leader election it is called again
+    /// each time this replica begins to lead, never twice at a time.
+    fn run(&self, client: Client, stop: Stop) -> BoxFuture<'static, Result<()>>;
 }
 
 impl<F, Fut> Runnable for F
 where
-    F: FnOnce(Client, Stop) -> Fut + Send + 'static,
+    F: Fn(Client, Stop) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
-    fn run(self: Box<Self>, client: Client, stop: Stop) -> BoxFuture<'static, Result<()>> {
+    fn run(&self, client: Client, stop: Stop) -> BoxFuture<'static, Result<()>> {
         Box::pin(self(client, stop))
     }
 }

@@ -1524,10 +1524,12 @@ async fn m3_runnables_begin_when_the_caches_are_filled() {
     let count = begun.clone();
     let manager = Manager::builder(fake.client())
         .add(Controller::of::<Pod>(Scripted::new(|_, _| Ok(Action::await_change()))))
-        .runnable("counts", move |client: Client, stop: Stop| async move {
+        .runnable("counts", move |client: Client, stop: Stop| {
             count.store(client.cache().informer::<Pod>().store().len(), Ordering::SeqCst);
-            stop.requested().await;
-            Ok(())
+            async move {
+                stop.requested().await;
+                Ok(())
+            }
         })
         .build()
         .expect("a manager");

@@ -156,7 +156,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             let kubelet = node::kubelet(&settings.node, pace);
             manager
                 .add(kubelet)
-                .runnable("node", move |client, stop| node::register(name, client, stop))
+                .runnable("node", move |client, stop| node::register(name.clone(), client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),

@@ -32,6 +32,7 @@ pub use self::send::{REQUEST_DEADLINE, connect};
 use crate::apply::Applied;
 use crate::cache::{Cache, Written, guarded};
 use crate::diff::changes_between;
+use crate::election::Lead;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
@@ -68,6 +69,7 @@ pub struct Client {
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
     dry_run: bool,
+    lead: Lead,
     read_deadline: Duration,
     request_deadline: Duration,
 }
@@ -102,6 +104,7 @@ impl Client {
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
+            lead: Lead::default(),
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
         }
@@ -114,6 +117,11 @@ impl Client {
             field_manager: name.clone(),
             ..self.clone()
         }
+    }
+
+    /// The same client, whose writes are sent only as long as this replica leads (LE6).
+    pub(crate) fn under(&self, lead: Lead) -> Client {
+        Client { lead, ..self.clone() }
     }
 
     /// The same client with another field manager (`fieldManager` of every write).
@@ -200,7 +208,12 @@ impl Client {
         let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
         let reads = request.method() == http::Method::GET || self.dry_run;
         let effect = if reads { Effect::Read } else { Effect::Write };
-        let answer = exchange(self.kube(), request, effect, self.request_deadline).await;
+        if !reads && self.lead.is_over() {
+            let attempted = attempt.to_owned();
+            return Err(Error::NotLeading { attempted });
+        }
+        let may_repeat = || reads || !self.lead.is_over();
+        let answer = exchange(self.kube(), request, effect, self.request_deadline, may_repeat).await;
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

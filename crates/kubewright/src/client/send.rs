@@ -45,12 +45,13 @@ struct Failed {
     fault: Fault,
 }
 
-/// Sends a request until it is answered, or until trying again does not help; the text of the answer.
+/// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the text of the answer.
 pub(super) async fn exchange(
     kube: &kube::Client,
     request: http::Request<Vec<u8>>,
     effect: Effect,
     deadline: Duration,
+    may_repeat: impl Fn() -> bool,
 ) -> Result<String, kube::Error> {
     let ends = Instant::now() + deadline;
     let (head, body) = request.into_parts();
@@ -69,6 +70,9 @@ pub(super) async fn exchange(
         };
         tracing::debug!(path = head.uri.path(), attempt, ?wait, error = %failed.error, "a request failed; it is sent again");
         tokio::time::sleep(wait).await;
+        if !may_repeat() {
+            return Err(failed.error);
+        }
     }
 }
 

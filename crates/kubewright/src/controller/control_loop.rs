@@ -2,7 +2,8 @@
 //!
 //! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures, an error lets the
 //! delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile starts, running ones see the stop in their
-//! context and are waited for; R7 a panic is an error of its key and nothing else. (R1–R3 are the queue's.)
+//! context and are waited for; R7 a panic is an error of its key and nothing else; M1 workers take keys only within a term of leading, and its
+//! end drops them where they wait. (R1–R3 are the queue's.)
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kubewright_engine::queue::Work;
+use kubewright_engine::queue::{Priority, Token, Work};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -22,6 +23,7 @@ use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner};
+use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
 use crate::events::EventRecorder;
 use crate::observe::{Observation, Outcome};
@@ -92,79 +94,187 @@ impl Prepared {
         Ok(())
     }
 
-    /// Runs until the stop. `started` is called when the workers start.
-    pub(crate) async fn run(self, equipment: Equipment, stop: Stop, started: impl FnOnce()) -> Result<()> {
+    /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
+    pub(crate) async fn run(self, equipment: Equipment, terms: Terms, stop: Stop, told: impl Told) -> Result<()> {
         tokio::select! {
             biased;
             () = stop.requested() => return Ok(()),
             synced = self.synced() => synced?,
         }
-        let client = equipment.client.for_controller(&self.name);
+        told.synced();
+        let mut terms = match self.settings.on_every_replica {
+            true => Terms::default(),
+            false => terms,
+        };
+        let prepared = Arc::new(self);
+        let mut terms_before = 0_usize;
+        loop {
+            let term = tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                term = terms.begun() => term,
+            };
+            if terms_before > 0 {
+                prepared.add_all();
+            }
+            terms_before = terms_before.saturating_add(1);
+            let (workshop, workers) = prepared.open(&equipment, &term, &stop);
+            told.started();
+            if workshop.work_until(workers, &term, &stop).await? == Ended::Stopped {
+                break;
+            }
+        }
+        prepared.queue.shut_down();
+        Ok(())
+    }
+
+    /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
+    fn add_all(&self) {
+        for request in self.informer.core().keys() {
+            let causes = one(Cause::requested("this replica leads again"));
+            self.queue.add(request, Priority::Low, causes);
+        }
+    }
+
+    /// Lets workers begin.
+    fn open(self: &Arc<Prepared>, equipment: &Equipment, term: &Term, stop: &Stop) -> (Arc<Workshop>, JoinSet<()>) {
+        let client = equipment.client.for_controller(&self.name).under(term.lead());
+        let workers = self.settings.concurrency;
         client.observers().tell(|| Observation::ControllerStarted {
             controller: self.name.clone(),
         });
-        tracing::info!(controller = %self.name, workers = self.settings.concurrency, "controller started");
-        let workers = self.settings.concurrency;
-        let shared = Arc::new(Workshop {
-            prepared: self,
+        tracing::info!(controller = %self.name, workers, "controller started");
+        let workshop = Arc::new(Workshop {
+            prepared: self.clone(),
             client,
-            equipment,
+            equipment: equipment.clone(),
             stop: stop.clone(),
+            term: term.clone(),
         });
         // Dropping the set aborts the workers: a manager that gives up waiting drops this future.
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
-            tasks.spawn(Workshop::work(shared.clone()));
+            tasks.spawn(Workshop::work(workshop.clone()));
         }
-        started();
-        // Workers end with the queue. One that ends before is missed.
-        let ended = tokio::select! {
-            biased;
-            () = stop.requested() => None,
-            ended = tasks.join_next() => ended,
-        };
-        shared.prepared.queue.shut_down();
-        if let Some(ended) = ended {
-            let message = ended
-                .err()
-                .map_or_else(|| "it ended".to_owned(), |error| error.to_string());
-            return Err(Error::Panic {
-                what: format!("a worker of controller {}", shared.prepared.name),
-                message,
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            if let Err(error) = ended {
-                // Reconciles are caught one by one; this is the loop itself.
-                return Err(Error::Panic {
-                    what: format!("a worker of controller {}", shared.prepared.name),
-                    message: error.to_string(),
-                });
-            }
-        }
-        Ok(())
+        (workshop, tasks)
     }
 }
 
+/// What a controller's loop tells the manager.
+pub(crate) trait Told: Send + Sync + 'static {
+    /// All its caches are synced.
+    fn synced(&self);
+    /// Its workers begin, perhaps again.
+    fn started(&self);
+}
+
+/// Why the workers have ended.
+#[derive(PartialEq)]
+enum Ended {
+    /// The stop was requested.
+    Stopped,
+    /// This replica does not lead any more.
+    TermOver,
+}
+
+/// The work of one controller in one term.
 struct Workshop {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     client: Client,
     equipment: Equipment,
     stop: Stop,
+    /// Held as long as a worker lives (M4).
+    term: Term,
+}
+
+/// A key that a worker has. A worker that is aborted gives it back, for the next term.
+struct Taken<'a> {
+    queue: &'a Queue<Request, Causes>,
+    token: Token,
+    request: Option<Request>,
+}
+
+impl Taken<'_> {
+    fn done(mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            let causes = one(Cause::requested(
+                "its reconcile was dropped when this replica stopped leading",
+            ));
+            self.queue.add(request, Priority::Normal, causes);
+        }
+        self.queue.done(self.token);
+    }
 }
 
 /// Numbers the reconciles of this process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Workshop {
+    /// Waits for the workers: at the stop they finish what they have, at the end of the term they are dropped where they wait.
+    async fn work_until(&self, mut workers: JoinSet<()>, term: &Term, stop: &Stop) -> Result<Ended> {
+        let died = tokio::select! {
+            biased;
+            () = stop.requested() => None,
+            () = term.over() => return Ok(self.abandon(workers).await),
+            ended = workers.join_next() => ended,
+        };
+        self.prepared.queue.shut_down();
+        if let Some(ended) = died {
+            // Workers end with the queue. One that ends before is missed.
+            let message = ended
+                .err()
+                .map_or_else(|| "it ended".to_owned(), |error| error.to_string());
+            return Err(self.broken_worker(message));
+        }
+        loop {
+            let ended = tokio::select! {
+                biased;
+                () = term.over() => return Ok(self.abandon(workers).await),
+                ended = workers.join_next() => ended,
+            };
+            match ended {
+                None => return Ok(Ended::Stopped),
+                Some(Ok(())) => {}
+                // Reconciles are caught one by one; this is the loop itself.
+                Some(Err(error)) => return Err(self.broken_worker(error.to_string())),
+            }
+        }
+    }
+
+    /// Aborts the workers and waits until they are gone.
+    async fn abandon(&self, mut workers: JoinSet<()>) -> Ended {
+        tracing::info!(controller = %self.prepared.name, "controller stops, because this replica does not lead any more");
+        workers.shutdown().await;
+        Ended::TermOver
+    }
+
+    fn broken_worker(&self, message: String) -> Error {
+        Error::Panic {
+            what: format!("a worker of controller {}", self.prepared.name),
+            message,
+        }
+    }
+
     async fn work(self: Arc<Self>) {
-        while let Some(work) = self.prepared.queue.next().await {
-            let (token, request) = (work.token, work.item.clone());
+        let queue = &self.prepared.queue;
+        while let Some(work) = queue.next().await {
+            let request = work.item.clone();
+            let taken = Taken {
+                queue,
+                token: work.token,
+                request: Some(request.clone()),
+            };
             let reconciled = AssertUnwindSafe(self.reconcile(work)).catch_unwind().await;
             if let Err(payload) = reconciled {
                 self.broken(&request, end_of_panic(payload));
             }
-            self.prepared.queue.done(token);
+            taken.done();
         }
     }
 
@@ -231,6 +341,7 @@ impl Workshop {
             recorder: Some(self.equipment.recorder.clone()),
             owner: None,
             stop: self.stop.clone(),
+            term: self.term.lead().number(),
         })
     }
 
@@ -287,8 +398,8 @@ impl Workshop {
             .add_rate_limited(request.clone(), one(Cause::retry(attempt, text.clone())))
             .unwrap_or(Duration::ZERO);
         match error {
-            // Both are the normal price of optimistic concurrency and of caches.
-            Error::Conflict(_) | Error::Stale { .. } => {
+            // The normal price of optimistic concurrency, of caches, and of leader election.
+            Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {
                 tracing::info!(reason = text, ?after, "reconcile is repeated");
                 Outcome::Conflict { error: text, after }
             }

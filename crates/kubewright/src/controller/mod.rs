@@ -26,7 +26,7 @@ use crate::object::Object;
 use crate::request::Request;
 use crate::webhook::Kind;
 
-pub(crate) use control_loop::{Equipment, Prepared};
+pub(crate) use control_loop::{Equipment, Prepared, Told};
 pub(crate) use sources::Relation;
 use sources::{Predicates, Source};
 
@@ -118,6 +118,7 @@ pub(crate) struct Settings {
     pub(crate) sync_timeout: Duration,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
+    pub(crate) on_every_replica: bool,
 }
 
 impl fmt::Debug for Controller {
@@ -143,6 +144,7 @@ impl Controller {
                 sync_timeout: SYNC_TIMEOUT,
                 reconcile_timeout: None,
                 scope: Scope::all(),
+                on_every_replica: false,
             },
         }
     }
@@ -249,6 +251,14 @@ impl Controller {
     #[must_use]
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Controller {
         self.settings.reconcile_timeout = Some(timeout);
+        self
+    }
+
+    /// Reconciles on every replica, whether it leads or not (`NeedLeaderElection: false`). For controllers that write nothing to the API, such as
+    /// one that keeps something in the process up to date. Without [`crate::LeaderElection`] it changes nothing.
+    #[must_use]
+    pub fn on_every_replica(mut self) -> Controller {
+        self.settings.on_every_replica = true;
         self
     }
 

@@ -49,7 +49,7 @@ const FLAGS: &[Flag] = &[
     boolean(
         "leader-elect",
         "false",
-        "accepted, but this version does not elect: run one replica",
+        "let one of several replicas act, by a Lease of the operator's name in its namespace",
     ),
     text(
         "metrics-bind-address",

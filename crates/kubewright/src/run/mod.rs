@@ -6,7 +6,7 @@
 //! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go.
 //!
 //! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client or a log line.
-//! Not here: leader election and metrics, of which the flags are taken and answered with a warning.
+//! Not here: metrics, of which the flags are taken and answered with a warning.
 
 mod flags;
 mod logging;
@@ -101,6 +101,9 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
             server = server.certificate_dir(directory);
         }
         operator = operator.webhook_server(server);
+    }
+    if settings.leader_election {
+        operator = operator.elect_leader();
     }
     operator = operator.observe_from_environment();
     let orphaned = operator.orphaned();

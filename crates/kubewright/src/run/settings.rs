@@ -31,6 +31,7 @@ pub(super) struct Settings {
     pub(super) health: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) webhooks: bool,
+    pub(super) leader_election: bool,
     /// Host and port, as listeners take them.
     pub(super) webhook_address: String,
     pub(super) certificate_dir: Option<PathBuf>,
@@ -54,6 +55,7 @@ impl Settings {
                 .filter(|address| *address != "0")
                 .map(str::to_owned),
             namespace: namespace(environment.watch_namespace.as_deref().unwrap_or_default())?,
+            leader_election: flags.is_set("leader-elect"),
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
             webhook_address: format!("{}:{webhook_port}", flags.get("webhook-host")),
             certificate_dir: flags.given("webhook-cert-path").map(PathBuf::from),
@@ -135,11 +137,6 @@ fn logging(flags: &Flags, environment: &Environment) -> Result<Logging, String> 
 
 fn warnings(flags: &Flags) -> Vec<String> {
     let mut warnings = Vec::new();
-    if flags.is_set("leader-elect") {
-        warnings.push(
-            "--leader-elect: this version of kubewright does not elect a leader; run one replica, for two would both act".to_owned(),
-        );
-    }
     if flags
         .given("metrics-bind-address")
         .is_some_and(|address| address != "0")
@@ -184,8 +181,8 @@ mod tests {
             Some(PathBuf::from("/tmp/k8s-webhook-server/serving-certs"))
         );
         assert!(settings.webhooks);
+        assert!(settings.leader_election);
         insta::assert_snapshot!(settings.warnings.join("\n"), @r"
-        --leader-elect: this version of kubewright does not elect a leader; run one replica, for two would both act
         --metrics-bind-address=:8443: this version of kubewright serves no metrics; nothing listens there
         ");
     }

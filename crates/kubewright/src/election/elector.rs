@@ -1,0 +1,403 @@
+//! The task that takes part in an election: obeys the engine's [`Election`], one request at a time, and publishes the terms.
+//!
+//! The Lease is watched, so that a leader that gives it back is followed at once; without a watch it is read every retry period. A request that
+//! hangs delays no stand-down: the end of the term is a timer of its own.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use kube::Api;
+use kube::api::{PostParams, WatchParams};
+use kube::core::{DynamicObject, WatchEvent};
+use kubewright_engine::Instant;
+use kubewright_engine::election::{Election, Next, Purpose, Write};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::term::{Term, Terms};
+use super::{LeaderElection, identity, lease};
+use crate::cache::entropy;
+use crate::clock::Clock;
+use crate::error::{Chain, Result};
+use crate::events::{EventRecorder, EventType};
+use crate::runnable::{Stop, StopSource};
+
+/// How long one watch of the Lease lasts, in seconds.
+const WATCH_SECONDS: u32 = 290;
+
+/// Takes part in one election.
+pub(crate) struct Elector {
+    api: Api<DynamicObject>,
+    of: LeaderElection,
+    identity: String,
+    clock: Arc<dyn Clock>,
+    recorder: EventRecorder,
+    election: Election,
+    /// The Lease as it was last seen; what others wrote into it is kept.
+    present: Option<DynamicObject>,
+    terms: watch::Sender<Option<Term>>,
+    leading: Option<Leading>,
+    /// Open until everything that worked in the last term has ended.
+    working: Option<mpsc::Receiver<Infallible>>,
+    leaving: bool,
+    /// The last failure that was logged, so that the same is not said every two seconds.
+    told: Option<String>,
+    origin: tokio::time::Instant,
+}
+
+/// The term that goes on, from the side of the elector.
+struct Leading {
+    number: u64,
+    until: watch::Sender<tokio::time::Instant>,
+    over: StopSource,
+    work: mpsc::Receiver<Infallible>,
+}
+
+/// What a request came to.
+enum Outcome {
+    Read(Result<Option<DynamicObject>, kube::Error>),
+    Wrote {
+        write: Write,
+        sent: Instant,
+        answer: Result<DynamicObject, kube::Error>,
+    },
+    /// It took too long, and may have been carried out.
+    Late,
+}
+
+/// What the watch of the Lease says.
+enum Told {
+    Lease(Box<DynamicObject>),
+    Deleted,
+    /// There is no watch.
+    Blind(kube::Error),
+}
+
+impl Elector {
+    pub(crate) fn new(
+        of: LeaderElection,
+        kube: &kube::Client,
+        clock: Arc<dyn Clock>,
+        recorder: EventRecorder,
+    ) -> (Elector, Terms) {
+        let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
+        let api = Api::namespaced_with(kube.clone(), namespace, &lease::resource());
+        let identity = of.identity.clone().unwrap_or_else(identity);
+        let (terms, seen) = watch::channel(None);
+        let elector = Elector {
+            api,
+            election: Election::new(identity.clone(), of.settings),
+            of,
+            identity,
+            clock,
+            recorder,
+            present: None,
+            terms,
+            leading: None,
+            working: None,
+            leaving: false,
+            told: None,
+            origin: tokio::time::Instant::now(),
+        };
+        (elector, Terms::of(seen))
+    }
+
+    /// Runs until the stop, then gives the Lease back once everything that worked in the term has ended.
+    pub(crate) async fn run(mut self, stop: Stop) -> Result<()> {
+        tracing::info!(lease = self.of.name, identity = self.identity, "stands for election");
+        let mut told = watching(self.api.clone(), &self.of.name, self.of.settings.retry);
+        let mut flight: Option<BoxFuture<'static, Outcome>> = None;
+        loop {
+            self.publish();
+            if self.leaving && self.working.is_none() {
+                self.election.leave();
+            }
+            if self.election.has_left() && self.working.is_none() {
+                return Ok(());
+            }
+            let mut wake = Instant::MAX;
+            if flight.is_none() && self.working.is_none() {
+                match self.election.next(self.now()) {
+                    Next::Read => flight = Some(self.read()),
+                    Next::Write(write) => flight = Some(self.write(write)),
+                    Next::Wait(until) => wake = until,
+                }
+            }
+            let origin = self.origin;
+            let wake = wake.min(self.election.leads_until().unwrap_or(Instant::MAX));
+            tokio::select! {
+                biased;
+                () = stop.requested(), if !self.leaving => {
+                    self.leaving = true;
+                    self.end_term("the operator stops");
+                }
+                outcome = pending_or(&mut flight) => {
+                    flight = None;
+                    self.learn(outcome);
+                }
+                () = ended(&mut self.working) => self.working = None,
+                Some(told) = told.next() => self.hear(told),
+                () = sleep_to(origin, wake) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_origin(self.origin.elapsed())
+    }
+
+    /// Makes what is published agree with the election.
+    fn publish(&mut self) {
+        let number = self.election.term(self.now());
+        if self
+            .leading
+            .as_ref()
+            .is_some_and(|leading| number != Some(leading.number))
+        {
+            self.end_term("it was not renewed in time, or another replica took it");
+        }
+        let (Some(number), Some(until)) = (number, self.election.leads_until()) else {
+            return;
+        };
+        let until = self.origin + until.since(Instant::ZERO);
+        match &self.leading {
+            Some(leading) => {
+                let later = |known: &mut tokio::time::Instant| std::mem::replace(known, until) != until;
+                leading.until.send_if_modified(later);
+            }
+            None if !self.leaving && self.working.is_none() => self.begin_term(number, until),
+            None => {}
+        }
+    }
+
+    fn begin_term(&mut self, number: u64, until: tokio::time::Instant) {
+        let (until, seen) = watch::channel(until);
+        let (over, token) = Stop::pair();
+        let (work, working) = mpsc::channel(1);
+        self.leading = Some(Leading {
+            number,
+            until,
+            over,
+            work: working,
+        });
+        self.terms.send_replace(Some(Term::new(number, seen, token, work)));
+        tracing::info!(lease = self.of.name, term = number, "this replica leads");
+        self.record("became leader");
+    }
+
+    fn end_term(&mut self, why: &str) {
+        let Some(leading) = self.leading.take() else { return };
+        leading.over.stop();
+        self.terms.send_replace(None);
+        self.working = Some(leading.work);
+        match self.leaving {
+            true => tracing::info!(
+                lease = self.of.name,
+                term = leading.number,
+                "this replica stops leading: {why}"
+            ),
+            false => tracing::warn!(
+                lease = self.of.name,
+                term = leading.number,
+                "this replica stops leading: {why}"
+            ),
+        }
+        self.record("stopped leading");
+    }
+
+    /// An event on the Lease, as client-go writes it.
+    fn record(&self, what: &str) {
+        let Some(lease) = &self.present else { return };
+        let message = format!("{} {what}", self.identity);
+        self.recorder.record(
+            &self.identity,
+            lease::reference(lease),
+            EventType::Normal,
+            "LeaderElection",
+            message,
+        );
+    }
+
+    fn read(&self) -> BoxFuture<'static, Outcome> {
+        let (api, name) = (self.api.clone(), self.of.name.clone());
+        self.in_time(async move { Outcome::Read(api.get_opt(&name).await) })
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'static, Outcome> {
+        let (api, name, sent) = (self.api.clone(), self.of.name.clone(), self.now());
+        let present = self.present.as_ref().filter(|_| write.replaces.is_some());
+        let lease = lease::written(
+            present,
+            &name,
+            &write,
+            &self.identity,
+            self.of.settings.lease,
+            self.clock.now(),
+        );
+        self.in_time(async move {
+            let params = PostParams::default();
+            let answer = match write.replaces {
+                Some(_) => api.replace(&name, &params, &lease).await,
+                None => api.create(&params, &lease).await,
+            };
+            Outcome::Wrote { write, sent, answer }
+        })
+    }
+
+    /// A request that hangs must leave time for another one (controller-runtime's `RenewDeadline / 2`).
+    fn in_time(&self, request: impl Future<Output = Outcome> + Send + 'static) -> BoxFuture<'static, Outcome> {
+        let limit = (self.of.settings.renew / 2).max(Duration::from_secs(1));
+        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late) })
+    }
+
+    fn learn(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Read(Ok(lease)) => self.see(lease),
+            Outcome::Wrote {
+                write,
+                sent,
+                answer: Ok(lease),
+            } => {
+                self.told = None;
+                let record = lease::record(&lease, self.of.settings.lease);
+                self.present = Some(lease);
+                self.election.wrote(&write, record, sent, self.now());
+                tracing::debug!(purpose = ?write.purpose, "the Lease was written");
+            }
+            Outcome::Wrote {
+                answer: Err(kube::Error::Api(status)),
+                write,
+                ..
+            } if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => self.election.lost_race(),
+            Outcome::Read(Err(error)) => self.fail("read", &error),
+            Outcome::Wrote {
+                answer: Err(error),
+                write,
+                ..
+            } => {
+                let attempted = match write.purpose {
+                    Purpose::Acquire if write.replaces.is_none() => "create",
+                    Purpose::Acquire | Purpose::Renew | Purpose::Release => "update",
+                };
+                self.fail(attempted, &error);
+            }
+            Outcome::Late => {
+                self.complain("the API server does not answer".to_owned());
+                self.election.failed(self.now(), entropy());
+            }
+        }
+    }
+
+    fn fail(&mut self, attempted: &str, error: &kube::Error) {
+        self.complain(format!("cannot {attempted} it: {}", Chain(error)));
+        self.election.failed(self.now(), entropy());
+    }
+
+    fn complain(&mut self, why: String) {
+        if self.told.as_ref() != Some(&why) {
+            tracing::warn!(lease = self.of.name, "leader election: {why}");
+            self.told = Some(why);
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Lease(lease) => self.see(Some(*lease)),
+            Told::Deleted => self.election.lost_race(),
+            Told::Blind(error) => {
+                tracing::debug!(error = %Chain(&error), lease = self.of.name, "the Lease is not watched; it is read");
+                self.election.lost_race();
+            }
+        }
+    }
+
+    fn see(&mut self, lease: Option<DynamicObject>) {
+        let record = lease.as_ref().map(|lease| lease::record(lease, self.of.settings.lease));
+        let holder = self.election.holder().map(str::to_owned);
+        self.election.seen(record, self.now());
+        // A watch may be behind: the election says what counts.
+        if self.election.version()
+            == lease
+                .as_ref()
+                .and_then(|lease| lease.metadata.resource_version.as_deref())
+        {
+            self.present = lease;
+        }
+        if let Some(now) = self
+            .election
+            .holder()
+            .filter(|now| holder.as_deref() != Some(now) && !now.is_empty())
+        {
+            tracing::info!(lease = self.of.name, holder = now, "the leader is known");
+        }
+    }
+}
+
+/// Resolves at a moment of the election.
+async fn sleep_to(origin: tokio::time::Instant, wake: Instant) {
+    let due = origin.checked_add(wake.since(Instant::ZERO));
+    match due.filter(|_| wake < Instant::MAX) {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The outcome of the request that is under way, if there is one.
+async fn pending_or(flight: &mut Option<BoxFuture<'static, Outcome>>) -> Outcome {
+    match flight {
+        Some(flight) => flight.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves when nothing works any more in a term that is over.
+async fn ended(working: &mut Option<mpsc::Receiver<Infallible>>) {
+    match working {
+        Some(working) => {
+            if let Some(never) = working.recv().await {
+                match never {}
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// What happens to the Lease, for ever. A watch that ends or fails is opened again after the retry period, which is said first.
+fn watching(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'static, Told> {
+    let params = WatchParams::default()
+        .fields(&format!("metadata.name={name}"))
+        .timeout(WATCH_SECONDS);
+    let params = Arc::new(params);
+    stream::unfold(0_u64, move |round| {
+        let (api, params) = (api.clone(), params.clone());
+        async move {
+            if round > 0 {
+                sleep(retry).await;
+            }
+            let events = match api.watch(&params, "0").await {
+                Ok(events) => events.try_filter_map(|event| async { heard(event) }).map(said).boxed(),
+                Err(error) => stream::iter([Told::Blind(error)]).boxed(),
+            };
+            Some((events, round.saturating_add(1)))
+        }
+    })
+    .flatten()
+    .boxed()
+}
+
+fn heard(event: WatchEvent<DynamicObject>) -> Result<Option<Told>, kube::Error> {
+    match event {
+        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(Told::Lease(Box::new(lease)))),
+        WatchEvent::Deleted(_) => Ok(Some(Told::Deleted)),
+        WatchEvent::Bookmark(_) => Ok(None),
+        WatchEvent::Error(status) => Err(kube::Error::Api(status)),
+    }
+}
+
+fn said(heard: Result<Told, kube::Error>) -> Told {
+    heard.unwrap_or_else(Told::Blind)
+}

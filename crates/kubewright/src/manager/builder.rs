@@ -1,0 +1,170 @@
+//! What belongs to a manager, before it runs.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Manager;
+use crate::cache::Cache;
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::controller::Controller;
+use crate::election::LeaderElection;
+use crate::error::{Error, Result};
+use crate::observe::{Observer, Observers};
+use crate::runnable::Runnable;
+use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
+
+/// Puts a [`Manager`] together.
+#[must_use]
+pub struct ManagerBuilder {
+    pub(super) client: kube::Client,
+    pub(super) name: String,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) controllers: Vec<Controller>,
+    pub(super) runnables: Vec<(String, Box<dyn Runnable>)>,
+    pub(super) everywhere: Vec<(String, Box<dyn Runnable>)>,
+    pub(super) leader_election: Option<LeaderElection>,
+    pub(super) health: Option<String>,
+    pub(super) webhooks: Parts,
+    pub(super) webhook_server: Option<WebhookServer>,
+    pub(super) namespace: Option<String>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) graceful: Duration,
+}
+
+impl fmt::Debug for ManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerBuilder")
+            .field("name", &self.name)
+            .field("controllers", &self.controllers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ManagerBuilder {
+    /// The operator's name, for logs and as field manager of writes outside controllers.
+    pub fn name(mut self, name: impl Into<String>) -> ManagerBuilder {
+        self.name = name.into();
+        self
+    }
+
+    /// Tells an observer everything that happens. May be called several times.
+    pub fn observe(mut self, observer: Arc<dyn Observer>) -> ManagerBuilder {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Answers `/healthz` and `/readyz` on this address; port 0 takes a free one, see [`Manager::health_address`]. Off by default.
+    pub fn health(mut self, address: impl Into<String>) -> ManagerBuilder {
+        self.health = Some(address.into());
+        self
+    }
+
+    /// Serves the operator's webhooks and conversions over HTTPS, if it has any. Off by default; [`Manager::webhooks`] hands them out in any case.
+    pub fn webhook_server(mut self, server: WebhookServer) -> ManagerBuilder {
+        self.webhook_server = Some(server);
+        self
+    }
+
+    /// The operator's webhooks and conversions.
+    pub(crate) fn webhook_parts(mut self, parts: Parts) -> ManagerBuilder {
+        self.webhooks = parts;
+        self
+    }
+
+    /// Adds a controller.
+    #[allow(clippy::should_implement_trait)] // controller-runtime's word; nobody adds managers up
+    pub fn add(mut self, controller: Controller) -> ManagerBuilder {
+        self.controllers.push(controller);
+        self
+    }
+
+    /// Adds something that runs beside the controllers, from when their caches are synced. With leader election it runs on the leader alone.
+    pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
+        self.runnables.push((name.into(), Box::new(runnable)));
+        self
+    }
+
+    /// Adds something that runs on every replica, whether it leads or not (`NeedLeaderElection: false`), from when the caches are synced.
+    pub fn runnable_on_every_replica(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
+        self.everywhere.push((name.into(), Box::new(runnable)));
+        self
+    }
+
+    /// Lets one of several replicas act: its controllers and runnables run, those of the others wait. Off by default.
+    pub fn leader_election(mut self, election: LeaderElection) -> ManagerBuilder {
+        self.leader_election = Some(election);
+        self
+    }
+
+    /// Restricts the manager to one namespace: its caches hold objects of that namespace only (and objects that are in none), so a Role is
+    /// enough to run it. Reads of other namespaces fail. Default all namespaces.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> ManagerBuilder {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Takes the time of day from somewhere else.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> ManagerBuilder {
+        self.clock = clock;
+        self
+    }
+
+    /// How long a stop may take. The default is 30 seconds.
+    pub fn graceful_shutdown(mut self, deadline: Duration) -> ManagerBuilder {
+        self.graceful = deadline;
+        self
+    }
+
+    /// Checks that the parts fit together. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when two parts have the same name, or one has none.
+    pub fn build(mut self) -> Result<Manager> {
+        self.webhooks.check()?;
+        if let Some(election) = &self.leader_election {
+            election.check()?;
+        }
+        let mut names = BTreeSet::new();
+        let all = self.controllers.iter().map(Controller::name).chain(
+            self.runnables
+                .iter()
+                .chain(&self.everywhere)
+                .map(|(name, _)| name.clone()),
+        );
+        for name in all {
+            if name.is_empty() {
+                return Err(Error::Configuration(format!(
+                    "{}: a controller or runnable has an empty name",
+                    self.name
+                )));
+            }
+            if !names.insert(name.clone()) {
+                return Err(Error::Configuration(format!(
+                    "{}: two controllers or runnables are named {name:?}; names tell them apart in logs and metrics, so give one of them \
+                     another with Controller::named",
+                    self.name
+                )));
+            }
+        }
+        let cache = Cache::observed(
+            self.client.clone(),
+            Observers::new(self.observers.clone()),
+            self.namespace.take(),
+        );
+        let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
+        let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
+        Ok(Manager {
+            builder: self,
+            client,
+            webhooks,
+            ready: watch::Sender::new(false),
+            health_address: watch::Sender::new(None),
+            webhook_address: watch::Sender::new(None),
+        })
+    }
+}

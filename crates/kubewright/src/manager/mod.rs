@@ -1,0 +1,280 @@
+//! Runs everything that belongs to one operator, in order, and stops it in reverse.
+//!
+//! Start: health server, webhook server, then the informers of all controllers and the election, then, as each part's caches are synced and this
+//! replica leads, controllers and runnables. Stop: controllers, runnables, the election (the Lease is given back), event writer, webhook server,
+//! health server, caches, all within one graceful period. (Webhooks come before the lists because a list may need a conversion that we serve
+//! ourselves.)
+//!
+//! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all controllers are synced; R4 a controller
+//! reconciles when its own are, so one kind that cannot be listed does not hold up the others (C8); M5 `run` returns when it is asked to, or
+//! with the first error; M7 it never takes longer than the graceful period, and names what did not stop; M1 a replica that does not lead is
+//! ready, and waits. Not here yet: metrics.
+
+mod builder;
+mod groups;
+mod guarded;
+mod signals;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
+
+pub use self::builder::ManagerBuilder;
+use self::groups::{Group, stop_in_order};
+use self::guarded::{Led, Started, watch_start};
+pub use self::signals::shutdown_signal;
+use crate::client::Client;
+use crate::clock::SystemClock;
+use crate::controller::Equipment;
+use crate::election::{Elector, Terms};
+use crate::error::{Error, Result};
+use crate::events::EventRecorder;
+use crate::health::{self, Checks};
+use crate::webhook::{Parts, WebhookHandlers};
+
+/// How long a stop may take by default.
+pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// One operator, running: shared cache, client, controllers, runnables, probes (controller-runtime's `Manager`).
+///
+/// ```
+/// use kubewright::{Controller, Manager, Result};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler};
+/// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Mirror;
+/// # impl Reconciler for Mirror {
+/// #     type Object = ConfigMap;
+/// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # }
+///
+/// async fn run(client: kubewright::kube::Client) -> Result<()> {
+///     let manager = Manager::builder(client)
+///         .name("mirror")
+///         .health("127.0.0.1:8081")
+///         .add(Controller::of::<ConfigMap>(Mirror))
+///         .build()?;
+///     manager.run(kubewright::shutdown_signal()).await
+/// }
+/// ```
+pub struct Manager {
+    builder: ManagerBuilder,
+    client: Client,
+    webhooks: WebhookHandlers,
+    ready: watch::Sender<bool>,
+    health_address: watch::Sender<Option<SocketAddr>>,
+    webhook_address: watch::Sender<Option<SocketAddr>>,
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.builder.fmt(f)
+    }
+}
+
+impl Manager {
+    /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the runtime.
+    pub fn builder(client: kube::Client) -> ManagerBuilder {
+        ManagerBuilder {
+            client,
+            name: "kubewright".to_owned(),
+            observers: Vec::new(),
+            controllers: Vec::new(),
+            runnables: Vec::new(),
+            everywhere: Vec::new(),
+            leader_election: None,
+            health: None,
+            webhooks: Parts::default(),
+            webhook_server: None,
+            namespace: None,
+            clock: Arc::new(SystemClock),
+            graceful: GRACEFUL_SHUTDOWN,
+        }
+    }
+
+    /// The client that everything in this manager shares.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Resolves when all controllers work and all runnables were started, which with leader election means that this replica leads for the
+    /// first time. Take it before [`Manager::run`]. Never resolves when the manager fails before.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ready = self.ready.subscribe();
+        async move {
+            if ready.wait_for(|ready| *ready).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The operator's webhooks and conversions, to be called without a socket. They use the manager's client.
+    pub fn webhooks(&self) -> WebhookHandlers {
+        self.webhooks.clone()
+    }
+
+    /// Resolves to the address of the health server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    pub fn health_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
+        listening(&self.health_address)
+    }
+
+    /// Resolves to the address of the webhook server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    pub fn webhook_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
+        listening(&self.webhook_address)
+    }
+
+    /// Runs until `shutdown` resolves or something fails, then stops everything.
+    ///
+    /// # Errors
+    /// The first error of any part, with its name; [`Error::Shutdown`] when nothing failed but not everything stopped in time.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        let Manager {
+            builder,
+            client,
+            webhooks,
+            ready,
+            health_address,
+            webhook_address,
+        } = self;
+        let ManagerBuilder {
+            client: kube,
+            controllers,
+            runnables,
+            everywhere,
+            leader_election,
+            health,
+            webhook_server,
+            clock,
+            graceful,
+            name,
+            ..
+        } = builder;
+        let (failures, mut failed) = mpsc::unbounded_channel::<Error>();
+        let checks = Checks::default();
+
+        let webhook_server = webhook_server.filter(|_| !webhooks.is_empty());
+        if webhook_server.is_some() {
+            let listening = webhook_address.subscribe();
+            let is_listening = move || match *listening.borrow() {
+                Some(_) => Ok(()),
+                None => Err("it does not listen yet".to_owned()),
+            };
+            checks.add("readyz", "webhook server", Arc::new(is_listening));
+        }
+        let mut servers = Group::new(failures.clone());
+        if let Some(address) = health {
+            let (listener, address) = health::bind(&address).await?;
+            health_address.send_replace(Some(address));
+            servers.spawn("health server", health::serve(listener, checks.clone(), servers.stop()));
+        }
+        let mut answering = Group::new(failures.clone());
+        if let Some(server) = webhook_server {
+            let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
+            tracing::info!(%address, paths = ?webhooks, "webhook server listens");
+            webhook_address.send_replace(Some(address));
+            answering.spawn("webhook server", serving);
+        }
+        drop(webhooks); // the handlers hold the cache, which ends with its last user
+        let mut writers = Group::new(failures.clone());
+        let (recorder, writing) = EventRecorder::start(kube.clone(), clock.clone(), writers.stop());
+        writers.adopt("event writer", writing);
+        client.cache().record_events(recorder.clone(), &name);
+
+        let prepared = controllers
+            .into_iter()
+            .map(|controller| controller.prepare(client.cache()))
+            .collect::<Result<Vec<_>>>()?;
+        let mut elections = Group::new(failures.clone());
+        let terms = match leader_election {
+            None => Terms::default(),
+            Some(election) => {
+                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder.clone());
+                elections.spawn("leader election", elector.run(elections.stop()));
+                terms
+            }
+        };
+        drop(kube);
+        let started = Started::of(prepared.len() + runnables.len() + everywhere.len(), ready);
+        let equipment = Equipment {
+            client: client.clone(),
+            clock,
+            recorder,
+        };
+        let mut loops = Group::new(failures.clone());
+        let mut synced = Vec::new();
+        for controller in prepared {
+            synced.push(watch_start(
+                &mut loops,
+                controller,
+                &equipment,
+                &terms,
+                &checks,
+                started.clone(),
+            ));
+        }
+        let mut others = Group::new(failures.clone());
+        drop(failures);
+
+        tracing::info!(manager = name, "manager started");
+        let mut first = None;
+        tokio::pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            Some(error) = failed.recv() => first = Some(error),
+            () = all(synced) => {
+                let parts = everywhere.into_iter().map(|part| (part, Terms::default()));
+                for ((name, runnable), terms) in parts.chain(runnables.into_iter().map(|part| (part, terms.clone()))) {
+                    let led = Led { runnable, client: client.clone(), terms, started: started.clone() };
+                    others.spawn(&name, led.run(others.stop()));
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut shutdown => {}
+                    Some(error) = failed.recv() => first = Some(error),
+                }
+            }
+        }
+        match &first {
+            None => tracing::info!(manager = name, "manager stops"),
+            Some(error) => tracing::error!(manager = name, %error, "manager stops because a part failed"),
+        }
+        let stuck = stop_in_order([loops, others, elections, writers, answering, servers], graceful).await;
+        drop(client);
+        // A part may have failed while it stopped: it is the first error when there was none.
+        let first = first.or_else(|| failed.try_recv().ok());
+        match (first, stuck.is_empty()) {
+            (Some(error), true) => Err(error),
+            (Some(error), false) => {
+                tracing::error!(?stuck, "these did not stop in time");
+                Err(error)
+            }
+            (None, false) => Err(Error::Shutdown {
+                deadline: graceful,
+                stuck,
+            }),
+            (None, true) => Ok(()),
+        }
+    }
+}
+
+fn listening(address: &watch::Sender<Option<SocketAddr>>) -> impl Future<Output = SocketAddr> + Send + use<> {
+    let mut address = address.subscribe();
+    async move {
+        if let Ok(address) = address.wait_for(Option::is_some).await
+            && let Some(address) = *address
+        {
+            return address;
+        }
+        std::future::pending().await
+    }
+}
+
+async fn all(futures: Vec<BoxFuture<'static, ()>>) {
+    futures::future::join_all(futures).await;
+}
