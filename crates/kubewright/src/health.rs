@@ -3,33 +3,19 @@
 //! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means: every controller's
 //! workers run.
 //!
-//! Invariant: connections are bounded in number, and in the time that they take to ask something, so that a client which misbehaves keeps no
-//! probe from being answered. Bodies are not read. Not here: TLS and metrics.
+//! Not here: connections and their bounds, see `net.rs`; TLS; metrics.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::StatusCode;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
-use crate::net;
+use crate::net::{self, Answer};
 use crate::runnable::Stop;
-
-/// How many connections are open at the same time; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 256;
-/// How long a connection may take to send a request's head, or idle between requests.
-const HEADER: Duration = Duration::from_secs(10);
 
 /// A check: `Err` says in words what is wrong.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -111,55 +97,17 @@ pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr)> {
 
 /// Serves until the stop.
 pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Stop) -> Result<()> {
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            () = stop.requested() => return Ok(()), // dropping the set ends open connections
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, most likely: give them time to come back instead of spinning.
-                tracing::warn!(%error, "cannot accept a connection for health probes");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let checks = checks.clone();
-        connections.spawn(async move {
-            let service = service_fn(move |request: http::Request<Incoming>| {
-                let (status, text) = checks.answer(request.uri().path(), request.uri().query().unwrap_or_default());
-                async move { Ok::<_, Infallible>(plain(status, text)) }
-            });
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a probe's connection broke");
-            }
-        });
-    }
-}
-
-fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(
-        http::header::CONTENT_TYPE,
-        http::HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
-    response
+    net::serve(listener, "health probes", None, stop, move |request| {
+        let (status, text) = checks.answer(request.uri.path(), request.uri.query().unwrap_or_default());
+        async move { Answer::text(status, text) }
+    })
+    .await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::{HEADER, MAX_CONNECTIONS};
 
     /// More clients that say nothing than there may be connections hold a probe up only until their time is over.
     #[tokio::test(start_paused = true)]

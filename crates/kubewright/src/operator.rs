@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 
 use crate::cache::Cache;
@@ -62,7 +63,11 @@ pub struct Operator {
     health: Option<String>,
     webhooks: Parts,
     webhook_server: Option<WebhookServer>,
+    metrics: Vec<AddMetrics>,
 }
+
+/// Adds metrics of the operator's own.
+type AddMetrics = Box<dyn FnOnce(&mut Registry) + Send>;
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,6 +93,7 @@ impl Operator {
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
+            metrics: Vec::new(),
         }
     }
 
@@ -209,6 +215,12 @@ impl Operator {
         }
     }
 
+    /// Adds metrics of the operator's own; see [`Metrics`](crate::Metrics).
+    pub fn metrics(mut self, add: impl FnOnce(&mut Registry) + Send + 'static) -> Operator {
+        self.metrics.push(Box::new(add));
+        self
+    }
+
     /// Answers health probes on this address.
     pub fn health(mut self, address: impl Into<String>) -> Operator {
         self.health = Some(address.into());
@@ -279,6 +291,9 @@ impl Operator {
         }
         if let Some(election) = self.leader_election {
             builder = builder.leader_election(election);
+        }
+        for add in self.metrics {
+            builder = builder.metrics(add);
         }
         builder = builder.webhook_parts(self.webhooks);
         if let Some(server) = self.webhook_server {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubewright_engine::Instant;
 use kubewright_engine::backoff::Exponential;
-use kubewright_engine::queue::{Fairness, Merge, Next, Priority, Token, Wake, Work, WorkQueue as EngineQueue};
+use kubewright_engine::queue::{Fairness, Merge, Metrics, Next, Priority, Token, Wake, Work, WorkQueue as EngineQueue};
 use tokio::sync::Notify;
 
 /// A queue of keys for hand-written loops (client-go's rate limiting work queue). Cheap to clone.
@@ -207,12 +207,16 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
         }
     }
 
-    pub(crate) fn done(&self, token: Token) {
+    /// Ends a run, and answers how long it took.
+    pub(crate) fn done(&self, token: Token) -> Option<Duration> {
         let now = self.now();
-        let finished = self.lock().done(token, now);
-        if let Some(finished) = finished {
-            self.wake(finished.wake);
-        }
+        let finished = self.lock().done(token, now)?;
+        self.wake(finished.wake);
+        Some(finished.worked)
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.lock().metrics(self.now())
     }
 
     pub(crate) fn forget(&self, item: &T) {
@@ -221,7 +225,7 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
 
     /// How many items are ready, and how many wait for their time.
     pub(crate) fn depth(&self) -> (usize, usize) {
-        let metrics = self.lock().metrics(self.now());
+        let metrics = self.metrics();
         (metrics.depth_normal + metrics.depth_low, metrics.delayed)
     }
 

@@ -29,6 +29,7 @@ use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
 use crate::form::{Cached, Form};
+use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
@@ -286,6 +287,7 @@ pub(crate) struct Core {
 #[derive(Clone, Default)]
 pub(crate) struct Reports {
     pub(crate) observers: Observers,
+    pub(crate) metrics: Metrics,
     /// Who writes events on objects, and under which name; set when a manager runs.
     pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
 }

@@ -34,6 +34,7 @@ pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::{decode_page, guarded};
 use crate::events::EventRecorder;
 use crate::form::Form;
+use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
 use crate::runnable::Stop;
@@ -41,6 +42,22 @@ use crate::runnable::Stop;
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
 #[derive(Clone)]
 pub struct Cache(Arc<Inner>);
+
+/// A cache that may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakCache(Weak<Inner>);
+
+impl fmt::Debug for WeakCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakCache")
+    }
+}
+
+impl WeakCache {
+    pub(crate) fn upgrade(&self) -> Option<Cache> {
+        self.0.upgrade().map(Cache)
+    }
+}
 
 struct Inner {
     kube: kube::Client,
@@ -73,19 +90,41 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), None)
+        Cache::observed(client, Observers::default(), Metrics::new(), None)
     }
 
-    pub(crate) fn observed(kube: kube::Client, observers: Observers, namespace: Option<String>) -> Cache {
-        Cache(Arc::new(Inner {
+    pub(crate) fn observed(
+        kube: kube::Client,
+        observers: Observers,
+        metrics: Metrics,
+        namespace: Option<String>,
+    ) -> Cache {
+        let cache = Cache(Arc::new(Inner {
             kube,
             reports: Reports {
                 observers,
+                metrics: metrics.clone(),
                 ..Reports::default()
             },
             namespace,
             state: Mutex::default(),
-        }))
+        }));
+        metrics.watch_cache(&cache);
+        cache
+    }
+
+    /// A handle that keeps nothing alive.
+    pub(crate) fn downgrade(&self) -> WeakCache {
+        WeakCache(Arc::downgrade(&self.0))
+    }
+
+    /// Every living informer.
+    pub(crate) fn informers(&self) -> Vec<Shared> {
+        self.state().informers.values().filter_map(Shared::upgrade).collect()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.reports.metrics
     }
 
     pub(crate) fn observers(&self) -> &Observers {
@@ -148,7 +187,7 @@ impl Cache {
         }
         let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
-        watch::spawn(self.0.kube.clone(), core.clone(), stop);
+        watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));

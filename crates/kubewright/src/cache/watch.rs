@@ -25,14 +25,16 @@ use super::core::Core;
 use super::store::KubeMeta;
 use super::wire::{Frames, Wire};
 use crate::form::Cached;
+use crate::metrics::Metrics;
 use crate::runnable::Stop;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;
 
-pub(super) fn spawn(kube: kube::Client, core: Arc<Core>, stop: Stop) {
+pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, stop: Stop) {
     let wire = Arc::new(Wire {
         kube,
+        metrics,
         form: core.form.clone(),
         scope: core.scope.clone(),
     });

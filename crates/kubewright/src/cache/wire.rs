@@ -23,6 +23,7 @@ use serde_json::Value;
 use super::scope::Scope;
 use crate::error::{Chain, end_of_panic};
 use crate::form::{Cached, Form, Frame, Page, without_place};
+use crate::metrics::Metrics;
 use crate::object::collection_path;
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
@@ -39,6 +40,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// What to ask for.
 pub(super) struct Wire {
     pub(super) kube: kube::Client,
+    pub(super) metrics: Metrics,
     pub(super) form: Form,
     pub(super) scope: Scope,
 }
@@ -135,7 +137,10 @@ impl Wire {
             .headers_mut()
             .entry(http::header::ACCEPT_ENCODING)
             .or_insert(identity);
-        let response = self.kube.send(request).await.map_err(|error| failure_of(&error))?;
+        let sent = self.kube.send(request).await;
+        let code = sent.as_ref().ok().map(|response| response.status().as_u16());
+        self.metrics.requested(&http::Method::GET, code);
+        let response = sent.map_err(|error| failure_of(&error))?;
         if response.status().is_success() {
             return Ok(response.into_body());
         }

@@ -213,7 +213,15 @@ impl Client {
             return Err(Error::NotLeading { attempted });
         }
         let may_repeat = || reads || !self.lead.is_over();
-        let answer = exchange(self.kube(), request, effect, self.request_deadline, may_repeat).await;
+        let answer = exchange(
+            self.kube(),
+            self.cache().metrics(),
+            request,
+            effect,
+            self.request_deadline,
+            may_repeat,
+        )
+        .await;
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cache::entropy;
 use crate::error::Result;
+use crate::metrics::Metrics;
 
 /// How long a request of the client may take, retries included: as long as the API server itself works on one (`--request-timeout`).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
@@ -48,6 +49,7 @@ struct Failed {
 /// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the text of the answer.
 pub(super) async fn exchange(
     kube: &kube::Client,
+    metrics: &Metrics,
     request: http::Request<Vec<u8>>,
     effect: Effect,
     deadline: Duration,
@@ -59,10 +61,13 @@ pub(super) async fn exchange(
     loop {
         attempt += 1;
         let request = http::Request::from_parts(head.clone(), Body::from(body.clone()));
-        let failed = match timeout_at(ends, once(kube, request)).await {
+        let failed = match timeout_at(ends, once(kube, metrics, request)).await {
             Ok(Ok(text)) => return Ok(text),
             Ok(Err(failed)) => failed,
-            Err(_) => return Err(late(deadline)),
+            Err(_) => {
+                metrics.requested(&head.method, None);
+                return Err(late(deadline));
+            }
         };
         let left = ends.duration_since(Instant::now());
         let Some(wait) = again(effect, failed.fault, attempt, left, entropy()) else {
@@ -81,12 +86,16 @@ fn late(deadline: Duration) -> kube::Error {
     kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
 }
 
-async fn once(kube: &kube::Client, request: http::Request<Body>) -> Result<String, Failed> {
+async fn once(kube: &kube::Client, metrics: &Metrics, request: http::Request<Body>) -> Result<String, Failed> {
+    let method = request.method().clone();
     let failed = |error| Failed {
         fault: fault_of(&error),
         error,
     };
-    let answer = kube.send(request).await.map_err(failed)?;
+    let sent = kube.send(request).await;
+    let code = sent.as_ref().ok().map(|answer| answer.status().as_u16());
+    metrics.requested(&method, code);
+    let answer = sent.map_err(failed)?;
     let status = answer.status();
     let retry_after = answer.headers().get(http::header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());

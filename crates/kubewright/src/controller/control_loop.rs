@@ -26,6 +26,7 @@ use crate::context::{Context, Inner};
 use crate::election::{Term, Terms};
 use crate::error::{Error, Result, end_of_panic, text_of};
 use crate::events::EventRecorder;
+use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
 use crate::request::Request;
@@ -49,6 +50,7 @@ pub(crate) struct Equipment {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: EventRecorder,
+    pub(crate) metrics: Metrics,
 }
 
 impl Controller {
@@ -107,6 +109,11 @@ impl Prepared {
             false => terms,
         };
         let prepared = Arc::new(self);
+        let queue = prepared.queue.clone();
+        let workers = prepared.settings.concurrency;
+        let metrics = equipment
+            .metrics
+            .controller(&prepared.name, workers, move || queue.metrics());
         let mut terms_before = 0_usize;
         loop {
             let term = tokio::select! {
@@ -118,7 +125,7 @@ impl Prepared {
                 prepared.add_all();
             }
             terms_before = terms_before.saturating_add(1);
-            let (workshop, workers) = prepared.open(&equipment, &term, &stop);
+            let (workshop, workers) = prepared.open(&equipment, &metrics, &term, &stop);
             told.started();
             if workshop.work_until(workers, &term, &stop).await? == Ended::Stopped {
                 break;
@@ -137,7 +144,13 @@ impl Prepared {
     }
 
     /// Lets workers begin.
-    fn open(self: &Arc<Prepared>, equipment: &Equipment, term: &Term, stop: &Stop) -> (Arc<Workshop>, JoinSet<()>) {
+    fn open(
+        self: &Arc<Prepared>,
+        equipment: &Equipment,
+        metrics: &ControllerMetrics,
+        term: &Term,
+        stop: &Stop,
+    ) -> (Arc<Workshop>, JoinSet<()>) {
         let client = equipment.client.for_controller(&self.name).under(term.lead());
         let workers = self.settings.concurrency;
         client.observers().tell(|| Observation::ControllerStarted {
@@ -148,6 +161,7 @@ impl Prepared {
             prepared: self.clone(),
             client,
             equipment: equipment.clone(),
+            metrics: metrics.clone(),
             stop: stop.clone(),
             term: term.clone(),
         });
@@ -182,6 +196,7 @@ struct Workshop {
     prepared: Arc<Prepared>,
     client: Client,
     equipment: Equipment,
+    metrics: ControllerMetrics,
     stop: Stop,
     /// Held as long as a worker lives (M4).
     term: Term,
@@ -190,6 +205,7 @@ struct Workshop {
 /// A key that a worker has. A worker that is aborted gives it back, for the next term.
 struct Taken<'a> {
     queue: &'a Queue<Request, Causes>,
+    metrics: &'a ControllerMetrics,
     token: Token,
     request: Option<Request>,
 }
@@ -208,7 +224,9 @@ impl Drop for Taken<'_> {
             ));
             self.queue.add(request, Priority::Normal, causes);
         }
-        self.queue.done(self.token);
+        if let Some(worked) = self.queue.done(self.token) {
+            self.metrics.worked(worked);
+        }
     }
 }
 
@@ -267,6 +285,7 @@ impl Workshop {
             let request = work.item.clone();
             let taken = Taken {
                 queue,
+                metrics: &self.metrics,
                 token: work.token,
                 request: Some(request.clone()),
             };
@@ -291,8 +310,10 @@ impl Workshop {
             item: request,
             causes,
             retries,
+            waited,
             ..
         } = work;
+        let _active = self.metrics.began(waited);
         let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let controller = self.prepared.name.clone();
         let span = tracing::info_span!("reconcile", controller = %controller, object = %request, reconcile_id);
@@ -317,6 +338,7 @@ impl Workshop {
                 .await;
             let took = began.elapsed();
             let outcome = self.settle(&request, retries, result);
+            self.metrics.ended(counted(&outcome), took);
             tracing::debug!(?outcome, ?took, "reconcile ended");
             observers.tell(|| Observation::ReconcileFinished {
                 controller,
@@ -354,6 +376,7 @@ impl Workshop {
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {
                 Ok(result) => result,
                 Err(_) => {
+                    self.metrics.timed_out();
                     return Err(Error::retry(format!(
                         "the reconcile was dropped because it took longer than {limit:?}"
                     )));
@@ -361,6 +384,7 @@ impl Workshop {
             },
         };
         result.unwrap_or_else(|payload| {
+            self.metrics.panicked();
             Err(Error::Panic {
                 what: format!("the reconcile of {request}"),
                 message: end_of_panic(payload),
@@ -386,6 +410,7 @@ impl Workshop {
         };
         let text = text_of(&error);
         if error.is_terminal() {
+            self.metrics.terminal();
             queue.forget(request);
             tracing::error!(
                 error = text,
@@ -417,6 +442,16 @@ impl Workshop {
                 }
             }
         }
+    }
+}
+
+/// As metrics count it.
+fn counted(outcome: &Outcome) -> ReconcileResult {
+    match outcome {
+        Outcome::Done => ReconcileResult::Success,
+        Outcome::RequeueAfter(_) => ReconcileResult::RequeueAfter,
+        Outcome::Conflict { .. } => ReconcileResult::Requeue,
+        Outcome::Retry { .. } | Outcome::Terminal { .. } => ReconcileResult::Error,
     }
 }
 

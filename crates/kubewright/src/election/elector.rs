@@ -24,6 +24,7 @@ use crate::cache::entropy;
 use crate::clock::Clock;
 use crate::error::{Chain, Result};
 use crate::events::{EventRecorder, EventType};
+use crate::metrics::Metrics;
 use crate::runnable::{Stop, StopSource};
 
 /// How long one watch of the Lease lasts, in seconds.
@@ -36,6 +37,7 @@ pub(crate) struct Elector {
     identity: String,
     clock: Arc<dyn Clock>,
     recorder: EventRecorder,
+    metrics: Metrics,
     election: Election,
     /// The Lease as it was last seen; what others wrote into it is kept.
     present: Option<DynamicObject>,
@@ -83,7 +85,9 @@ impl Elector {
         kube: &kube::Client,
         clock: Arc<dyn Clock>,
         recorder: EventRecorder,
+        metrics: Metrics,
     ) -> (Elector, Terms) {
+        metrics.leads(&of.name, false);
         let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
         let api = Api::namespaced_with(kube.clone(), namespace, &lease::resource());
         let identity = of.identity.clone().unwrap_or_else(identity);
@@ -95,6 +99,7 @@ impl Elector {
             identity,
             clock,
             recorder,
+            metrics,
             present: None,
             terms,
             leading: None,
@@ -186,6 +191,7 @@ impl Elector {
         });
         self.terms.send_replace(Some(Term::new(number, seen, token, work)));
         tracing::info!(lease = self.of.name, term = number, "this replica leads");
+        self.metrics.leads(&self.of.name, true);
         self.record("became leader");
     }
 
@@ -206,6 +212,7 @@ impl Elector {
                 "this replica stops leading: {why}"
             ),
         }
+        self.metrics.leads(&self.of.name, false);
         self.record("stopped leading");
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::Manager;
@@ -14,6 +15,7 @@ use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
+use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
 use crate::runnable::Runnable;
 use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
@@ -31,6 +33,8 @@ pub struct ManagerBuilder {
     pub(super) health: Option<String>,
     pub(super) webhooks: Parts,
     pub(super) webhook_server: Option<WebhookServer>,
+    pub(super) metrics: Metrics,
+    pub(super) metrics_server: Option<MetricsServer>,
     pub(super) namespace: Option<String>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
@@ -67,6 +71,24 @@ impl ManagerBuilder {
     /// Serves the operator's webhooks and conversions over HTTPS, if it has any. Off by default; [`Manager::webhooks`] hands them out in any case.
     pub fn webhook_server(mut self, server: WebhookServer) -> ManagerBuilder {
         self.webhook_server = Some(server);
+        self
+    }
+
+    /// Serves metrics. Off by default; [`Manager::metrics`] hands them out in any case.
+    pub fn metrics_server(mut self, server: MetricsServer) -> ManagerBuilder {
+        self.metrics_server = Some(server);
+        self
+    }
+
+    /// Adds metrics of the operator's own; see [`Metrics`].
+    pub fn metrics(self, add: impl FnOnce(&mut Registry)) -> ManagerBuilder {
+        self.metrics.register(add);
+        self
+    }
+
+    /// Where the API server is, for the metrics of requests.
+    pub(crate) fn talks_to(self, host: String) -> ManagerBuilder {
+        self.metrics.talks_to(host);
         self
     }
 
@@ -154,6 +176,7 @@ impl ManagerBuilder {
         let cache = Cache::observed(
             self.client.clone(),
             Observers::new(self.observers.clone()),
+            self.metrics.clone(),
             self.namespace.take(),
         );
         let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
@@ -165,6 +188,7 @@ impl ManagerBuilder {
             ready: watch::Sender::new(false),
             health_address: watch::Sender::new(None),
             webhook_address: watch::Sender::new(None),
+            metrics_address: watch::Sender::new(None),
         })
     }
 }

@@ -1,14 +1,14 @@
 //! Runs everything that belongs to one operator, in order, and stops it in reverse.
 //!
-//! Start: health server, webhook server, then the informers of all controllers and the election, then, as each part's caches are synced and this
+//! Start: health and metrics server, webhook server, then the informers of all controllers and the election, then, as each part's caches are synced and this
 //! replica leads, controllers and runnables. Stop: controllers, runnables, the election (the Lease is given back), event writer, webhook server,
-//! health server, caches, all within one graceful period. (Webhooks come before the lists because a list may need a conversion that we serve
+//! metrics and health server, caches, all within one graceful period. (Webhooks come before the lists because a list may need a conversion that we serve
 //! ourselves.)
 //!
 //! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all controllers are synced; R4 a controller
 //! reconciles when its own are, so one kind that cannot be listed does not hold up the others (C8); M5 `run` returns when it is asked to, or
 //! with the first error; M7 it never takes longer than the graceful period, and names what did not stop; M1 a replica that does not lead is
-//! ready, and waits. Not here yet: metrics.
+//! ready, and waits.
 
 mod builder;
 mod groups;
@@ -35,6 +35,7 @@ use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::health::{self, Checks};
+use crate::metrics::Metrics;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.
@@ -69,6 +70,7 @@ pub struct Manager {
     ready: watch::Sender<bool>,
     health_address: watch::Sender<Option<SocketAddr>>,
     webhook_address: watch::Sender<Option<SocketAddr>>,
+    metrics_address: watch::Sender<Option<SocketAddr>>,
 }
 
 impl fmt::Debug for Manager {
@@ -91,6 +93,8 @@ impl Manager {
             health: None,
             webhooks: Parts::default(),
             webhook_server: None,
+            metrics: Metrics::new(),
+            metrics_server: None,
             namespace: None,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
@@ -128,6 +132,16 @@ impl Manager {
         listening(&self.webhook_address)
     }
 
+    /// Resolves to the address of the metrics server, once it listens. Take it before [`Manager::run`]. Never resolves without one.
+    pub fn metrics_address(&self) -> impl Future<Output = SocketAddr> + Send + use<> {
+        listening(&self.metrics_address)
+    }
+
+    /// The metrics, to be read without a server.
+    pub fn metrics(&self) -> Metrics {
+        self.builder.metrics.clone()
+    }
+
     /// Runs until `shutdown` resolves or something fails, then stops everything.
     ///
     /// # Errors
@@ -140,6 +154,7 @@ impl Manager {
             ready,
             health_address,
             webhook_address,
+            metrics_address,
         } = self;
         let ManagerBuilder {
             client: kube,
@@ -149,6 +164,8 @@ impl Manager {
             leader_election,
             health,
             webhook_server,
+            metrics,
+            metrics_server,
             clock,
             graceful,
             name,
@@ -172,6 +189,12 @@ impl Manager {
             health_address.send_replace(Some(address));
             servers.spawn("health server", health::serve(listener, checks.clone(), servers.stop()));
         }
+        if let Some(server) = metrics_server {
+            let (address, serving) = server.bind(metrics.clone(), kube.clone(), servers.stop()).await?;
+            tracing::info!(%address, "metrics server listens");
+            metrics_address.send_replace(Some(address));
+            servers.spawn("metrics server", serving);
+        }
         let mut answering = Group::new(failures.clone());
         if let Some(server) = webhook_server {
             let (address, serving) = server.bind(webhooks.clone(), answering.stop()).await?;
@@ -193,7 +216,7 @@ impl Manager {
         let terms = match leader_election {
             None => Terms::default(),
             Some(election) => {
-                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder.clone());
+                let (elector, terms) = Elector::new(election, &kube, clock.clone(), recorder.clone(), metrics.clone());
                 elections.spawn("leader election", elector.run(elections.stop()));
                 terms
             }
@@ -204,6 +227,7 @@ impl Manager {
             client: client.clone(),
             clock,
             recorder,
+            metrics,
         };
         let mut loops = Group::new(failures.clone());
         let mut synced = Vec::new();

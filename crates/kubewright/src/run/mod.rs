@@ -6,7 +6,6 @@
 //! - `flags.rs`: the command line, - `settings.rs`: what follows from it and from the environment, - `logging.rs`: where events go.
 //!
 //! Invariants: nothing is accepted silently that does not work; the declaration is printed without a cluster, a client or a log line.
-//! Not here: metrics, of which the flags are taken and answered with a warning.
 
 mod flags;
 mod logging;
@@ -88,6 +87,11 @@ async fn main(operator: Operator) -> ExitCode {
 async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     let config = config(settings.kubeconfig.as_deref()).await?;
     tracing::info!(cluster = %config.cluster_url, "the operator starts");
+    let host = config
+        .cluster_url
+        .authority()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let client = crate::connect(config)?;
     if let Some(address) = settings.health {
         operator = operator.health(address);
@@ -107,7 +111,10 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     }
     operator = operator.observe_from_environment();
     let orphaned = operator.orphaned();
-    let mut manager = operator.manager(client);
+    let mut manager = operator.manager(client).talks_to(host);
+    if let Some(server) = settings.metrics {
+        manager = manager.metrics_server(server);
+    }
     if let Some(namespace) = settings.namespace {
         manager = manager.namespace(namespace);
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::flags::Flags;
 use super::logging::{Encoder, Level, Logging, Time};
+use crate::metrics::MetricsServer;
 
 /// The variables that count.
 #[derive(Debug, Clone, Default)]
@@ -25,13 +26,14 @@ impl Environment {
 }
 
 /// How the operator is to run.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Settings {
     pub(super) kubeconfig: Option<String>,
     pub(super) health: Option<String>,
     pub(super) namespace: Option<String>,
     pub(super) webhooks: bool,
     pub(super) leader_election: bool,
+    pub(super) metrics: Option<MetricsServer>,
     /// Host and port, as listeners take them.
     pub(super) webhook_address: String,
     pub(super) certificate_dir: Option<PathBuf>,
@@ -56,6 +58,7 @@ impl Settings {
                 .map(str::to_owned),
             namespace: namespace(environment.watch_namespace.as_deref().unwrap_or_default())?,
             leader_election: flags.is_set("leader-elect"),
+            metrics: metrics(flags),
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
             webhook_address: format!("{}:{webhook_port}", flags.get("webhook-host")),
             certificate_dir: flags.given("webhook-cert-path").map(PathBuf::from),
@@ -92,6 +95,20 @@ fn namespace(listed: &str) -> Result<Option<String>, String> {
             several.len()
         )),
     }
+}
+
+fn metrics(flags: &Flags) -> Option<MetricsServer> {
+    let address = flags.given("metrics-bind-address").filter(|address| *address != "0")?;
+    let server =
+        MetricsServer::new(address).certificate_names(flags.get("metrics-cert-name"), flags.get("metrics-cert-key"));
+    let server = match flags.given("metrics-cert-path") {
+        Some(directory) => server.certificate_dir(directory),
+        None => server,
+    };
+    Some(match flags.is_set("metrics-secure") {
+        true => server,
+        false => server.insecure(),
+    })
 }
 
 fn logging(flags: &Flags, environment: &Environment) -> Result<Logging, String> {
@@ -137,15 +154,6 @@ fn logging(flags: &Flags, environment: &Environment) -> Result<Logging, String> 
 
 fn warnings(flags: &Flags) -> Vec<String> {
     let mut warnings = Vec::new();
-    if flags
-        .given("metrics-bind-address")
-        .is_some_and(|address| address != "0")
-    {
-        warnings.push(format!(
-            "--metrics-bind-address={}: this version of kubewright serves no metrics; nothing listens there",
-            flags.get("metrics-bind-address")
-        ));
-    }
     if flags.given("zap-stacktrace-level").is_some() {
         warnings.push(
             "--zap-stacktrace-level: log lines carry no stack traces; set RUST_BACKTRACE=1 for those of panics"
@@ -181,10 +189,9 @@ mod tests {
             Some(PathBuf::from("/tmp/k8s-webhook-server/serving-certs"))
         );
         assert!(settings.webhooks);
-        assert!(settings.leader_election);
-        insta::assert_snapshot!(settings.warnings.join("\n"), @r"
-        --metrics-bind-address=:8443: this version of kubewright serves no metrics; nothing listens there
-        ");
+        assert!(settings.leader_election && settings.warnings.is_empty());
+        let metrics = format!("{:?}", settings.metrics.expect("it is on"));
+        insta::assert_snapshot!(metrics, @r#"MetricsServer { address: ":8443", secure: true, directory: Some("/tmp/k8s-metrics-server/metrics-certs"), names: ("tls.crt", "tls.key") }"#);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::request::AdmissionRequest;
 use super::{Registered, json_patch, review};
 use crate::client::Client;
 use crate::error::{Error, Result, end_of_panic};
+use crate::metrics::{Metrics, WebhookCall};
 
 /// Judges one request: a patch that may be empty, or a refusal.
 pub(crate) trait Admit: Send + Sync {
@@ -149,6 +150,21 @@ impl WebhookHandlers {
     /// 404 for a path that is not served, 400 for a document that is not the review which belongs there. Everything else, refusals included,
     /// is an answer.
     pub async fn call(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
+        let counted = self.count(path);
+        let answer = self.answer(path, within, document).await;
+        if let Some(counted) = counted {
+            counted.answered(answer.as_ref().err().map_or(200, |status| status.code));
+        }
+        answer
+    }
+
+    /// Counts a request from here to its end, if the path is served.
+    pub(super) fn count(&self, path: &str) -> Option<WebhookCall> {
+        let served = self.0.by_path.contains_key(path) || (path == PATH && !self.0.parts.conversions.is_empty());
+        served.then(|| self.0.client.cache().metrics().webhook(path))
+    }
+
+    async fn answer(&self, path: &str, within: Duration, document: Value) -> Result<Value, Status> {
         if path == PATH && !self.0.parts.conversions.is_empty() {
             return self.convert(document).map_err(bad_request);
         }
@@ -160,7 +176,7 @@ impl WebhookHandlers {
         let webhook = &self.0.parts.webhooks[*index];
         let asked = review::read_admission(document).map_err(bad_request)?;
         let request = asked.request.with_client(&self.0.client);
-        let verdict = judge(webhook, &request, within)
+        let verdict = judge(webhook, &request, within, self.0.client.cache().metrics())
             .await
             .map_err(|denied| denied.into_status(&request));
         if let Err(status) = &verdict {
@@ -211,12 +227,14 @@ async fn judge(
     webhook: &Registered,
     request: &AdmissionRequest,
     within: Duration,
+    metrics: &Metrics,
 ) -> Result<Vec<json_patch::Operation>, Denied> {
     let name = &webhook.description.name;
     let judging = AssertUnwindSafe(webhook.handler.admit(request)).catch_unwind();
     match tokio::time::timeout(within, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(panic)) => {
+            metrics.webhook_panicked(&webhook.description.path);
             let message = end_of_panic(panic);
             tracing::error!(
                 webhook = name,

@@ -21,7 +21,6 @@
 //! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
 
 mod body;
-mod certificate;
 mod conversion;
 mod defaulter;
 mod denied;

@@ -31,9 +31,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::WebhookHandlers;
 use super::body::Budget;
-use super::certificate::{self, Files};
 use super::conversion::PATH as CONVERSIONS;
 use super::handlers::bad_request;
+use crate::certificate::{self, Files};
 use crate::error::{Error, Result};
 use crate::net;
 use crate::runnable::Stop;
@@ -134,7 +134,7 @@ impl WebhookServer {
             certificate: self.directory.join(&self.certificate),
             key: self.directory.join(&self.key),
         };
-        let (certificates, keeping) = certificate::load(files, provider.clone(), stop.clone()).map_err(|why| {
+        let (certificates, keeping) = certificate::load(files, "the webhook server", provider.clone(), stop.clone()).map_err(|why| {
             Error::Configuration(format!(
                 "the webhook server has no certificate: {why}. In a cluster cert-manager puts it there; name another directory with \
                  --webhook-cert-path, or set ENABLE_WEBHOOKS=false to run without webhooks (KWR0550)"
@@ -303,7 +303,12 @@ impl Server {
         let handlers = self.handlers.clone();
         let large = async move {
             if path == CONVERSIONS {
-                return off(move || handlers.convert(parse(&body)?)).await;
+                let counted = handlers.count(&path);
+                let answer = off(move || handlers.convert(parse(&body)?)).await;
+                if let Some(counted) = counted {
+                    counted.answered(answer.as_ref().err().map_or(200, |status| status.code));
+                }
+                return answer;
             }
             let document = off(move || parse(&body)).await?;
             handlers.call(&path, left(), document).await

@@ -1,4 +1,4 @@
-//! The certificate of the webhook server: two files, read again when they change.
+//! The certificate of a server: two files, read again when they change.
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
 //! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read
@@ -22,9 +22,9 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// The two files.
 #[derive(Debug, Clone)]
-pub(super) struct Files {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
+pub(crate) struct Files {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// What the files hold.
@@ -36,7 +36,7 @@ struct Contents {
 
 /// The pair that is served now.
 #[derive(Debug)]
-pub(super) struct Current(RwLock<Arc<CertifiedKey>>);
+pub(crate) struct Current(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
@@ -80,9 +80,10 @@ impl Files {
     }
 }
 
-/// Reads the pair for the first time. The future keeps it current until the stop.
-pub(super) fn load(
+/// Reads the pair for the first time; `server` is what logs call the one that serves it. The future keeps it current until the stop.
+pub(crate) fn load(
     files: Files,
+    server: &'static str,
     provider: Arc<CryptoProvider>,
     stop: Stop,
 ) -> Result<(Arc<Current>, impl Future<Output = ()> + Send), String> {
@@ -93,12 +94,18 @@ pub(super) fn load(
     Ok((current, async move {
         tokio::select! {
             () = stop.requested() => {}
-            () = watch(files, contents, provider, kept) => {}
+            () = watch(files, server, contents, provider, kept) => {}
         }
     }))
 }
 
-async fn watch(files: Files, mut served: Contents, provider: Arc<CryptoProvider>, current: Arc<Current>) {
+async fn watch(
+    files: Files,
+    server: &'static str,
+    mut served: Contents,
+    provider: Arc<CryptoProvider>,
+    current: Arc<Current>,
+) {
     let mut complained = None;
     loop {
         tokio::time::sleep(POLL).await;
@@ -115,12 +122,12 @@ async fn watch(files: Files, mut served: Contents, provider: Arc<CryptoProvider>
             Ok(Some((contents, pair))) => {
                 current.replace(pair);
                 (served, complained) = (contents, None);
-                tracing::info!(certificate = %files.certificate.display(), "the webhook server has a new certificate");
+                tracing::info!(certificate = %files.certificate.display(), "{server} has a new certificate");
             }
             Err(error) => {
                 // Once for each reason: the next look is a second away.
                 if complained.as_ref() != Some(&error) {
-                    tracing::warn!(error, "the webhook server keeps its certificate, for there is no other");
+                    tracing::warn!(error, "{server} keeps its certificate, for there is no other");
                     complained = Some(error);
                 }
             }

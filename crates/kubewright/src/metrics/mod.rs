@@ -1,0 +1,230 @@
+//! Metrics, under the names that controller-runtime and client-go give them, so that dashboards and alerts stay; and some of the cache, which
+//! they lack.
+//!
+//! What changes often is counted where it happens, in handles that are looked up once; what can be asked is asked when the metrics are read
+//! (queues, caches, the process). Invariant: labels have few values, all from the operator's own declaration, verbs and status codes; nothing
+//! that a client sends becomes a label.
+//!
+//! - `controllers.rs`: reconciles and their queues, - `caches.rs`: informers, - `process.rs`: what the operating system knows,
+//! - `server.rs`: the endpoint, - `access.rs`: who may read it.
+
+mod access;
+mod caches;
+mod controllers;
+mod process;
+mod server;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use self::controllers::Queues;
+pub(crate) use self::controllers::{ControllerMetrics, Result as ReconcileResult};
+pub use self::server::MetricsServer;
+use crate::cache::Cache;
+
+/// Labels with their values.
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// The metrics of one manager. Cheap to clone.
+///
+/// An operator adds its own to the same registry:
+///
+/// ```
+/// use kubewright::Operator;
+/// use kubewright::prometheus_client::metrics::counter::Counter;
+///
+/// fn operator(orders: Counter) -> Operator {
+///     // Read as shop_orders_total.
+///     Operator::new("shop").metrics(move |registry| registry.register("shop_orders", "Orders that were placed", orders))
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Mutex<Registry>,
+    controllers: controllers::Families,
+    queues: Queues,
+    requests: Family<Labels<3>, Counter>,
+    /// Of the API server, as requests are counted.
+    host: OnceLock<String>,
+    leading: Family<Labels<1>, Gauge>,
+    webhooks: Webhooks,
+}
+
+/// What webhooks are asked.
+struct Webhooks {
+    requests: Family<Labels<2>, Counter>,
+    latency: Family<Labels<1>, Histogram>,
+    in_flight: Family<Labels<1>, Gauge>,
+    panics: Family<Labels<1>, Counter>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Metrics that nothing was counted in yet.
+    pub fn new() -> Metrics {
+        let mut registry = Registry::default();
+        let controllers = controllers::Families::register(&mut registry);
+        let queues = Queues::default();
+        queues.register(&mut registry);
+        let requests = Family::default();
+        let about = "Number of HTTP requests, partitioned by status code, method, and host";
+        registry.register("rest_client_requests", about, requests.clone());
+        let leading = Family::default();
+        let about = "Whether this replica leads: 1 the leader, 0 another replica is";
+        registry.register("leader_election_master_status", about, leading.clone());
+        let webhooks = Webhooks::register(&mut registry);
+        process::register(&mut registry);
+        Metrics(Arc::new(Inner {
+            registry: Mutex::new(registry),
+            controllers,
+            queues,
+            requests,
+            host: OnceLock::new(),
+            leading,
+            webhooks,
+        }))
+    }
+
+    /// Adds metrics of the operator's own.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry());
+    }
+
+    /// All of them, as the endpoint answers: the text format of OpenMetrics 1.0.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        let encoded = prometheus_client::encoding::text::encode(&mut text, &self.registry());
+        encoded.expect("writing to a String cannot fail");
+        text
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names the API server, with its port, for the metrics of requests. The first call counts.
+    pub(crate) fn talks_to(&self, host: String) {
+        self.0.host.get_or_init(|| host);
+    }
+
+    pub(crate) fn watch_cache(&self, cache: &Cache) {
+        self.register(|registry| caches::register(registry, cache));
+    }
+
+    /// A request was answered (`code` of the answer) or not (`<error>`, as client-go has it).
+    pub(crate) fn requested(&self, method: &http::Method, code: Option<u16>) {
+        let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+        let labels = [
+            ("code", code),
+            ("host", self.0.host.get().cloned().unwrap_or_default()),
+            ("method", method.to_string()),
+        ];
+        self.0.requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        self.0
+            .leading
+            .get_or_create(&[("name", lease.to_owned())])
+            .set(i64::from(leads));
+    }
+
+    /// A request for a webhook begins; what comes back is told of its end.
+    pub(crate) fn webhook(&self, path: &str) -> WebhookCall {
+        let labels = [("webhook", path.to_owned())];
+        self.0.webhooks.in_flight.get_or_create(&labels).inc();
+        WebhookCall {
+            metrics: self.clone(),
+            labels,
+            began: tokio::time::Instant::now(),
+            code: 500,
+        }
+    }
+
+    pub(crate) fn webhook_panicked(&self, path: &str) {
+        let labels = [("webhook", path.to_owned())];
+        self.0.webhooks.panics.get_or_create(&labels).inc();
+    }
+}
+
+/// A request for a webhook that is under way. Dropped, it has ended.
+pub(crate) struct WebhookCall {
+    metrics: Metrics,
+    labels: Labels<1>,
+    began: tokio::time::Instant,
+    code: u16,
+}
+
+impl WebhookCall {
+    pub(crate) fn answered(mut self, code: u16) {
+        self.code = code;
+    }
+}
+
+impl Drop for WebhookCall {
+    fn drop(&mut self) {
+        let webhooks = &self.metrics.0.webhooks;
+        webhooks.in_flight.get_or_create(&self.labels).dec();
+        let took = self.began.elapsed().as_secs_f64();
+        webhooks.latency.get_or_create(&self.labels).observe(took);
+        let path = self.labels[0].1.clone();
+        let labels = [("code", self.code.to_string()), ("webhook", path)];
+        webhooks.requests.get_or_create(&labels).inc();
+    }
+}
+
+impl Webhooks {
+    fn register(registry: &mut Registry) -> Webhooks {
+        let webhooks = Webhooks {
+            requests: Family::default(),
+            latency: Family::new_with_constructor(latency),
+            in_flight: Family::default(),
+            panics: Family::default(),
+        };
+        registry.register(
+            "controller_runtime_webhook_requests",
+            "Total number of admission requests by HTTP status code",
+            webhooks.requests.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_latency_seconds",
+            "Histogram of the latency of processing admission requests",
+            webhooks.latency.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "Current number of admission requests being served",
+            webhooks.in_flight.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_panics",
+            "Total number of webhook panics",
+            webhooks.panics.clone(),
+        );
+        webhooks
+    }
+}
+
+/// client_golang's `DefBuckets`.
+fn latency() -> Histogram {
+    Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+}
