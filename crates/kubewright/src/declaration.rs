@@ -69,6 +69,9 @@ pub struct DeclaredController {
     pub watches: Vec<Kind>,
     /// Whether it may record Events.
     pub events: bool,
+    /// The finalizer of [`Controller::finalizer`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finalizer: Option<String>,
     /// Rules of `#[rbac]` and [`Controller::rbac`].
     pub rbac: Vec<Rule>,
 }
@@ -209,6 +212,7 @@ fn declared_controller(controller: &Controller) -> DeclaredController {
         watches: kinds(Relation::Watches),
         // Every context has a recorder: whether code uses it cannot be seen from here.
         events: true,
+        finalizer: controller.settings.finalizer.clone(),
         rbac: controller.rules(),
     }
 }

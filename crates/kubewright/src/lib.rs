@@ -40,6 +40,7 @@
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
 //! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/election.rs` |
 //! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
+//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/finalizers.rs` |
 //! | M5 the first error | `tests/runtime.rs::m5_…` |
 //! | M2 probes first | `tests/runtime.rs::m2_…` |
 //! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |
@@ -65,6 +66,7 @@ mod cause;
 mod certificate;
 mod client;
 mod clock;
+pub mod conditions;
 mod context;
 mod controller;
 mod crd;
@@ -95,7 +97,7 @@ pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
-pub use controller::{Controller, Reconciler};
+pub use controller::{Cleanup, Controller, Reconciler};
 pub use crd::Problem;
 pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};

@@ -6,6 +6,6 @@ pub use std::time::Duration;
 pub use crate::kube::core::ObjectMeta;
 pub use crate::kube::{CustomResource, Resource, ResourceExt};
 pub use crate::{
-    Action, AdmissionRequest, Client, Context, Controller, Conversion, Defaulter, Denied, Error, EventType,
+    Action, AdmissionRequest, Cleanup, Client, Context, Controller, Conversion, Defaulter, Denied, Error, EventType,
     FieldErrors, Manager, Object, Operator, Reconciler, Request, Result, Stop, Validator, Webhook, rbac,
 };

@@ -93,6 +93,9 @@ pub struct Controller {
     pub watches: Vec<Kind>,
     /// Whether it records Events.
     pub events: bool,
+    /// The finalizer that it holds on its objects.
+    #[serde(default)]
+    pub finalizer: Option<String>,
     /// Explicit rules.
     pub rbac: Vec<Rule>,
 }

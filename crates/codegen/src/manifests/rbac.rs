@@ -5,6 +5,7 @@
 //! | a controller for a kind | `get`, `list`, `watch` of its objects: what a cache needs |
 //! | … that has a status | `get`, `patch`, `update` of `KIND/status` |
 //! | … that owns something | `update` of `KIND/finalizers`: an owner reference that blocks deletion asks for it where OwnerReferencesPermissionEnforcement is on |
+//! | … that holds a finalizer | `patch` of its objects: that is how it is added and removed |
 //! | `owns` | all of `create`, `delete`, `get`, `list`, `patch`, `update`, `watch` |
 //! | `watches` | `get`, `list`, `watch` |
 //! | any controller | `create`, `patch` of core `events` |
@@ -13,7 +14,7 @@
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace included. What lives in no namespace
 //! needs a ClusterRole, to which such a project binds nobody: that is a warning.
 //!
-//! To write its own kind (finalizers in metadata, changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election role, which is not
+//! To write its own kind (changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election role, which is not
 //! generated. Rules are put together as controller-gen does, so that a role reads the same whichever tool wrote it: one rule for each resource, then
 //! equal ones joined by verbs, resources, groups and URLs, sorted.
 
@@ -146,6 +147,9 @@ fn derive(
     };
     let own = &controller.reconciles;
     rules.push(rule(own, "", READ));
+    if controller.finalizer.is_some() {
+        rules.push(rule(own, "", &["patch"]));
+    }
     if has_status(declaration, own) {
         rules.push(rule(own, "/status", &["get", "patch", "update"]));
     }

@@ -284,6 +284,7 @@ fn rights_follow_from_what_is_declared() {
         ],
         watches: vec![kind("", "Secret", "secrets")],
         events: true,
+        finalizer: Some("shop.example.com/a".to_owned()),
         rbac: Vec::new(),
     });
     let of_it = declaration.clone();

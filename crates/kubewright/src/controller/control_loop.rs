@@ -64,6 +64,9 @@ impl Controller {
                 "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
             )));
         }
+        if let Some(finalizer) = &self.settings.finalizer {
+            super::finalizer::check(&name, finalizer)?;
+        }
         let queue = Queue::new(self.settings.backoff);
         let sink = Sink(queue.clone());
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
@@ -369,8 +372,14 @@ impl Workshop {
 
     /// The reconcile, with panics and timeouts turned into errors.
     async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
-        let reconcile =
-            AssertUnwindSafe(self.prepared.drive.reconcile(&self.prepared.informer, request, ctx)).catch_unwind();
+        let Prepared {
+            drive,
+            informer,
+            settings,
+            ..
+        } = &*self.prepared;
+        let finalizer = settings.finalizer.as_deref();
+        let reconcile = AssertUnwindSafe(drive.reconcile(informer, request, ctx, finalizer)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {
             None => reconcile.await,
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {

@@ -4,6 +4,7 @@
 //! loop. - `sources.rs`: from events to keys, - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
+mod finalizer;
 mod sources;
 
 use std::fmt;
@@ -26,6 +27,9 @@ use crate::object::Object;
 use crate::request::Request;
 use crate::webhook::Kind;
 
+use finalizer::Turn;
+
+pub use self::finalizer::Cleanup;
 pub(crate) use control_loop::{Equipment, Prepared, Told};
 pub(crate) use sources::Relation;
 use sources::{Predicates, Source};
@@ -68,6 +72,14 @@ pub trait Reconciler: Send + Sync + 'static {
     fn deleted(&self, request: Request, ctx: Context) -> impl Future<Output = Result<Action>> + Send {
         let _ = (request, ctx);
         async { Ok(Action::await_change()) }
+    }
+
+    /// The object is being deleted, and carries the finalizer of [`Controller::finalizer`]: take away what was made for it elsewhere, in steps if
+    /// need be. It runs until it answers [`Cleanup::Done`]; failures are retried as those of `reconcile`. What the object owns in the cluster is
+    /// garbage collected and no reason for a finalizer.
+    fn cleanup(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Cleanup>> + Send {
+        let _ = (object, ctx);
+        async { Ok(Cleanup::Done) }
     }
 
     /// What this reconciler may do besides what follows from its controller. [`macro@crate::rbac`] on the `impl` writes it.
@@ -119,6 +131,7 @@ pub(crate) struct Settings {
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
     pub(crate) on_every_replica: bool,
+    pub(crate) finalizer: Option<String>,
 }
 
 impl fmt::Debug for Controller {
@@ -145,6 +158,7 @@ impl Controller {
                 reconcile_timeout: None,
                 scope: Scope::all(),
                 on_every_replica: false,
+                finalizer: None,
             },
         }
     }
@@ -254,6 +268,14 @@ impl Controller {
         self
     }
 
+    /// Holds a finalizer on every object, such as `shop.example.com/database`: it is added before the first `reconcile`, an object that is being
+    /// deleted is given to [`Reconciler::cleanup`] instead, and the finalizer goes when that is done.
+    #[must_use]
+    pub fn finalizer(mut self, name: impl Into<String>) -> Controller {
+        self.settings.finalizer = Some(name.into());
+        self
+    }
+
     /// Reconciles on every replica, whether it leads or not (`NeedLeaderElection: false`). For controllers that write nothing to the API, such as
     /// one that keeps something in the process up to date. Without [`crate::LeaderElection`] it changes nothing.
     #[must_use]
@@ -280,6 +302,7 @@ pub(crate) trait Drive: Send + Sync {
         informer: &'a Shared,
         request: &'a Request,
         ctx: Context,
+        finalizer: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Action>>;
 }
 
@@ -295,11 +318,24 @@ impl<R: Reconciler> Drive for DriveOf<R> {
         informer: &'a Shared,
         request: &'a Request,
         ctx: Context,
+        finalizer: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Action>> {
         Box::pin(async move {
             let (object, ctx) = ctx.about(informer, request).await?;
             match object {
-                Some(object) => self.0.reconcile(typed(object), ctx).await,
+                Some(object) => match finalizer::turn(informer, object.clone(), &ctx, finalizer).await? {
+                    Turn::Reconcile(object) => self.0.reconcile(typed(object), ctx).await,
+                    Turn::CleanUp => match self.0.cleanup(typed(object.clone()), ctx.clone()).await? {
+                        Cleanup::AwaitChange => Ok(Action::await_change()),
+                        Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
+                        Cleanup::Done => {
+                            finalizer::release(informer, object.metadata(), &ctx, finalizer.unwrap_or_default())
+                                .await?;
+                            Ok(Action::await_change())
+                        }
+                    },
+                    Turn::Nothing => Ok(Action::await_change()),
+                },
                 None if ctx.is_gone(informer).await? => self.0.deleted(request.clone(), ctx).await,
                 None => {
                     tracing::debug!(object = %request, "it exists and is not in this controller's cache; nothing to do");

@@ -1,0 +1,133 @@
+//! Finalizers, held by the runtime, so that a reconciler cannot forget one half.
+//!
+//! Invariants: `reconcile` runs only on objects that carry the finalizer, so that whatever it makes elsewhere is taken away again; an object that
+//! is being deleted is cleaned up and never reconciled; the finalizer goes when the cleanup says that it is done, and not before; finalizers of
+//! others stay, because each change carries the resourceVersion that it was made from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::Patch;
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+use crate::cache::Shared;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::form::Cached;
+
+/// How a cleanup ended; see [`Reconciler::cleanup`](crate::Reconciler::cleanup).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Cleanup {
+    /// Nothing is left: the finalizer is removed, and the object goes.
+    Done,
+    /// Something is left: run again when something that is watched changes.
+    AwaitChange,
+    /// Something is left: run again after the delay, or earlier when something changes.
+    RequeueAfter(Duration),
+}
+
+/// What is to be done with an object.
+pub(super) enum Turn {
+    Reconcile(Arc<dyn Cached>),
+    CleanUp,
+    /// It is being deleted, and this controller has nothing to do with it any more.
+    Nothing,
+}
+
+/// Whether it is the object's time to be reconciled or cleaned up; adds the finalizer first where it is missing.
+pub(super) async fn turn(
+    informer: &Shared,
+    object: Arc<dyn Cached>,
+    ctx: &Context,
+    finalizer: Option<&str>,
+) -> Result<Turn> {
+    let Some(finalizer) = finalizer else {
+        return Ok(Turn::Reconcile(object));
+    };
+    let meta = object.metadata();
+    match (meta.deletion_timestamp.is_some(), carries(meta, finalizer)) {
+        (false, true) => Ok(Turn::Reconcile(object)),
+        (true, true) => Ok(Turn::CleanUp),
+        (true, false) => Ok(Turn::Nothing),
+        (false, false) => {
+            let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+            finalizers.push(finalizer.to_owned());
+            write(informer, meta, ctx, &finalizers).await.map(Turn::Reconcile)
+        }
+    }
+}
+
+/// Takes the finalizer away.
+pub(super) async fn release(informer: &Shared, meta: &ObjectMeta, ctx: &Context, finalizer: &str) -> Result<()> {
+    let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|name| name != finalizer);
+    match write(informer, meta, ctx, &finalizers).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn carries(meta: &ObjectMeta, finalizer: &str) -> bool {
+    meta.finalizers.iter().flatten().any(|name| name == finalizer)
+}
+
+async fn write(informer: &Shared, meta: &ObjectMeta, ctx: &Context, finalizers: &[String]) -> Result<Arc<dyn Cached>> {
+    let patch =
+        json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": finalizers}});
+    let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+    ctx.client()
+        .patch_shared(informer.form(), namespace, name, None, &Patch::Merge(patch))
+        .await
+}
+
+/// Kubernetes warns of names without a domain, and leaves them to itself.
+pub(super) fn check(controller: &str, finalizer: &str) -> Result<()> {
+    let parts = finalizer.split_once('/');
+    let label = |text: &str, more: &str| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        let inside = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+        ends(text.chars().next()) && ends(text.chars().last()) && text.chars().all(inside)
+    };
+    let fits = |(domain, name): (&str, &str)| {
+        domain.len() <= 253
+            && domain.contains('.')
+            && label(domain, "-.")
+            && !domain.contains(|c: char| c.is_ascii_uppercase())
+            && name.len() <= 63
+            && label(name, "-_.")
+    };
+    if parts.is_some_and(fits) {
+        return Ok(());
+    }
+    Err(Error::Configuration(format!(
+        "controller {controller}: {finalizer:?} cannot be a finalizer; name it like shop.example.com/database, a domain of yours and a word"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finalizer_has_a_domain() {
+        let fits = |name: &str, fits: bool| assert_eq!(check("c", name).is_ok(), fits, "{name:?}");
+        fits("shop.example.com/database", true);
+        fits("shop.example.com/Data_base.1", true);
+        for wrong in [
+            "",
+            "/",
+            "database",
+            "shop/database",
+            "shop.example.com/",
+            "Shop.Example.com/a",
+            "a.b/c/d",
+            "a.b/-c",
+            "a.b/ä",
+        ] {
+            fits(wrong, false);
+        }
+        fits(&format!("a.b/{}", "c".repeat(64)), false);
+    }
+}
