@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
+use crate::troubles::{self, Troubles};
 use crate::wait::{Seen, selector, until};
 
 /// How long a wait takes at most unless the test says otherwise. Generous, for machines that are busy: what works takes milliseconds.
@@ -31,6 +32,7 @@ pub struct TestCluster {
     deadline: Duration,
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
     ended: watch::Sender<Option<(String, String)>>,
+    troubles: Troubles,
 }
 
 impl TestCluster {
@@ -62,6 +64,7 @@ impl TestCluster {
             operators: Arc::default(),
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
+            troubles: Troubles::default(),
         })
     }
 
@@ -162,7 +165,8 @@ impl TestCluster {
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
-        let manager = operator.manager(self.kube()).build()?;
+        let observer = Arc::new(self.troubles.clone());
+        let manager = operator.manager(self.kube()).observe(observer).build()?;
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
         routes.convert(&mut crds);
@@ -311,11 +315,16 @@ impl TestCluster {
             }
             () = tokio::time::sleep(self.deadline) => {}
         }
+        let events = match name {
+            Some(name) => troubles::events(self.kube(), &K::kind(&()), namespace, name).await,
+            None => String::new(),
+        };
         Err(Error::Deadline {
             object: object(),
             expected: expected.to_owned(),
             deadline: self.deadline,
             seen: seen.describe(),
+            troubles: format!("{}{events}", self.troubles.describe(namespace, name)),
         })
     }
 }

@@ -1,15 +1,17 @@
-//! What a test gets to read when things are not as it expects.
+//! What a test gets to read when things are not as it expects. A test that returns an error prints its `Debug`, which is therefore the text for
+//! people, with the causes.
 
+use std::fmt;
 use std::time::Duration;
 
 use kubewright::kube;
 
 /// Why the kit could not do what a test asked for.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A state did not come about in time. The text holds what was there instead.
-    #[error("{object} was not as expected ({expected}) within {deadline:?}; {seen}")]
+    #[error("{object} was not as expected ({expected}) within {deadline:?}; {seen}{troubles}")]
     Deadline {
         /// Kind and name of what was waited for.
         object: String,
@@ -19,6 +21,8 @@ pub enum Error {
         deadline: Duration,
         /// What was seen last, as JSON, or that nothing was.
         seen: String,
+        /// Reconciles that failed and events of the object, if there are any.
+        troubles: String,
     },
     /// The operator under test ended while the test waited for something.
     #[error("the operator {operator} ended: {why}")]
@@ -50,3 +54,20 @@ pub enum Error {
 
 /// What fallible operations of this crate return; tests may return it as well.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut source = std::error::Error::source(self);
+        let mut said = self.to_string();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // Most texts quote their cause.
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+            }
+            (said, source) = (text, cause.source());
+        }
+        Ok(())
+    }
+}

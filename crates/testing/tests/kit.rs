@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, ServiceAccount};
 use kubewright::kube::api::{DeleteParams, PostParams};
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Api, CustomResource};
-use kubewright::{Action, Client, Context, Controller, Operator, Reconciler, Stop};
+use kubewright::{Action, Client, Context, Controller, EventType, Operator, Reconciler, Stop};
 use kubewright_testing::{Cluster, Controllers, Error, Result, TestCluster};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,55 @@ async fn a_wait_that_fails_shows_what_was_there() -> Result<()> {
         error.contains("; it is:\n{") && error.contains("\"name\": \"a\""),
         "{error}"
     );
+    Ok(())
+}
+
+/// Fails on everything, and counts how often.
+struct Hopeless(Arc<tokio::sync::Semaphore>);
+
+impl Reconciler for Hopeless {
+    type Object = Echo;
+
+    async fn reconcile(&self, echo: Arc<Echo>, ctx: Context) -> kubewright::Result<Action> {
+        ctx.event(&*echo, EventType::Warning, "Hopeless", "there is no hope");
+        self.0.add_permits(1);
+        Err(kubewright::Error::retry(format!("cannot say {:?}", echo.spec.word)))
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_fails_says_why_the_operator_fails() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let failed = Arc::new(tokio::sync::Semaphore::new(0));
+    let controller =
+        Controller::of(Hopeless(failed.clone())).backoff(Duration::from_millis(1), Duration::from_secs(60));
+    cluster
+        .run(Operator::new("hopeless").crd::<Echo>().controller(controller))
+        .await?;
+    let api: Api<Echo> = Api::default_namespaced(cluster.kube());
+    api.create(&PostParams::default(), &echo("a", "hope")).await?;
+    drop(failed.acquire_many(3).await.expect("it is open"));
+    let written = |event: &Event| event.reason.as_deref() == Some("Hopeless");
+    cluster
+        .wait_for_all::<Event>(Some("default"), "the event is there", |events| {
+            events.iter().any(written)
+        })
+        .await?;
+    let waited = cluster
+        .with_deadline(Duration::from_millis(1))
+        .wait_for(Some("default"), "a", "is said", |echo: &Echo| echo.status.is_some())
+        .await;
+    // What a test that returns the error prints.
+    let printed = format!("{:?}", waited.expect_err("it is never said"));
+    let expected = [
+        "Echo default a was not as expected (is said) within 1ms; it is:\n{",
+        "\nreconciles that failed:\n  controller echo, default/a, failed ",
+        " times: cannot say \"hope\"",
+        "\nits events:\n  Warning Hopeless: there is no hope",
+    ];
+    for part in expected {
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
+    }
     Ok(())
 }
 
