@@ -88,6 +88,22 @@ impl UserInfo {
         }
     }
 
+    /// A ServiceAccount, in the groups that its tokens say (`serviceaccount.UserInfo`).
+    ///
+    /// ```
+    /// use kubewright_apiserver::UserInfo;
+    /// let robot = UserInfo::service_account("shop", "robot");
+    /// assert_eq!(robot.name, "system:serviceaccount:shop:robot");
+    /// assert!(robot.in_group("system:serviceaccounts:shop"));
+    /// ```
+    pub fn service_account(namespace: &str, name: &str) -> UserInfo {
+        let groups = service_account_groups(namespace);
+        UserInfo::authenticated(
+            &service_account_name(namespace, name),
+            groups.iter().map(String::as_str),
+        )
+    }
+
     /// The `authentication.k8s.io/v1` UserInfo: as reviews and webhooks are shown a user. What is empty is absent.
     pub fn to_value(&self) -> Value {
         let mut info = Map::new();

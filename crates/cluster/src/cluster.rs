@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kubewright::{Observer, Stop, StopSource, kube};
+use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use kubewright_apiserver::storage::MemoryStorage;
@@ -315,7 +316,7 @@ impl ClusterBuilder {
             bodies: Arc::new(Semaphore::new(BODIES)),
             workers: Workers::for_this_machine(),
         };
-        let client = inprocess::client(front.clone());
+        let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(
             Plan {
@@ -370,6 +371,12 @@ impl Cluster {
     /// with `kube::Error::Service`.
     pub fn client(&self) -> kube::Client {
         self.inner.client.clone()
+    }
+
+    /// [`Cluster::client`] for a service account, which may do what its roles say. The account need not exist.
+    pub fn client_of_service_account(&self, namespace: &str, name: &str) -> kube::Client {
+        let user = UserInfo::service_account(namespace, name);
+        inprocess::client(self.inner.front.clone(), user)
     }
 
     /// The API server, for those who talk to it without HTTP.

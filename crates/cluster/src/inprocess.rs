@@ -1,6 +1,6 @@
 //! A `kube::Client` that reaches the API server by a function call: no socket, no TLS, no HTTP framing.
 //!
-//! The client is the administrator. Requests and answers are the same as over HTTPS: both doors lead to the same front. A watch's
+//! The client is who its maker says. Requests and answers are the same as over HTTPS: both doors lead to the same front. A watch's
 //! body streams; dropping it, or the future of a request, cancels what it was for.
 
 use futures::future::BoxFuture;
@@ -14,13 +14,14 @@ use crate::front::{Front, Peer};
 use crate::response::ResponseBody;
 
 /// A client of the server behind `front`. Must be called inside a tokio runtime, which carries the client's requests.
-pub(crate) fn client(front: Front) -> kube::Client {
-    let service = tower::service_fn(move |request| answer(front.clone(), request));
+pub(crate) fn client(front: Front, user: UserInfo) -> kube::Client {
+    let service = tower::service_fn(move |request| answer(front.clone(), user.clone(), request));
     kube::Client::new(service, "default")
 }
 
 fn answer(
     front: Front,
+    user: UserInfo,
     request: Request<kube::client::Body>,
 ) -> BoxFuture<'static, Result<Response<ResponseBody>, Error>> {
     Box::pin(async move {
@@ -29,7 +30,7 @@ fn answer(
             return Err(Error::Stopped);
         }
         let peer = Peer {
-            identity: Identity::User(UserInfo::admin()),
+            identity: Identity::User(user),
             place: None,
             unsent: None,
         };

@@ -8,6 +8,8 @@
 //! Not here: what follows from it (which rules a role gets, how a CRD is checked), which the command decides, so that an improvement needs no
 //! new operator.
 
+use std::fmt;
+
 use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
@@ -105,6 +107,33 @@ fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     texts.into_iter().map(Into::into).collect()
 }
 
+impl fmt::Display for Rule {
+    /// As `#[rbac]` is written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("groups", &self.groups),
+            ("resources", &self.resources),
+            ("resourceNames", &self.resource_names),
+            ("verbs", &self.verbs),
+            ("urls", &self.urls),
+        ];
+        let mut parts = Vec::new();
+        for (name, list) in lists {
+            match list.as_slice() {
+                [] => {}
+                [one] => parts.push(format!("{name} = {one:?}")),
+                many => parts.push(format!("{name} = {many:?}")),
+            }
+        }
+        for (name, text) in [("namespace", &self.namespace), ("roleName", &self.role_name)] {
+            if !text.is_empty() {
+                parts.push(format!("{name} = {text:?}"));
+            }
+        }
+        write!(f, "#[rbac({})]", parts.join(", "))
+    }
+}
+
 impl Rule {
     /// A rule that allows nothing yet.
     pub fn new() -> Rule {
@@ -115,6 +144,31 @@ impl Rule {
     pub fn of<K: kube::Resource<DynamicType = ()>>() -> Rule {
         let resource = ApiResource::erase::<K>(&());
         Rule::new().groups([resource.group]).resources([resource.plural])
+    }
+
+    /// The rule whose absence a refusal of the API server is about: its texts name the verb, the resource and the group. It displays as the
+    /// attribute that adds it.
+    ///
+    /// ```
+    /// use kubewright::Rule;
+    ///
+    /// let text = r#"secrets is forbidden: User "robot" cannot list resource "secrets" in API group "" at the cluster scope"#;
+    /// let missing = Rule::missing_in(text).expect("it is about a right");
+    /// assert_eq!(missing.to_string(), r#"#[rbac(groups = "", resources = "secrets", verbs = "list")]"#);
+    /// ```
+    pub fn missing_in(text: &str) -> Option<Rule> {
+        let (_, told) = text.split_once(" cannot ")?;
+        let (verb, told) = told.split_once(" resource \"")?;
+        let (resource, told) = told.split_once('"')?;
+        let (_, told) = told.split_once("in API group \"")?;
+        let (group, _) = told.split_once('"')?;
+        let plain = |word: &str| {
+            word.chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter))
+        };
+        let words = [verb, resource];
+        let fits = words.iter().all(|word| !word.is_empty() && plain(word)) && plain(group);
+        fits.then(|| Rule::new().groups([group]).resources([resource]).verbs([verb]))
     }
 
     /// API groups; `""` is the core group, `*` all.

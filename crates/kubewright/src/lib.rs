@@ -38,9 +38,9 @@
 //! | R6, M7 stop | `tests/runtime.rs::m7_…` |
 //! | R7 panics | `tests/runtime.rs::r7_…` |
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
-//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/election.rs` |
+//! | LE1–LE6 leader election | the engine's `election::tests`, `tests/election.rs` there; with a server: `crates/testing/tests/runtime/election.rs` |
 //! | LE8 fields of others in a Lease | `election::lease::tests::le8_…` |
-//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/finalizers.rs` |
+//! | finalizers | `controller::finalizer::tests`; with a server: `crates/testing/tests/runtime/finalizers.rs` |
 //! | M5 the first error | `tests/runtime.rs::m5_…` |
 //! | M2 probes first | `tests/runtime.rs::m2_…` |
 //! | W1 an answer carries its request's uid | `webhook::tests::w1_…` |

@@ -1,6 +1,7 @@
 //! The kit: a cluster with what a test needs around it.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
 use crate::troubles::{self, Troubles};
@@ -154,7 +156,37 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Installs the operator's CRDs and webhook configurations and runs it in the background until it is stopped or the cluster is, by its
+    /// Installs the operator's CRDs and webhook configurations and runs it under its own role: that of the package's `config/rbac/role.yaml`, which
+    /// `kubewright manifests` writes (and those of leader election and of the metrics beside it). What the role does not allow is refused, as it
+    /// would be in production. A package without this file runs its operator as the administrator.
+    ///
+    /// # Errors
+    /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
+    pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
+        match Rights::of_package(operator.name())? {
+            Some(rights) => self.run_with_rights(operator, rights).await,
+            None => self.run_as_admin(operator).await,
+        }
+    }
+
+    /// [`run`](TestCluster::run) under the roles of another folder than the package's `config/rbac`.
+    ///
+    /// # Errors
+    /// As [`run`](TestCluster::run), also when there is no `role.yaml`.
+    pub async fn run_under(&self, operator: Operator, folder: &Path) -> Result<RunningOperator> {
+        let rights = Rights::in_folder(folder, operator.name())?;
+        self.run_with_rights(operator, rights).await
+    }
+
+    async fn run_with_rights(&self, operator: Operator, rights: Rights) -> Result<RunningOperator> {
+        let name = operator.name().to_owned();
+        rights.grant(&self.kube(), &name).await?;
+        let (namespace, account) = rights.account();
+        let kube = self.cluster.client_of_service_account(namespace, account);
+        self.run_with(operator, kube).await
+    }
+
+    /// Installs the operator's CRDs and webhook configurations and runs it as the administrator, in the background until it is stopped or the cluster is, by its
     /// last handle. When it ends by itself, waits of this cluster fail at once and say why.
     ///
     /// The API server calls the operator's webhooks and conversions without a socket, so there is no certificate to make. Once the operator
@@ -162,11 +194,15 @@ impl TestCluster {
     ///
     /// # Errors
     /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when the operator's parts do not fit together.
-    pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
+    pub async fn run_as_admin(&self, operator: Operator) -> Result<RunningOperator> {
+        self.run_with(operator, self.kube()).await
+    }
+
+    async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
         let observer = Arc::new(self.troubles.clone());
-        let manager = operator.manager(self.kube()).observe(observer).build()?;
+        let manager = operator.manager(kube).observe(observer).build()?;
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
         routes.convert(&mut crds);

@@ -16,11 +16,12 @@
 //! ```
 //!
 //! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an operator in the
-//! background, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. Not here: a clock that a test may move and the fault explorer.
+//! background, `rights` the role that it runs under, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. Not here: a clock that a test may move and the fault explorer.
 
 mod cluster;
 pub mod conversion;
 mod error;
+mod rights;
 mod routes;
 mod running;
 mod troubles;

@@ -4,20 +4,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::k8s_openapi::api::core::v1::Event;
 use kubewright::kube::api::ListParams;
 use kubewright::kube::{self, Api};
-use kubewright::{Observation, Observer, Outcome, Request};
+use kubewright::{Observation, Observer, Outcome, Request, Rule};
 
 /// How many failures are kept, and how many failures and events are shown.
 const KEPT: usize = 1000;
 const SHOWN: usize = 5;
 
-/// The reconciles that failed last, by controller and key.
+/// The reconciles that failed last, by controller and key, and the caches that fail.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Troubles(Arc<Mutex<BTreeMap<(Arc<str>, Request), Failure>>>);
+pub(crate) struct Troubles(Arc<Mutex<Failing>>);
+
+#[derive(Debug, Default)]
+struct Failing {
+    reconciles: BTreeMap<(Arc<str>, Request), Failure>,
+    /// By kind and scope.
+    caches: BTreeMap<String, String>,
+}
 
 #[derive(Clone, Debug)]
 struct Failure {
@@ -27,63 +34,84 @@ struct Failure {
 
 impl Observer for Troubles {
     fn observe(&self, observation: &Observation) {
-        let Observation::ReconcileFinished {
-            controller,
-            request,
-            outcome,
-            ..
-        } = observation
+        let mut failing = self.failing();
+        match observation {
+            Observation::CacheDegraded { resource, reason } => {
+                failing.caches.insert(resource.clone(), reason.clone());
+            }
+            Observation::CacheSynced { resource, .. } => {
+                failing.caches.remove(resource);
+            }
+            Observation::ReconcileFinished {
+                controller,
+                request,
+                outcome,
+                ..
+            } => failing.reconciled((controller.clone(), request.clone()), outcome),
+            _ => {}
+        }
+    }
+}
+
+impl Failing {
+    fn reconciled(&mut self, key: (Arc<str>, Request), outcome: &Outcome) {
+        let (Outcome::Retry { error, .. } | Outcome::Conflict { error, .. } | Outcome::Terminal { error }) = outcome
         else {
+            self.reconciles.remove(&key);
             return;
         };
-        let error = match outcome {
-            Outcome::Retry { error, .. } | Outcome::Conflict { error, .. } | Outcome::Terminal { error } => Some(error),
-            _ => None,
-        };
-        let key = (controller.clone(), request.clone());
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(error) = error else {
-            failures.remove(&key);
-            return;
-        };
-        let attempts = failures.get(&key).map_or(0, |failure| failure.attempts);
-        if attempts > 0 || failures.len() < KEPT {
+        let attempts = self.reconciles.get(&key).map_or(0, |failure| failure.attempts);
+        if attempts > 0 || self.reconciles.len() < KEPT {
             let failure = Failure {
                 error: error.clone(),
                 attempts: attempts.saturating_add(1),
             };
-            failures.insert(key, failure);
+            self.reconciles.insert(key, failure);
         }
     }
 }
 
 impl Troubles {
-    /// The failures that still stand, those about this object first; nothing when there are none.
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What still fails, reconciles of this object first; nothing when nothing does.
     pub(crate) fn describe(&self, namespace: Option<&str>, name: Option<&str>) -> String {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut shown: Vec<_> = failures.iter().collect();
+        let failing = self.failing();
+        let mut text = String::new();
+        for (resource, reason) in failing.caches.iter().take(SHOWN) {
+            let _ = write!(text, "\nthe cache of {resource} fails: {reason}{}", hint(reason));
+        }
+        let mut shown: Vec<_> = failing.reconciles.iter().collect();
         let is_meant = |request: &Request| name == Some(request.name()) && namespace == request.namespace();
         shown.sort_by_key(|((_, request), _)| !is_meant(request));
-        let mut text = String::new();
-        for ((controller, request), failure) in shown.iter().take(SHOWN) {
-            let times = match failure.attempts {
+        if !shown.is_empty() {
+            text.push_str("\nreconciles that failed:");
+        }
+        for ((controller, request), Failure { error, attempts }) in shown.iter().take(SHOWN) {
+            let times = match attempts {
                 1 => "once".to_owned(),
                 times => format!("{times} times"),
             };
+            let hint = hint(error);
             let _ = write!(
                 text,
-                "\n  controller {controller}, {request}, failed {times}: {}",
-                failure.error
+                "\n  controller {controller}, {request}, failed {times}: {error}{hint}"
             );
         }
         if shown.len() > SHOWN {
             let _ = write!(text, "\n  … and {} more", shown.len() - SHOWN);
         }
-        match text.is_empty() {
-            true => text,
-            false => format!("\nreconciles that failed:{text}"),
-        }
+        text
     }
+}
+
+/// What to do about a right that is missing.
+fn hint(error: &str) -> String {
+    Rule::missing_in(error).map_or_else(String::new, |rule| {
+        format!("\n    fix: above the impl of the reconciler: {rule}, then kubewright manifests")
+    })
 }
 
 /// What events say of an object; nothing when they say nothing, or cannot be read.

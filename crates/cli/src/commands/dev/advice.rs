@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use kubewright::{Cause, CauseKind, FieldChange, ObjectRef, Observation, Outcome};
+use kubewright::{Cause, CauseKind, FieldChange, ObjectRef, Observation, Outcome, Rule};
 use kubewright_codegen::{Code, Diagnostic, codes};
 
 /// So many reconciles in a row that were caused by the controller's own writes are a loop…
@@ -331,27 +331,17 @@ pub(crate) fn about_error(text: &str) -> Option<Diagnostic> {
     Some(Diagnostic::new(code, attempted).because(text).fix(fix))
 }
 
-/// `secrets is forbidden: User "…" cannot list resource "secrets" in API group "" at the cluster scope` as the rule that is missing.
+/// A refusal as the rule that is missing.
 fn forbidden(text: &str) -> Option<Diagnostic> {
+    let rule = Rule::missing_in(text)?;
     let (_, told) = text.split_once(" cannot ")?;
     let (verb, told) = told.split_once(" resource \"")?;
-    let (resource, told) = told.split_once('"')?;
-    let (_, told) = told.split_once("in API group \"")?;
-    let (group, _) = told.split_once('"')?;
-    let plain = |word: &str| {
-        !word.is_empty()
-            && word
-                .chars()
-                .all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter))
-    };
-    if !plain(verb) || !plain(resource) {
-        return None;
-    }
+    let (resource, _) = told.split_once('"')?;
     Some(
         Diagnostic::new(codes::dev::FORBIDDEN, format!("the operator may not {verb} {resource}"))
             .because(text)
             .fix(format!(
-                "above the impl of the reconciler: #[rbac(groups = {group:?}, resources = {resource:?}, verbs = {verb:?})], then kubewright manifests"
+                "above the impl of the reconciler: {rule}, then kubewright manifests"
             )),
     )
 }

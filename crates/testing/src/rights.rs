@@ -1,0 +1,139 @@
+//! The operator runs under its own role: what is in the project's `config/rbac`, which `kubewright manifests` writes and a deployment applies.
+//!
+//! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project without these files has
+//! nothing to go by: its operator runs as the administrator. Not here: what the refusal is answered with, see `troubles.rs`.
+
+use std::path::{Path, PathBuf};
+
+use kubewright::kube::api::{DynamicObject, PostParams};
+use kubewright::kube::core::ApiResource;
+use kubewright::kube::{self, Api, ResourceExt as _};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+
+/// The account of the operator's Deployment, as the scaffold names it.
+const ACCOUNT: &str = "controller-manager";
+/// The files whose roles the account is bound to: generated from the code, for leader election, and for the metrics' readers.
+const FILES: [&str; 3] = ["role.yaml", "leader_election_role.yaml", "metrics_auth_role.yaml"];
+
+/// The roles of a project.
+pub(crate) struct Rights {
+    /// What the operator is called; its account lives in a namespace of this name.
+    namespace: String,
+    roles: Vec<DynamicObject>,
+}
+
+impl Rights {
+    /// Those of the package that is tested; `None` when it has no generated role.
+    pub(crate) fn of_package(operator: &str) -> Result<Option<Rights>> {
+        // Cargo runs tests in the folder of their package, and says so besides.
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let folder = package.join("config").join("rbac");
+        match folder.join(FILES[0]).exists() {
+            true => Rights::in_folder(&folder, operator).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Those of a folder with a generated role.
+    pub(crate) fn in_folder(folder: &Path, operator: &str) -> Result<Rights> {
+        let mut roles = read(&folder.join(FILES[0]))?;
+        for name in &FILES[1..] {
+            let path = folder.join(name);
+            if path.exists() {
+                roles.extend(read(&path)?);
+            }
+        }
+        let namespace = format!("{operator}-system");
+        Ok(Rights { namespace, roles })
+    }
+
+    /// Namespace and name of the operator's account.
+    pub(crate) fn account(&self) -> (&str, &'static str) {
+        (&self.namespace, ACCOUNT)
+    }
+
+    /// Creates the roles and binds the account to them.
+    pub(crate) async fn grant(&self, kube: &kube::Client, operator: &str) -> Result<()> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
+        create(kube, namespace).await?;
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": self.namespace},
+        });
+        create(kube, account).await?;
+        for role in &self.roles {
+            let kind = role.types.clone().unwrap_or_default().kind;
+            let name = format!("{operator}-{}", role.name_any());
+            // A Role without a namespace is for the operator's own; other namespaces may not be there yet.
+            let namespace = (kind == "Role").then(|| role.namespace().unwrap_or_else(|| self.namespace.clone()));
+            if let Some(namespace) = &namespace {
+                create(
+                    kube,
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+                )
+                .await?;
+            }
+            let metadata = json!({"name": name, "namespace": namespace});
+            let mut made = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata});
+            made["rules"] = role.data["rules"].clone();
+            create(kube, made).await?;
+            let binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.namespace}],
+            });
+            create(kube, binding).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The Roles and ClusterRoles of a file.
+fn read(path: &Path) -> Result<Vec<DynamicObject>> {
+    let wrong = |why: String| {
+        Error::Runtime(kubewright::Error::Configuration(format!(
+            "the operator cannot run under its role: {}: {why}; write it anew with kubewright manifests, or use TestCluster::run_as_admin",
+            path.display()
+        )))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let documents: Vec<Option<DynamicObject>> =
+        serde_saphyr::from_multiple(&text).map_err(|error| wrong(error.to_string()))?;
+    let mut roles = Vec::new();
+    for object in documents.into_iter().flatten() {
+        let kind = object
+            .types
+            .as_ref()
+            .map(|types| types.kind.as_str())
+            .unwrap_or_default();
+        if !["Role", "ClusterRole"].contains(&kind) {
+            return Err(wrong(format!("it holds a {kind:?}, not only roles")));
+        }
+        roles.push(object);
+    }
+    Ok(roles)
+}
+
+/// Creates an object; one that is there already, of another operator of this test, is left as it is.
+async fn create(kube: &kube::Client, object: serde_json::Value) -> Result<()> {
+    let attempted = format!(
+        "create the {} of the operator's rights",
+        object["kind"].as_str().unwrap_or_default()
+    );
+    let object: DynamicObject = serde_json::from_value(object).map_err(|error| Error::Runtime(error.into()))?;
+    let kind = object.types.clone().unwrap_or_default();
+    let kind = kube::core::GroupVersionKind::try_from(kind)
+        .map_err(|error| Error::Runtime(kubewright::Error::Configuration(error.to_string())))?;
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(kube.clone(), &namespace, &resource),
+        None => Api::all_with(kube.clone(), &resource),
+    };
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
+        Err(source) => Err(Error::Api { attempted, source }),
+    }
+}
