@@ -105,6 +105,11 @@ impl Selectors {
         }
     }
 
+    /// Whether the object of this key was looked at before.
+    pub(crate) fn knows(&self, request: &Request) -> bool {
+        self.map().contains_key(request)
+    }
+
     /// The object of this key is gone.
     pub(crate) fn forget(&self, request: &Request) {
         self.map().remove(request);

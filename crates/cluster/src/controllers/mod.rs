@@ -10,6 +10,8 @@
 //! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
 //! | `replicaset` | `replicaset/` | as many pods as wished |
 //! | `deployment` | `deployment/` | rollouts |
+//! | `job` | `job/` | pods that run to their end; finished Jobs go after their time |
+//! | `cronjob` | `cronjob/` | Jobs at certain times |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
@@ -21,8 +23,10 @@
 
 mod claim;
 mod clusterrole_aggregation;
+mod cronjob;
 mod deployment;
 mod garbage_collector;
+mod job;
 mod meta;
 mod namespace;
 mod node;
@@ -49,6 +53,8 @@ pub const NAMES: &[&str] = &[
     "serviceaccount",
     "replicaset",
     "deployment",
+    "job",
+    "cronjob",
     "scheduler",
     "node",
     "node-lifecycle",
@@ -146,6 +152,8 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             )),
         "replicaset" => manager.add(replicaset::controller()),
         "deployment" => manager.add(deployment::controller()),
+        "cronjob" => manager.add(cronjob::controller()),
+        "job" => manager.add(job::controller()).add(job::ttl::controller()),
         "scheduler" => manager.add(scheduler::controller()),
         "node" => {
             let pace = node::Pace {
