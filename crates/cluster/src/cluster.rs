@@ -314,6 +314,7 @@ impl ClusterBuilder {
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
             workers: Workers::for_this_machine(),
+            warns: !names.is_empty(),
         };
         let client = inprocess::client(front.clone());
         let (controllers_stop, stopped) = Stop::pair();
