@@ -315,6 +315,7 @@ impl ClusterBuilder {
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
             workers: Workers::for_this_machine(),
+            warns: !names.is_empty(),
         };
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();

@@ -30,6 +30,7 @@ use kubewright_apiserver::{
 };
 use tokio::sync::Semaphore;
 
+use crate::absent;
 use crate::listen::Place;
 use crate::response::{Elsewhere, ResponseBody};
 use crate::unsent::{Counted, Sending, Unsent};
@@ -81,6 +82,8 @@ pub(crate) struct Front {
     pub(crate) bodies: Arc<Semaphore>,
     /// Answer what may take long.
     pub(crate) workers: Workers,
+    /// Whether clients are told of controllers that do not exist.
+    pub(crate) warns: bool,
 }
 
 /// How many bytes the bodies of all requests under way may take together; who comes later gets 429.
@@ -135,6 +138,9 @@ impl Front {
             Weight::Heavy => self.heavy(asked.clone()).await,
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
+        if self.warns {
+            absent::warn(&asked.head, &mut response);
+        }
         asked.admitted.complete(&mut response);
         drop(asked);
         found.warn(&mut response);

@@ -20,6 +20,7 @@
 //! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors; `control` runs the
 //! controllers; `durable` keeps a cluster in a folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
 
+mod absent;
 mod audit;
 mod certificates;
 mod cluster;

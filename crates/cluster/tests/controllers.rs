@@ -20,7 +20,7 @@ use kube::api::{
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
 use kubewright::{Observation, Outcome};
-use kubewright_cluster::Cluster;
+use kubewright_cluster::{Cluster, Controllers};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -51,6 +51,35 @@ where
     soon(&format!("{} {name}", K::kind(&())), waiting)
         .await
         .expect("it can be watched")
+}
+
+/// Whoever creates what no controller looks at is told so; an API server alone says nothing.
+#[tokio::test]
+async fn absent_controllers_are_named() {
+    let check = async |controllers: Controllers, expected: Option<&str>| {
+        let cluster = Cluster::builder().controllers(controllers).start().await;
+        let cluster = cluster.expect("a cluster starts");
+        let attachment = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "a" },
+            "spec": { "attacher": "ex.io", "nodeName": "n", "source": { "persistentVolumeName": "v" } },
+        });
+        let request = http::Request::post("/apis/storage.k8s.io/v1/volumeattachments")
+            .header("content-type", "application/json")
+            .body(attachment.to_string().into_bytes().into())
+            .expect("a request");
+        let answer = soon("the answer", cluster.client().send(request))
+            .await
+            .expect("an answer");
+        let warning = answer
+            .headers()
+            .get("warning")
+            .map(|value| value.to_str().expect("a text"));
+        assert_eq!((answer.status().as_u16(), warning), (201, expected));
+        cluster.stop().await;
+    };
+    let text = "299 - \"this cluster has no controller attachdetach yet: nothing is attached\"";
+    check(Controllers::All, Some(text)).await;
+    check(Controllers::None, None).await;
 }
 
 /// `view` gathers the rules of the roles that say so, also of one that comes later, and loses them again.

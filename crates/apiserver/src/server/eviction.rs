@@ -182,6 +182,30 @@ fn covers(budget: &Value, pod: &Value) -> bool {
     parsed.is_ok_and(|selector| selector.matches(object::labels(pod)))
 }
 
+/// Why a budget that allows nothing allows nothing (`checkAndDecrement`).
+fn refusal(budget: &Value) -> String {
+    let name = object::name(budget);
+    let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let (desired, current) = (number("/status/desiredHealthy"), number("/status/currentHealthy"));
+    let conditions = budget.pointer("/status/conditions").and_then(Value::as_array);
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    let said = conditions.into_iter().flatten().find(|condition| {
+        text(condition, "type") == "DisruptionAllowed"
+            && text(condition, "status") == "False"
+            && !text(condition, "message").is_empty()
+    });
+    let said = said.map(|condition| (text(condition, "reason"), text(condition, "message")));
+    let refused = format!("The disruption budget {name} does not allow evicting pods currently");
+    match said {
+        Some((reason, message)) if reason == "SyncFailed" => format!("{refused} because it failed sync: {message}"),
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some((reason, message)) => format!("{refused} ({reason}): {message}"),
+        None => refused,
+    }
+}
+
 /// The budget with one disruption less, or the 429.
 fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<Value, Status> {
     let name = object::name(budget);
@@ -197,12 +221,7 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
         return Err(Status::forbidden(resource, name, "pdb disruptions allowed is negative"));
     }
     if allowed == 0 {
-        let why = format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            number("/status/desiredHealthy"),
-            number("/status/currentHealthy")
-        );
-        return Err(too_many(why, 0));
+        return Err(too_many(refusal(budget), 0));
     }
     let mut next = budget.clone();
     next["status"]["disruptionsAllowed"] = json!(allowed - 1);
@@ -230,4 +249,33 @@ fn too_many(why: String, retry_after_seconds: u32) -> Status {
         retry_after_seconds,
         ..Details::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_why() {
+        let check = |status: Value, expected: &str| {
+            let budget = json!({"metadata": {"name": "b"}, "status": status});
+            assert_eq!(refusal(&budget), expected);
+        };
+        let condition = |reason: &str, message: &str| json!([{"type": "DisruptionAllowed", "status": "False", "reason": reason, "message": message}]);
+        let refused = "The disruption budget b does not allow evicting pods currently";
+        let few = "The disruption budget b needs 2 healthy pods and has 1 currently";
+        check(json!({"desiredHealthy": 2, "currentHealthy": 1}), few);
+        check(
+            json!({"currentHealthy": 2, "conditions": condition("InsufficientPods", "")}),
+            refused,
+        );
+        check(
+            json!({"desiredHealthy": 2, "currentHealthy": 1, "conditions": condition("SyncFailed", "no owner")}),
+            &format!("{refused} because it failed sync: no owner"),
+        );
+        check(
+            json!({"currentHealthy": 2, "conditions": condition("Why", "so")}),
+            &format!("{refused} (Why): so"),
+        );
+    }
 }

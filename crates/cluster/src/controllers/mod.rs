@@ -17,14 +17,19 @@
 //! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
+//! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
+//! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `meta`, `pods`.
+//! Shared: `claim` (adoption), `meta`, `pods`, `selecting` (what selects a pod).
 
 mod claim;
 mod clusterrole_aggregation;
 mod cronjob;
 mod deployment;
+mod disruption;
+mod disruption_target;
+mod endpoints;
 mod garbage_collector;
 mod job;
 mod meta;
@@ -36,6 +41,7 @@ mod protection;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
+mod selecting;
 mod serviceaccount;
 mod token;
 
@@ -61,6 +67,8 @@ pub const NAMES: &[&str] = &[
     "volume-protection",
     "resourcequota",
     "clusterrole-aggregation",
+    "endpoints",
+    "disruption",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -169,6 +177,11 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
         "node-lifecycle" => manager.add(node_taints::controller()),
+        "endpoints" => manager
+            .add(endpoints::slices())
+            .add(endpoints::legacy())
+            .add(endpoints::mirrors()),
+        "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }
