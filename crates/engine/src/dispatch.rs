@@ -5,7 +5,7 @@
 //! others, and the store, go on (SI7). A removed handler is not called again (SI6).
 //!
 //! Handlers run synchronously and in order of registration, so they must be quick: map the event to keys and add them to a work
-//! queue. Not here: queues in front of slow handlers, and the lock. The caller must not let a delta reach the store between
+//! queue. Not here: backlogs in front of slow handlers (`backlog.rs`), and the lock. The caller must not let a delta reach the store between
 //! the snapshot that it passes to [`Dispatcher::add`] and the return of that call; holding the dispatcher's lock over both, and
 //! over "apply, then dispatch", does it.
 

@@ -51,6 +51,7 @@
 //! | C4 late and duplicate indexes | `store::tests::c4_indexes_are_backfilled_and_names_are_unique` |
 //! | S6 index failure is isolated | `store::tests::s6_failing_index_function_is_isolated` |
 //! | SI1, SI3 valid history per handler | `tests/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI1 for a handler with a backlog | `backlog::tests::si1_…` (exhaustive) |
 //! | SI2 store is not older than the event | `tests/informer.rs` |
 //! | SI4 initial list flag | `store::tests::si4_initial_flag_on_the_first_list_only`, `dispatch::tests::si1_late_joiner_sees_adds_first` |
 //! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
@@ -65,6 +66,7 @@
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
+pub mod backlog;
 pub mod backoff;
 pub mod delta;
 pub mod dispatch;

@@ -486,7 +486,7 @@ async fn rf11_what_becomes_unreadable_keeps_its_last_state_until_it_is_deleted()
     let pods = cache.informer::<Pod>();
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = log.clone();
-    pods.add_handler(move |event: &Event<Pod>| {
+    pods.add_inline_handler(move |event: &Event<Pod>| {
         let word = match event {
             Event::Added { .. } => "added",
             Event::Modified { .. } => "modified",
@@ -575,7 +575,7 @@ async fn df2_a_deletion_in_a_gap_reaches_the_handlers() {
     let informer = cache.informer::<ConfigMap>();
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = events.clone();
-    informer.add_handler(move |event: &Event<ConfigMap>| {
+    informer.add_inline_handler(move |event: &Event<ConfigMap>| {
         let text = match event {
             Event::Added { object, initial } => format!("added {} {initial}", object.name_any()),
             Event::Modified { new, .. } => format!("modified {}", new.name_any()),
@@ -595,6 +595,67 @@ async fn df2_a_deletion_in_a_gap_reaches_the_handlers() {
     eventually("the deletion is told", || events.lock().expect("quiet").len() == 2).await;
     assert_eq!(*events.lock().expect("quiet"), ["added gone true", "deleted gone true"]);
     assert_eq!(informer.store().len(), 0);
+}
+
+/// A handler that blocks holds up neither the informer nor other handlers, and hears of the end of what it missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn si8_a_slow_handler_holds_up_nobody() {
+    let fake = Fake::new();
+    fake.put(CONFIGS, raw("a", "x"));
+    let cache = Cache::new(fake.client());
+    let informer = cache.informer::<ConfigMap>();
+    informer.synced().await.expect("synced");
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = log.clone();
+    informer.add_handler(move |event: &Event<ConfigMap>| {
+        let value = |object: &ConfigMap| object.data.clone().unwrap_or_default().remove("k").unwrap_or_default();
+        let text = match event {
+            Event::Added { object, .. } => format!("added {}", object.name_any()),
+            Event::Modified { old, new } => format!("{} to {}", value(old), value(new)),
+            Event::Deleted { object, .. } => format!("deleted {}", object.name_any()),
+        };
+        let first = text == "added x";
+        sink.lock().expect("quiet").push(text);
+        if first {
+            begun.send(()).expect("the test waits");
+            may_go_on.lock().expect("quiet").recv().expect("the test goes on");
+        }
+    });
+    let quick = Arc::new(AtomicUsize::new(0));
+    let counted = quick.clone();
+    informer.add_handler(move |_: &Event<ConfigMap>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    tokio::task::spawn_blocking(move || has_begun.recv().expect("it begins"))
+        .await
+        .expect("no panic");
+    let store = informer.store();
+    for value in 0..20 {
+        let mut changed = raw("a", "x");
+        changed["data"] = json!({ "k": value.to_string() });
+        fake.put(CONFIGS, changed);
+        fake.put(CONFIGS, raw("a", "comes-and-goes"));
+        let seen = || {
+            store
+                .get(Some("a"), "x")
+                .and_then(|object| object.data.clone()?.remove("k"))
+        };
+        eventually("the store goes on", || seen() == Some(value.to_string())).await;
+        fake.remove(CONFIGS, "a", "comes-and-goes");
+        eventually("the store goes on", || store.get(Some("a"), "comes-and-goes").is_none()).await;
+    }
+    eventually("the other handler goes on", || quick.load(Ordering::SeqCst) > 1).await;
+    go_on.send(()).expect("it waits");
+    eventually("the slow one hears of the end", || log.lock().expect("quiet").len() > 1).await;
+    fake.put(CONFIGS, raw("a", "last"));
+    eventually("and of what comes", || {
+        log.lock().expect("quiet").iter().any(|text| text == "added last")
+    })
+    .await;
+    assert_eq!(*log.lock().expect("quiet"), ["added x", " to 19", "added last"]);
 }
 
 // ---- apply and status

@@ -141,15 +141,26 @@ impl<K: AnyObject> Informer<K> {
         self.0.synced_within(deadline)
     }
 
-    /// Adds a handler: it is told of everything that is in the store at once, before this returns, and then of every change.
+    /// Adds a handler: it is told of everything that is in the store, and then of every change, in a task of its own. Call it inside a tokio
+    /// runtime.
     ///
-    /// Handlers run one after the other on the informer's task, so they must be quick: turn the event into keys and add them to a queue.
-    /// A handler must not add or remove handlers of the same informer.
+    /// A handler may take its time: neither the informer nor other handlers wait for it. What happens to an object meanwhile is folded into one
+    /// event, from the last state that the handler was told of to the present one; what was deleted and made again stays two. It must not block the
+    /// thread for long where a runtime has only one.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
+        self.0
+            .add_slow_handler(Arc::new(move |event| handler(&typed_event(event))))
+    }
+
+    /// Adds a handler that runs on the informer's own task, between one change of the store and the next: it sees every single one, and
+    /// [`Informer::synced`] waits for it. Everything else waits for it, too, so it must be quick: turn the event into keys and add them to a queue.
+    ///
+    /// It is told of everything that is in the store before this returns. It must not add or remove handlers of the same informer.
+    pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
         self.0.add_handler(Arc::new(move |event| handler(&typed_event(event))))
     }
 
-    /// Removes a handler; when this returns it is not called again. `false` when it was not there.
+    /// Removes a handler; when this returns no further call of it begins. `false` when it was not there.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
         self.0.remove_handler(handler)
     }

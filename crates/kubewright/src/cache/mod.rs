@@ -8,6 +8,7 @@
 //! - `scope.rs`: which objects, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod core;
+mod handlers;
 mod informer;
 mod scope;
 mod store;

@@ -129,7 +129,7 @@ impl Collector {
                 Scope::all(),
             );
         let notify = changed.clone();
-        definitions.add_handler(move |_| notify.notify_one());
+        definitions.add_inline_handler(move |_| notify.notify_one());
         let mut pause = FIRST_REFRESH;
         loop {
             match self.kinds.refresh(&self.client).await {
