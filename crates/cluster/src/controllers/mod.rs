@@ -9,7 +9,9 @@
 //! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
 //! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
 //! | `replicaset` | `replicaset/` | as many pods as wished |
+//! | `replicationcontroller` | `replicaset/kinds.rs` | the same, for the older kind |
 //! | `deployment` | `deployment/` | rollouts |
+//! | `statefulset` | `statefulset/` | pods with names, an order and claims |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
@@ -17,22 +19,26 @@
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `meta`, `pods`.
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`.
 
 mod claim;
 mod clusterrole_aggregation;
 mod deployment;
 mod garbage_collector;
+mod history;
+mod intstr;
 mod meta;
 mod namespace;
 mod node;
 mod node_taints;
+mod pod_control;
 mod pods;
 mod protection;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
 mod serviceaccount;
+mod statefulset;
 mod token;
 
 use std::collections::BTreeSet;
@@ -48,7 +54,9 @@ pub const NAMES: &[&str] = &[
     "garbage-collector",
     "serviceaccount",
     "replicaset",
+    "replicationcontroller",
     "deployment",
+    "statefulset",
     "scheduler",
     "node",
     "node-lifecycle",
@@ -145,7 +153,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 settings.root_ca.clone(),
             )),
         "replicaset" => manager.add(replicaset::controller()),
+        "replicationcontroller" => manager.add(replicaset::replication_controller()),
         "deployment" => manager.add(deployment::controller()),
+        "statefulset" => manager.add(statefulset::controller()),
         "scheduler" => manager.add(scheduler::controller()),
         "node" => {
             let pace = node::Pace {

@@ -72,7 +72,23 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     Some(wait.saturating_sub(ready_for))
 }
 
-fn node(pod: &Pod) -> &str {
+/// When the next of these becomes available by time alone (`FindMinNextPodAvailabilityCheck`): with minReadySeconds time has to wake us.
+pub(crate) fn next_availability<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    if min_ready_seconds <= 0 {
+        return None;
+    }
+    pods.filter(|pod| is_active(pod))
+        .filter_map(|pod| available_in(pod, min_ready_seconds, now))
+        .filter(|wait| !wait.is_zero())
+        .min()
+}
+
+/// The node of the pod, empty for one that has none yet.
+pub(crate) fn node(pod: &Pod) -> &str {
     pod.spec
         .as_ref()
         .and_then(|spec| spec.node_name.as_deref())

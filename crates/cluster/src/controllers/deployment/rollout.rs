@@ -10,6 +10,8 @@ use kubewright::k8s_openapi::api::apps::v1::DeploymentSpec;
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
+use crate::controllers::intstr::resolve;
+
 /// What the spec allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -66,27 +68,6 @@ impl Bounds {
     /// The lowest number of available pods.
     pub(crate) fn min_available(&self) -> i32 {
         self.replicas - self.max_unavailable
-    }
-}
-
-/// A number, or a percentage of `total`. The API server has validated it; what cannot be read all the same counts as 0.
-fn resolve(value: &IntOrString, total: i32, round_up: bool) -> i32 {
-    match value {
-        IntOrString::Int(number) => (*number).max(0),
-        IntOrString::String(text) => {
-            let percent = text
-                .strip_suffix('%')
-                .and_then(|digits| digits.parse::<i64>().ok())
-                .unwrap_or(0)
-                .max(0);
-            let scaled = percent.saturating_mul(i64::from(total));
-            let rounded = if round_up {
-                scaled.saturating_add(99) / 100
-            } else {
-                scaled / 100
-            };
-            i32::try_from(rounded).unwrap_or(i32::MAX)
-        }
     }
 }
 
