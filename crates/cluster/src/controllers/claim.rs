@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubewright::kube::api::Patch;
 use kubewright::kube::core::Selector;
-use kubewright::{Client, Object, Request, Result};
+use kubewright::{Client, Context, Object, Request, Result};
 use serde_json::json;
 
 use super::meta;
@@ -41,6 +41,37 @@ pub(crate) fn decide(owner: &ObjectMeta, selector: &Selector, object: &ObjectMet
         None if !fits || meta::is_deleting(owner) || meta::is_deleting(object) => Claim::Ignore,
         None => Claim::Adopt,
     }
+}
+
+/// All objects of kind `P` that belong to the owner, after adoption and release. `worth_adopting` says which orphans the owner wants at all.
+///
+/// # Errors
+/// When a read or a write fails; a dependent that changed in between answers with a conflict.
+pub(crate) async fn all<O: Object, P: Object>(
+    ctx: &Context,
+    owner: &O,
+    selector: &Selector,
+    worth_adopting: impl Fn(&P) -> bool,
+) -> Result<Vec<Arc<P>>> {
+    let client = ctx.client();
+    let (mut ours, mut may_adopt_answer) = (vec![], None);
+    for object in client.list::<P>(ctx.request().namespace()).await? {
+        match decide(owner.meta(), selector, object.meta()) {
+            Claim::Owned => ours.push(object),
+            Claim::Ignore => {}
+            Claim::Release => drop(release(client, &*object, meta::uid(owner.meta())).await?),
+            Claim::Adopt if !worth_adopting(&object) => {}
+            Claim::Adopt => {
+                if may_adopt_answer.is_none() {
+                    may_adopt_answer = Some(may_adopt(client, owner).await?);
+                }
+                if may_adopt_answer == Some(true) {
+                    ours.extend(adopt(client, &*object, meta::reference_to(owner)).await?);
+                }
+            }
+        }
+    }
+    Ok(ours)
 }
 
 /// Whether the owner still exists under its uid and is not being deleted, asked of the API server itself.

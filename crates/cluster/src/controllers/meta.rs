@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::{Selector, SelectorExt};
-use kubewright::{Error, Result};
+use kubewright::{Error, Object, Result};
 
 /// The reference of the one owner that controls the object (`controller: true`).
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
@@ -57,6 +57,11 @@ pub(crate) fn controller_reference(api_version: &str, kind: &str, owner: &Object
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
+}
+
+/// [`controller_reference`] with the kind of the owner's type.
+pub(crate) fn reference_to<K: Object>(owner: &K) -> OwnerReference {
+    controller_reference(&K::api_version(&()), &K::kind(&()), owner.meta())
 }
 
 /// A selector that can be asked, from the one in a spec.

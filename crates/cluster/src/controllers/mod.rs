@@ -9,9 +9,11 @@
 //! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
 //! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
 //! | `replicaset` | `replicaset/` | as many pods as wished |
+//! | `replicationcontroller` | `replicaset/kinds.rs` | the same, for the older kind |
 //! | `deployment` | `deployment/` | rollouts |
 //! | `job` | `job/` | pods that run to their end; finished Jobs go after their time |
 //! | `cronjob` | `cronjob/` | Jobs at certain times |
+//! | `statefulset` | `statefulset/` | pods with names, an order and claims |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
@@ -21,7 +23,8 @@
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
-//! Shared: `claim` (adoption), `meta`, `pods`, `selecting` (what selects a pod).
+//! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
+//! selects a pod), `intstr`.
 
 mod claim;
 mod clusterrole_aggregation;
@@ -31,11 +34,14 @@ mod disruption;
 mod disruption_target;
 mod endpoints;
 mod garbage_collector;
+mod history;
+mod intstr;
 mod job;
 mod meta;
 mod namespace;
 mod node;
 mod node_taints;
+mod pod_control;
 mod pods;
 mod protection;
 mod replicaset;
@@ -43,6 +49,7 @@ mod resourcequota;
 mod scheduler;
 mod selecting;
 mod serviceaccount;
+mod statefulset;
 mod token;
 
 use std::collections::BTreeSet;
@@ -58,9 +65,11 @@ pub const NAMES: &[&str] = &[
     "garbage-collector",
     "serviceaccount",
     "replicaset",
+    "replicationcontroller",
     "deployment",
     "job",
     "cronjob",
+    "statefulset",
     "scheduler",
     "node",
     "node-lifecycle",
@@ -159,9 +168,11 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 settings.root_ca.clone(),
             )),
         "replicaset" => manager.add(replicaset::controller()),
+        "replicationcontroller" => manager.add(replicaset::replication_controller()),
         "deployment" => manager.add(deployment::controller()),
         "cronjob" => manager.add(cronjob::controller()),
         "job" => manager.add(job::controller()).add(job::ttl::controller()),
+        "statefulset" => manager.add(statefulset::controller()),
         "scheduler" => manager.add(scheduler::controller()),
         "node" => {
             let pace = node::Pace {

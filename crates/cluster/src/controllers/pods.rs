@@ -3,6 +3,7 @@
 //! Pure. Not here: what a kubelet makes of a pod (`node`), where it may run (`scheduler`).
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -71,7 +72,23 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     Some(wait.saturating_sub(ready_for))
 }
 
-fn node(pod: &Pod) -> &str {
+/// When the next of these becomes available by time alone (`FindMinNextPodAvailabilityCheck`): with minReadySeconds time has to wake us.
+pub(crate) fn next_availability<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    if min_ready_seconds <= 0 {
+        return None;
+    }
+    pods.filter(|pod| is_active(pod))
+        .filter_map(|pod| available_in(pod, min_ready_seconds, now))
+        .filter(|wait| !wait.is_zero())
+        .min()
+}
+
+/// The node of the pod, empty for one that has none yet.
+pub(crate) fn node(pod: &Pod) -> &str {
     pod.spec
         .as_ref()
         .and_then(|spec| spec.node_name.as_deref())
@@ -122,9 +139,13 @@ pub(crate) fn deletion_order(a: &Pod, b: &Pod, crowd: impl Fn(&str) -> usize) ->
 
 /// The `count` pods that go first. `related` are the pods of the same workload, these included: they make a node crowded.
 pub(crate) fn to_delete<'a>(pods: &[&'a Pod], related: &[&Pod], count: usize) -> Vec<&'a Pod> {
-    let crowd = |name: &str| related.iter().filter(|pod| is_active(pod) && node(pod) == name).count();
+    // Counted once: a count inside the comparison would look at every pod for every pair.
+    let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in related.iter().filter(|pod| is_active(pod)) {
+        *crowds.entry(node(pod)).or_default() += 1;
+    }
     let mut pods = pods.to_vec();
-    pods.sort_by(|a, b| deletion_order(a, b, crowd));
+    pods.sort_by(|a, b| deletion_order(a, b, |node| crowds.get(node).copied().unwrap_or(0)));
     pods.truncate(count);
     pods
 }

@@ -13,7 +13,7 @@
 mod revision;
 mod rollout;
 mod status;
-mod template;
+pub(crate) mod template;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
 
 use self::rollout::{Bounds, Scale, Size};
-use super::claim::{self, Claim, Selectors};
+use super::claim::{self, Selectors};
 use super::meta;
 
 /// Knows who selects what, to find a Deployment for an orphaned ReplicaSet; everything else is in the objects.
@@ -59,7 +59,7 @@ impl Reconciler for DeploymentReconciler {
             return Ok(Action::await_change());
         }
         self.selectors.remember(ctx.request(), &selector);
-        let sets = claim_sets(&ctx, &deployment, &selector).await?;
+        let sets = claim::all(&ctx, &*deployment, &selector, |_: &ReplicaSet| true).await?;
         let mut step = Step::new(&ctx, &deployment, spec, sets);
         step.run().await
     }
@@ -68,33 +68,6 @@ impl Reconciler for DeploymentReconciler {
         self.selectors.forget(&request);
         Ok(Action::await_change())
     }
-}
-
-/// The ReplicaSets of the Deployment, after adoption and release.
-async fn claim_sets(
-    ctx: &Context,
-    deployment: &Deployment,
-    selector: &kubewright::kube::core::Selector,
-) -> Result<Vec<Arc<ReplicaSet>>> {
-    let client = ctx.client();
-    let (mut ours, mut may_adopt) = (vec![], None);
-    for set in client.list::<ReplicaSet>(ctx.request().namespace()).await? {
-        match claim::decide(&deployment.metadata, selector, &set.metadata) {
-            Claim::Owned => ours.push(set),
-            Claim::Ignore => {}
-            Claim::Release => drop(claim::release(client, &*set, meta::uid(&deployment.metadata)).await?),
-            Claim::Adopt => {
-                if may_adopt.is_none() {
-                    may_adopt = Some(claim::may_adopt(client, deployment).await?);
-                }
-                if may_adopt == Some(true) {
-                    let owner = meta::controller_reference("apps/v1", "Deployment", &deployment.metadata);
-                    ours.extend(claim::adopt(client, &*set, owner).await?);
-                }
-            }
-        }
-    }
-    Ok(ours)
 }
 
 /// One reconcile of one Deployment.
@@ -365,7 +338,7 @@ impl<'a> Step<'a> {
         revision::note_size(&mut annotations, &self.bounds);
         Ok(ReplicaSet {
             metadata: ObjectMeta {
-                name: Some(template::set_name(&self.deployment, &hash)),
+                name: Some(template::name(meta::name(&self.deployment.metadata), &hash)),
                 namespace: self.deployment.metadata.namespace.clone(),
                 labels,
                 annotations: Some(annotations),

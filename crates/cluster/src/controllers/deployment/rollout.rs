@@ -10,6 +10,8 @@ use kubewright::k8s_openapi::api::apps::v1::DeploymentSpec;
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
+use crate::controllers::intstr::resolve;
+
 /// What the spec allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -69,27 +71,6 @@ impl Bounds {
     }
 }
 
-/// A number, or a percentage of `total`. The API server has validated it; what cannot be read all the same counts as 0.
-fn resolve(value: &IntOrString, total: i32, round_up: bool) -> i32 {
-    match value {
-        IntOrString::Int(number) => (*number).max(0),
-        IntOrString::String(text) => {
-            let percent = text
-                .strip_suffix('%')
-                .and_then(|digits| digits.parse::<i64>().ok())
-                .unwrap_or(0)
-                .max(0);
-            let scaled = percent.saturating_mul(i64::from(total));
-            let rounded = if round_up {
-                scaled.saturating_add(99) / 100
-            } else {
-                scaled / 100
-            };
-            i32::try_from(rounded).unwrap_or(i32::MAX)
-        }
-    }
-}
-
 /// What the decisions look at in a ReplicaSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -101,12 +82,20 @@ pub(crate) struct Size {
     pub(crate) wanted: i32,
     /// `status.replicas`: the pods that exist and are not terminating.
     pub(crate) there: i32,
-    /// `status.availableReplicas`.
+    /// `status.availableReplicas`. It may be older than `wanted`: see [`Size::kept`].
     pub(crate) available: i32,
     /// The annotation `desired-replicas`: the Deployment's replicas when this one was last scaled.
     pub(crate) desired: Option<i32>,
     /// The annotation `max-replicas`, of the same moment.
     pub(crate) max: Option<i32>,
+}
+
+impl Size {
+    /// How many available pods stay. One that was told to shrink may not have counted again; the pods it gives up are no reserve, and
+    /// whoever counts them gives up the same pod twice and breaks maxUnavailable.
+    pub(crate) fn kept(&self) -> i32 {
+        self.available.min(self.wanted)
+    }
 }
 
 /// A ReplicaSet shall have that many replicas.
@@ -170,17 +159,17 @@ pub(crate) fn scale_old(bounds: &Bounds, new: &Size, old: &[Size]) -> Vec<Scale>
     old.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     let before = old.clone();
     // New pods that are not available yet may all fail: they must not be what the available ones are given up for.
-    let new_unavailable = new.wanted - new.available;
+    let new_unavailable = new.wanted - new.kept();
     let mut may_go = new.wanted + total(&old) - bounds.min_available() - new_unavailable;
     if may_go <= 0 {
         return vec![];
     }
+    let available = new.kept() + old.iter().map(Size::kept).sum::<i32>();
     for size in &mut old {
-        let broken = (size.wanted - size.available).clamp(0, may_go);
+        let broken = (size.wanted - size.kept()).clamp(0, may_go);
         size.wanted -= broken;
         may_go -= broken;
     }
-    let available = new.available + old.iter().map(|size| size.available).sum::<i32>();
     let mut spare = (available - bounds.min_available()).max(0);
     for size in &mut old {
         let gone = size.wanted.min(spare);
@@ -478,6 +467,24 @@ mod tests {
             (0, replicas, replicas),
             "{bounds:?} must complete"
         );
+    }
+
+    #[test]
+    fn pods_that_were_given_up_are_no_reserve() {
+        // 20 replicas of which 15 must be available: what the first step gave up still counts as available in a status that lags.
+        let twenty = bounds(20, "25%", "25%");
+        let check = |old: &str, new: &str, expected: &str| {
+            assert_eq!(
+                text(&scale_old(&twenty, &size(new), &[size(old)])),
+                expected,
+                "{old} {new}"
+            );
+        };
+        check("a 20/20", "z 5/0", "a=15");
+        check("a 15/20", "z 5/0", "");
+        check("a 15/20", "z 10/0", "");
+        check("a 15/20", "z 10/4", "a=11");
+        check("a 15/15", "z 5/9", "a=10");
     }
 
     #[test]

@@ -3,10 +3,8 @@
 //! Pure. Invariants: two templates are the same when they are equal without the label `pod-template-hash`; the hash only makes names, it
 //! is never compared to find a ReplicaSet (an adopted one keeps the name that another Deployment gave it).
 
-use kubewright::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
 use kubewright::k8s_openapi::api::core::v1::PodTemplateSpec;
-
-use crate::controllers::meta;
 
 /// The label that keeps the pods of one template apart from those of another.
 pub(crate) const HASH: &str = "pod-template-hash";
@@ -57,18 +55,17 @@ pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Resul
     Ok(text)
 }
 
-/// `<deployment>-<hash>`, with the Deployment's part cut when the whole would be too long for a name.
-pub(crate) fn set_name(deployment: &Deployment, hash: &str) -> String {
-    let name = meta::name(&deployment.metadata);
+/// `<owner>-<hash>`, with the owner's part cut when the whole would be too long for a name.
+pub(crate) fn name(owner: &str, hash: &str) -> String {
     let room = MAX_NAME.saturating_sub(hash.len() + 1);
-    let cut = name
+    let cut = owner
         .char_indices()
         .map(|(at, _)| at)
-        .chain([name.len()])
+        .chain([owner.len()])
         .take_while(|at| *at <= room)
         .last()
         .unwrap_or(0);
-    format!("{}-{hash}", &name[..cut])
+    format!("{}-{hash}", &owner[..cut])
 }
 
 #[cfg(test)]
@@ -125,10 +122,8 @@ mod tests {
 
     #[test]
     fn names_fit() {
-        let mut deployment = Deployment::default();
-        let mut check = |length: usize, expected: usize| {
-            deployment.metadata.name = Some("x".repeat(length));
-            assert_eq!(set_name(&deployment, "bcdfghjklm").len(), expected, "{length}");
+        let check = |length: usize, expected: usize| {
+            assert_eq!(name(&"x".repeat(length), "bcdfghjklm").len(), expected, "{length}");
         };
         check(3, 14);
         check(242, 253);

@@ -2,10 +2,11 @@
 //!
 //! Pure. Invariant: counters that are 0 are absent, except `replicas` and `terminatingReplicas`.
 
-use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use kubewright::k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
+use super::kinds::{Replicated, Wish};
 use crate::controllers::{meta, pods};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -19,15 +20,16 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-/// The status that these pods (all that the ReplicaSet owns) make.
-pub(crate) fn of(set: &ReplicaSet, owned: &[&Pod], failure: Option<&Failure>, now: Timestamp) -> ReplicaSetStatus {
-    let spec = set.spec.as_ref();
-    let min_ready = spec.and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
-    let template_labels = spec
-        .and_then(|spec| spec.template.as_ref())
-        .and_then(|template| template.metadata.as_ref())
-        .map(meta::labels)
-        .unwrap_or_default();
+/// The status that these pods (all that the owner has) make.
+pub(crate) fn of<K: Replicated>(
+    set: &K,
+    wish: &Wish,
+    owned: &[&Pod],
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let min_ready = wish.min_ready_seconds;
+    let template_labels = wish.template.metadata.as_ref().map(meta::labels).unwrap_or_default();
     let active: Vec<&Pod> = owned.iter().copied().filter(|pod| pods::is_active(pod)).collect();
     let count =
         |fits: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| fits(pod)).count()).unwrap_or(i32::MAX);
@@ -39,14 +41,14 @@ pub(crate) fn of(set: &ReplicaSet, owned: &[&Pod], failure: Option<&Failure>, no
             .all(|(key, value)| labels.get(key) == Some(value))
     };
     let terminating = owned.iter().filter(|pod| pods::is_terminating(pod)).count();
-    let before = set.status.as_ref().and_then(|status| status.conditions.clone());
+    let before = set.present().and_then(|status| status.conditions);
     ReplicaSetStatus {
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&has_all_labels)),
         ready_replicas: some(count(&pods::is_ready)),
         available_replicas: some(count(&|pod| pods::is_available(pod, min_ready, now))),
         terminating_replicas: Some(i32::try_from(terminating).unwrap_or(i32::MAX)),
-        observed_generation: set.metadata.generation,
+        observed_generation: set.meta().generation,
         conditions: conditions(before, failure, now),
     }
 }
@@ -76,6 +78,7 @@ fn conditions(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
     use serde_json::json;
 
     fn pod(app: &str, phase: &str, ready: bool, deleting: bool) -> Pod {
@@ -112,7 +115,9 @@ mod tests {
     #[test]
     fn counters() {
         let check = |min_ready: i32, pods: &[Pod], expected: serde_json::Value| {
-            let status = of(&set(min_ready), &pods.iter().collect::<Vec<_>>(), None, now());
+            let set = set(min_ready);
+            let wish = set.wish().expect("a spec");
+            let status = of(&set, &wish, &pods.iter().collect::<Vec<_>>(), None, now());
             assert_eq!(serde_json::to_value(status).expect("JSON"), expected, "{pods:?}");
         };
         check(
@@ -149,7 +154,7 @@ mod tests {
                 reason: "FailedCreate",
                 message: message.to_owned(),
             });
-            let status = of(&set, &[], failure.as_ref(), now());
+            let status = of(&set, &set.wish().expect("a spec"), &[], failure.as_ref(), now());
             let said = status
                 .conditions
                 .as_ref()

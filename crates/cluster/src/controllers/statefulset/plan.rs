@@ -1,0 +1,341 @@
+//! What happens next to the pods of a StatefulSet (`updateStatefulSet` of `pkg/controller/statefulset`).
+//!
+//! Pure: [`plan`] looks at the pods and answers with [`Step`]s in the order in which they are to be taken.
+//!
+//! Invariants with OrderedReady: one pod is made or deleted at a time; a pod is made only after every lower ordinal is available, and
+//! deleted only after every lower one is, unless it is itself the first that is not. Scaling comes before updates. OnDelete updates nothing.
+
+use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::jiff::Timestamp;
+
+use crate::controllers::history::POD_LABEL;
+use crate::controllers::{meta, pods};
+
+/// What the spec and the revisions ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape<'a> {
+    /// The name of the StatefulSet.
+    pub(crate) name: &'a str,
+    /// The first ordinal.
+    pub(crate) start: usize,
+    pub(crate) replicas: usize,
+    /// podManagementPolicy OrderedReady, as opposed to Parallel.
+    pub(crate) ordered: bool,
+    pub(crate) min_ready_seconds: i32,
+    /// updateStrategy OnDelete, as opposed to RollingUpdate.
+    pub(crate) on_delete: bool,
+    /// Positions below it keep the current revision.
+    pub(crate) partition: usize,
+    /// `rollingUpdate.maxUnavailable`, resolved; `None` when it was not given.
+    pub(crate) max_unavailable: Option<usize>,
+    /// The name of the revision that is rolled out.
+    pub(crate) update_revision: &'a str,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step<'a> {
+    /// Make the pod of this ordinal, of the update revision or of the current one.
+    Create {
+        /// Its ordinal.
+        ordinal: usize,
+        /// Of the update revision.
+        updated: bool,
+    },
+    /// Delete the pod.
+    Delete(&'a Pod),
+    /// Make the claims that this pending pod lacks.
+    Claim(&'a Pod),
+    /// See that its labels, volumes and the owners of its claims are right.
+    Keep(&'a Pod),
+    /// See that the owners of the claims of a pod that will go are right.
+    Condemn(&'a Pod),
+}
+
+/// The ordinal of a pod of the set; `None` when it is not named as one of its pods.
+pub(crate) fn ordinal(set: &str, pod: &str) -> Option<usize> {
+    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
+    let number: usize = digits.parse().ok()?;
+    // Neither `01` nor `+1` is a name that the controller makes.
+    (number.to_string() == digits).then_some(number)
+}
+
+/// The revision that a pod is of.
+pub(crate) fn revision(pod: &Pod) -> &str {
+    let labels = pod.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(POD_LABEL))
+        .map_or("", String::as_str)
+}
+
+/// Running and Ready, whatever minReadySeconds says.
+pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
+    pods::phase(pod) == "Running" && pods::is_ready(pod)
+}
+
+impl Shape<'_> {
+    /// Whether the set wants a pod of this ordinal.
+    pub(crate) fn has(&self, ordinal: usize) -> bool {
+        ordinal.checked_sub(self.start).is_some_and(|at| at < self.replicas)
+    }
+
+    fn is_unavailable(&self, pod: Option<&Pod>, now: Timestamp) -> bool {
+        pod.is_none_or(|pod| !pods::is_available(pod, self.min_ready_seconds, now) || meta::is_deleting(&pod.metadata))
+    }
+
+    fn works(&self, pod: &Pod, now: Timestamp) -> bool {
+        is_running_and_ready(pod) && pods::is_available(pod, self.min_ready_seconds, now)
+    }
+}
+
+/// The next steps. `pods` are all pods of the set, in any order.
+pub(crate) fn plan<'a>(shape: &Shape<'_>, pods: &[&'a Pod], now: Timestamp) -> Vec<Step<'a>> {
+    let mut replicas: Vec<Option<&'a Pod>> = vec![None; shape.replicas];
+    let mut condemned: Vec<(usize, &'a Pod)> = vec![];
+    for &pod in pods {
+        let Some(ordinal) = ordinal(shape.name, meta::name(&pod.metadata)) else {
+            continue;
+        };
+        match ordinal.checked_sub(shape.start).and_then(|at| replicas.get_mut(at)) {
+            Some(place) => *place = Some(pod),
+            None => condemned.push((ordinal, pod)),
+        }
+    }
+    condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+    let condemned: Vec<&'a Pod> = condemned.into_iter().map(|(_, pod)| pod).collect();
+    let mut steps = vec![];
+    if living(shape, &replicas, now, &mut steps).is_some()
+        && leaving(shape, &replicas, &condemned, now, &mut steps).is_some()
+    {
+        updating(shape, &replicas, now, &mut steps);
+    }
+    steps
+}
+
+/// The pods that shall be there. `None` when something has to be awaited before anything else happens.
+fn living<'a>(
+    shape: &Shape<'_>,
+    replicas: &[Option<&'a Pod>],
+    now: Timestamp,
+    steps: &mut Vec<Step<'a>>,
+) -> Option<()> {
+    // In order one waits; in parallel everything goes on.
+    let wait = || (!shape.ordered).then_some(());
+    for (at, place) in replicas.iter().enumerate() {
+        let Some(pod) = *place else {
+            let ordinal = shape.start.saturating_add(at);
+            let updated = shape.on_delete || at >= shape.partition;
+            steps.push(Step::Create { ordinal, updated });
+            wait()?;
+            continue;
+        };
+        if pods::is_finished(pod) {
+            if !meta::is_deleting(&pod.metadata) {
+                steps.push(Step::Delete(pod));
+            }
+            wait()?;
+            continue;
+        }
+        if pods::phase(pod) == "Pending" {
+            steps.push(Step::Claim(pod));
+        }
+        if meta::is_deleting(&pod.metadata) || !shape.works(pod, now) {
+            wait()?;
+        }
+        steps.push(Step::Keep(pod));
+    }
+    Some(())
+}
+
+/// The pods that are too many, the highest ordinal first.
+fn leaving<'a>(
+    shape: &Shape<'_>,
+    replicas: &[Option<&'a Pod>],
+    condemned: &[&'a Pod],
+    now: Timestamp,
+    steps: &mut Vec<Step<'a>>,
+) -> Option<()> {
+    steps.extend(condemned.iter().map(|pod| Step::Condemn(pod)));
+    let all_there = !replicas.iter().any(|pod| shape.is_unavailable(*pod, now));
+    // The lowest one that does not work may go although nothing below it waits for it.
+    let first_broken = condemned
+        .iter()
+        .rposition(|pod| shape.is_unavailable(Some(pod), now))
+        .filter(|_| all_there);
+    for (at, pod) in condemned.iter().enumerate() {
+        if meta::is_deleting(&pod.metadata) {
+            if shape.ordered {
+                return None;
+            }
+            continue;
+        }
+        if shape.ordered && !shape.works(pod, now) && first_broken != Some(at) {
+            return None;
+        }
+        steps.push(Step::Delete(pod));
+        if shape.ordered {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// Pods of another revision, from the highest ordinal down to the partition.
+fn updating<'a>(shape: &Shape<'_>, replicas: &[Option<&'a Pod>], now: Timestamp, steps: &mut Vec<Step<'a>>) {
+    if shape.on_delete {
+        return;
+    }
+    let is_old = |pod: &Pod| revision(pod) != shape.update_revision && !meta::is_deleting(&pod.metadata);
+    let targets = replicas.iter().skip(shape.partition).rev();
+    let Some(max_unavailable) = shape.max_unavailable else {
+        for place in targets {
+            if let Some(pod) = place.filter(|pod| is_old(pod)) {
+                steps.push(Step::Delete(pod));
+                return;
+            }
+            if shape.is_unavailable(*place, now) {
+                return;
+            }
+        }
+        return;
+    };
+    let unavailable = replicas.iter().filter(|pod| shape.is_unavailable(**pod, now)).count();
+    let room = max_unavailable.saturating_sub(unavailable);
+    let old = targets.flatten().filter(|pod| is_old(pod)).take(room);
+    steps.extend(old.map(|pod| Step::Delete(pod)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: &str = "2026-01-01T00:01:00Z";
+
+    /// `db-0 words`: `ready` (for a minute), `fresh` (for a second), `running`, `failed`, `deleting`, `old` (of another revision).
+    fn pod(text: &str) -> Pod {
+        let mut words = text.split_whitespace();
+        let name = words.next().expect("a name");
+        let words: Vec<&str> = words.collect();
+        let has = |word: &str| words.contains(&word);
+        let ready = has("ready") || has("fresh");
+        let phase = match () {
+            () if has("failed") => "Failed",
+            () if ready || has("running") => "Running",
+            () => "Pending",
+        };
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "deletionTimestamp": has("deleting").then_some(NOW),
+                "labels": { POD_LABEL: if has("old") { "one" } else { "two" } },
+            },
+            "status": { "phase": phase, "conditions": [{
+                "type": "Ready", "status": if ready { "True" } else { "False" },
+                "lastTransitionTime": if has("fresh") { "2026-01-01T00:00:59Z" } else { "2026-01-01T00:00:00Z" },
+            }] },
+        }))
+        .expect("a pod")
+    }
+
+    fn shape(text: &str) -> Shape<'static> {
+        let mut shape = Shape {
+            name: "db",
+            start: 0,
+            replicas: 3,
+            ordered: true,
+            min_ready_seconds: 0,
+            on_delete: false,
+            partition: 0,
+            max_unavailable: None,
+            update_revision: "two",
+        };
+        for word in text.split_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or((word, "0"));
+            let number: usize = value.parse().expect("a number");
+            match key {
+                "start" => shape.start = number,
+                "replicas" => shape.replicas = number,
+                "parallel" => shape.ordered = false,
+                "minReady" => shape.min_ready_seconds = 10,
+                "onDelete" => shape.on_delete = true,
+                "partition" => shape.partition = number,
+                "maxUnavailable" => shape.max_unavailable = Some(number),
+                other => panic!("what is {other}?"),
+            }
+        }
+        shape
+    }
+
+    /// Only what is made and deleted: `+0` (update revision), `+0old`, `-db-0`.
+    fn text(steps: &[Step<'_>]) -> String {
+        let said = steps.iter().filter_map(|step| match step {
+            Step::Create { ordinal, updated } => Some(format!("+{ordinal}{}", if *updated { "" } else { "old" })),
+            Step::Delete(pod) => Some(format!("-{}", meta::name(&pod.metadata))),
+            _ => None,
+        });
+        said.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn next_steps() {
+        let check = |of: &str, pods: &[&str], expected: &str| {
+            let pods: Vec<Pod> = pods.iter().map(|text| pod(text)).collect();
+            let steps = plan(
+                &shape(of),
+                &pods.iter().collect::<Vec<_>>(),
+                NOW.parse().expect("a time"),
+            );
+            assert_eq!(text(&steps), expected, "{of} {pods:?}");
+        };
+        // One after the other, each when the one before works.
+        check("", &[], "+0");
+        check("", &["db-0"], "");
+        check("", &["db-0 running"], "");
+        check("", &["db-0 ready"], "+1");
+        check("minReady", &["db-0 fresh"], "");
+        check("minReady", &["db-0 ready"], "+1");
+        check("", &["db-0 ready", "db-1 ready", "db-2 ready"], "");
+        check("", &["db-0 ready", "db-2 ready"], "+1");
+        check("start=5 replicas=2", &["db-5 ready"], "+6");
+        check("start=4 replicas=2", &["db-5 ready", "db-6 ready"], "+4");
+        check(
+            "start=4 replicas=2",
+            &["db-5 ready", "db-6 ready", "db-4 ready"],
+            "-db-6",
+        );
+        // A finished pod goes, and comes again when it has gone.
+        check("", &["db-0 failed", "db-1 ready"], "-db-0");
+        check("", &["db-0 failed deleting", "db-1 ready"], "");
+        // Down from the top, one at a time; an unready pod below blocks.
+        check("replicas=1", &["db-0 ready", "db-1 ready", "db-2 ready"], "-db-2");
+        check("replicas=1", &["db-0 ready", "db-1 ready", "db-2 ready deleting"], "");
+        check("replicas=1", &["db-0 ready", "db-1", "db-2 ready"], "-db-2");
+        check("replicas=1", &["db-0 ready", "db-1", "db-2"], "");
+        check("replicas=1", &["db-0 ready", "db-1"], "-db-1");
+        check("replicas=2", &["db-0 ready", "db-1", "db-2 ready"], "");
+        check("replicas=5", &["db-0 ready", "db-1", "db-2 ready"], "");
+        // In parallel nothing is awaited.
+        check("parallel", &[], "+0 +1 +2");
+        check("parallel replicas=1", &["db-0", "db-1", "db-2 ready"], "-db-2 -db-1");
+        // Updates: from the top, each awaited; the partition stays.
+        let old = ["db-0 ready old", "db-1 ready old", "db-2 ready old"];
+        check("", &old, "-db-2");
+        check("", &["db-0 ready old", "db-1 ready old", "db-2 running"], "");
+        check("", &["db-0 ready old", "db-1 ready old", "db-2 ready"], "-db-1");
+        check("partition=2", &["db-0 ready old", "db-1 ready old", "db-2 ready"], "");
+        check("partition=2", &["db-1 ready old", "db-2 ready"], "+0old");
+        check("partition=5", &old, "");
+        check("onDelete", &old, "");
+        check("onDelete", &["db-1 ready old", "db-2 ready old"], "+0");
+        check("maxUnavailable=2", &old, "-db-2 -db-1");
+        check(
+            "parallel maxUnavailable=2",
+            &["db-0 ready old", "db-1 ready old", "db-2 running"],
+            "-db-1",
+        );
+        // A bad revision waits; in order it is not replaced while it does not work.
+        check("", &["db-0 ready old", "db-1 ready old", "db-2 running old"], "");
+        // Names that are not its own.
+        check("replicas=0", &["db-01 ready", "other-0 ready", "db ready"], "");
+    }
+}
