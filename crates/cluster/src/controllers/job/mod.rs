@@ -20,22 +20,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use kubewright::k8s_openapi::api::batch::v1::{Job, JobStatus};
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::api::Patch;
-use kubewright::kube::core::Selector;
-use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
 use self::backoff::Records;
 use self::state::{End, State, TRACKING, is_tracked, uid};
 use self::status::Turn;
-use super::claim::{self, Claim, Selectors};
-use super::{meta, pods};
+use super::claim::{self, Selectors};
+use super::{meta, pod_control, pods};
 
-/// How many pods one reconcile makes or deletes at most (`MaxPodCreateDeletePerSync`); the rest is the next one's.
-const BURST: usize = 500;
 /// The label that names a pod's Job, also when it has lost its owner.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// What `managedBy` says of this controller.
@@ -117,7 +114,8 @@ impl JobReconciler {
             &spec.selector.clone().unwrap_or_default(),
         )?;
         self.selectors.remember(ctx.request(), &selector);
-        let owned = claim_pods(ctx, job, &selector).await?;
+        let worth_adopting = |pod: &Pod| !pods::is_finished(pod);
+        let owned = claim::all(ctx, &**job, &selector, worth_adopting).await?;
         let state = State::of(job, &spec, borrowed(&owned), ctx.now());
         let record = self.records.of(ctx.request(), meta::uid(&job.metadata)).after(
             &state.newly_succeeded,
@@ -126,7 +124,10 @@ impl JobReconciler {
         );
         let mut over = state.end();
         let (managed, mut wait) = match (&over, meta::is_deleting(&job.metadata)) {
-            (Some(_), _) => (delete(ctx, job, &state.active().collect::<Vec<_>>(), false).await, None),
+            (Some(_), _) => (
+                pod_control::delete(ctx, &**job, &state.active().collect::<Vec<_>>()).await,
+                None,
+            ),
             (None, true) => (Ok(()), None),
             (None, false) => manage(ctx, &state, record.remaining(ctx.now())).await,
         };
@@ -215,35 +216,12 @@ async fn write(ctx: &Context, job: &Job, wanted: &JobStatus) -> Result<Arc<Job>>
     ctx.client().update_status(&written).await
 }
 
-/// The Job's pods, after adoption and release.
-async fn claim_pods(ctx: &Context, job: &Job, selector: &Selector) -> Result<Vec<Arc<Pod>>> {
-    let client = ctx.client();
-    let (mut ours, mut may_adopt) = (vec![], None);
-    for pod in client.list_matching::<Pod>(ctx.request().namespace(), selector).await? {
-        match claim::decide(&job.metadata, selector, &pod.metadata) {
-            Claim::Owned => ours.push(pod),
-            Claim::Ignore | Claim::Release => {}
-            Claim::Adopt if pods::is_finished(&pod) => {}
-            Claim::Adopt => {
-                if may_adopt.is_none() {
-                    may_adopt = Some(claim::may_adopt(client, job).await?);
-                }
-                if may_adopt == Some(true) {
-                    let owner = meta::controller_reference("batch/v1", "Job", &job.metadata);
-                    ours.extend(claim::adopt(client, &*pod, owner).await?);
-                }
-            }
-        }
-    }
-    Ok(ours)
-}
-
 /// Makes what is missing or deletes what is too many; answers also when to look again.
 async fn manage(ctx: &Context, state: &State<'_>, back_off: Duration) -> (Result<()>, Option<Duration>) {
     let (mut excess, missing) = state.balance();
     if !excess.is_empty() {
-        excess.truncate(BURST);
-        return (delete(ctx, state.job, &excess, true).await, None);
+        excess.truncate(pod_control::BURST);
+        return (discard(ctx, state.job, &excess).await, None);
     }
     if missing == 0 {
         return (Ok(()), None);
@@ -252,7 +230,7 @@ async fn manage(ctx: &Context, state: &State<'_>, back_off: Duration) -> (Result
     if !per_index && !back_off.is_zero() {
         return (Ok(()), Some(back_off));
     }
-    let missing = missing.min(BURST);
+    let missing = missing.min(pod_control::BURST);
     let (new, wait) = match state.indexed() {
         None => (vec![status::new_pod(state, None); missing], None),
         Some(_) => {
@@ -261,66 +239,13 @@ async fn manage(ctx: &Context, state: &State<'_>, back_off: Duration) -> (Result
             (indexes.into_iter().map(of).collect(), wait)
         }
     };
-    (create(ctx, state.job, &new).await, wait)
+    (pod_control::create(ctx, state.job, &new).await, wait)
 }
 
-/// Makes pods in batches of 1, 2, 4, 8 …: when the first is refused, hundreds of others need not ask.
-async fn create(ctx: &Context, job: &Job, mut new: &[Pod]) -> Result<()> {
-    let mut batch = 1;
-    while !new.is_empty() {
-        let (now, later) = new.split_at(new.len().min(batch));
-        let mut failed = None;
-        for made in join_all(now.iter().map(|pod| ctx.client().create(pod))).await {
-            match made {
-                Ok(pod) => {
-                    let message = format!("Created pod: {}", meta::name(&pod.metadata));
-                    ctx.event(job, EventType::Normal, "SuccessfulCreate", message);
-                }
-                Err(error) if super::is_namespace_going(&error) => return Ok(()),
-                Err(error) => {
-                    let message = format!("Error creating: {}", super::plain(&error));
-                    ctx.event(job, EventType::Warning, "FailedCreate", message);
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        (new, batch) = (later, batch * 2);
-    }
-    Ok(())
-}
-
-/// Deletes pods. `uncounted`: they are not to count as failed, so their finalizer goes first (`deleteJobPods`).
-async fn delete(ctx: &Context, job: &Job, excess: &[&Pod], uncounted: bool) -> Result<()> {
-    let one = |pod: &Pod| {
-        let pod = pod.clone();
-        async move {
-            if uncounted {
-                free(ctx, &pod).await?;
-            }
-            ctx.client().delete(&pod).await
-        }
-    };
-    let mut failure: Option<Error> = None;
-    for (pod, deleted) in std::iter::zip(excess, join_all(excess.iter().map(|pod| one(pod))).await) {
-        let name = meta::name(&pod.metadata);
-        match deleted {
-            Ok(_) => ctx.event(
-                job,
-                EventType::Normal,
-                "SuccessfulDelete",
-                format!("Deleted pod: {name}"),
-            ),
-            Err(error) => {
-                let message = format!("Error deleting: {}", super::plain(&error));
-                ctx.event(job, EventType::Warning, "FailedDelete", message);
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    failure.map_or(Ok(()), Err)
+/// Deletes pods that are not to count as failed: their finalizer goes first (`deleteJobPods`).
+async fn discard(ctx: &Context, job: &Job, excess: &[&Pod]) -> Result<()> {
+    try_join_all(excess.iter().map(|pod| free(ctx, pod))).await?;
+    pod_control::delete(ctx, job, excess).await
 }
 
 /// Takes the finalizer from a pod; one that is gone has none.

@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 
 use kubewright::k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus, UncountedTerminatedPods};
 use kubewright::k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::state::{End, INDEX, INDEX_FAILURES, INDEX_IGNORED, State, TRACKING, index, number, uid};
-use crate::controllers::{meta, pods};
+use crate::controllers::{meta, pod_control, pods};
 
 /// Whether the Job is over and its status says so.
 pub(super) fn is_finished(job: &Job) -> bool {
@@ -167,25 +166,10 @@ pub(super) fn finish(over: &End, status: &mut JobStatus, now: Timestamp) -> bool
 /// A pod of the Job; `of_index`: which completion it works for, and the pod of it that has failed before.
 pub(super) fn new_pod(state: &State<'_>, of_index: Option<(i32, Option<&Pod>)>) -> Pod {
     let job = state.job;
-    let template = state.spec.template.clone();
-    let from = template.metadata.unwrap_or_default();
     let name = meta::name(&job.metadata);
-    let mut metadata = ObjectMeta {
-        generate_name: Some(format!("{name}-")),
-        namespace: job.metadata.namespace.clone(),
-        labels: from.labels,
-        annotations: from.annotations,
-        finalizers: Some(
-            from.finalizers
-                .into_iter()
-                .flatten()
-                .chain([TRACKING.to_owned()])
-                .collect(),
-        ),
-        owner_references: Some(vec![meta::controller_reference("batch/v1", "Job", &job.metadata)]),
-        ..ObjectMeta::default()
-    };
-    let mut spec = template.spec.unwrap_or_default();
+    let mut pod = pod_control::from_template(&state.spec.template, job);
+    let metadata = &mut pod.metadata;
+    metadata.finalizers.get_or_insert_default().push(TRACKING.to_owned());
     if let Some((index, before)) = of_index {
         // A generated name has 5 letters more, and may have 63.
         let tail = format!("-{index}-");
@@ -205,6 +189,7 @@ pub(super) fn new_pod(state: &State<'_>, of_index: Option<(i32, Option<&Pod>)>) 
                 annotations.insert(INDEX_IGNORED.to_owned(), ignored.to_string());
             }
         }
+        let spec = pod.spec.get_or_insert_default();
         spec.hostname = Some(format!("{name}-{index}"));
         let all = spec
             .containers
@@ -212,11 +197,7 @@ pub(super) fn new_pod(state: &State<'_>, of_index: Option<(i32, Option<&Pod>)>) 
             .chain(spec.init_containers.iter_mut().flatten());
         all.for_each(|container| tell_index(container.env.get_or_insert_default()));
     }
-    Pod {
-        metadata,
-        spec: Some(spec),
-        status: None,
-    }
+    pod
 }
 
 /// The failures of an index with the last pod's own.
