@@ -21,7 +21,7 @@ use kubewright::k8s_openapi::api::core::v1::ObjectReference;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{DeleteParams, PropagationPolicy};
-use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Cause, Context, Controller, EventType, Reconciler, Request, Result};
 
 use self::due::Due;
 use self::schedule::Schedule;
@@ -32,10 +32,31 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// How long a conflict with another writer of the status waits, if no event comes before.
 const CONFLICT: Duration = Duration::from_millis(50);
 
-/// Remembers the schedules that it has acted upon: a change of nothing but the schedule starts nothing.
+/// Remembers what it has looked at: a change of nothing but the schedule starts nothing (`updateCronJob` only sets the timer).
 #[derive(Default)]
 pub(crate) struct CronJobReconciler {
-    known: Mutex<BTreeMap<Request, (String, Option<String>)>>,
+    known: Mutex<BTreeMap<Request, Looks>>,
+}
+
+/// What a user wrote, the schedule apart from the rest.
+#[derive(Clone, PartialEq)]
+struct Looks {
+    schedule: (String, Option<String>),
+    rest: (CronJobSpec, Labels, Labels),
+}
+
+type Labels = Option<BTreeMap<String, String>>;
+
+impl Looks {
+    fn of(cron_job: &CronJob) -> Looks {
+        let mut spec = cron_job.spec.clone();
+        let schedule = (std::mem::take(&mut spec.schedule), spec.time_zone.take());
+        let meta = &cron_job.metadata;
+        Looks {
+            schedule,
+            rest: (spec, meta.labels.clone(), meta.annotations.clone()),
+        }
+    }
 }
 
 /// The controller, ready to be added to a manager.
@@ -62,7 +83,7 @@ impl Reconciler for CronJobReconciler {
             status: cron_job.status.clone().unwrap_or_default(),
         };
         run.compare(&jobs).await?;
-        let rescheduled = self.is_rescheduled(ctx.request(), spec);
+        let rescheduled = self.is_rescheduled(&ctx, &cron_job);
         let wait = match meta::is_deleting(&cron_job.metadata) {
             true => Ok(None),
             false => run.start(rescheduled).await,
@@ -92,12 +113,14 @@ impl Reconciler for CronJobReconciler {
 }
 
 impl CronJobReconciler {
-    /// Whether the schedule is another one than the last time.
-    fn is_rescheduled(&self, request: &Request, spec: &CronJobSpec) -> bool {
-        let now = (spec.schedule.clone(), spec.time_zone.clone());
+    /// Whether nothing has changed but the schedule, and no Job either.
+    fn is_rescheduled(&self, ctx: &Context, cron_job: &CronJob) -> bool {
+        let now = Looks::of(cron_job);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.insert(request.clone(), now.clone());
-        before.is_some_and(|before| before != now)
+        let before = known.insert(ctx.request().clone(), now.clone());
+        let of_jobs = |cause: &Cause| cause.object().is_some_and(|object| object.kind == "Job");
+        let alone = !ctx.causes().iter().any(of_jobs);
+        before.is_some_and(|before| before.schedule != now.schedule && before.rest == now.rest && alone)
     }
 }
 
