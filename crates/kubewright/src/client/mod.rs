@@ -30,7 +30,7 @@ use self::send::exchange;
 pub(crate) use self::send::fault_of;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use crate::apply::Applied;
-use crate::cache::{Cache, Written, guarded};
+use crate::cache::{Cache, Gone, Written, guarded};
 use crate::diff::changes_between;
 use crate::election::Lead;
 use crate::error::{Error, Result};
@@ -256,6 +256,10 @@ impl Client {
     fn arm(&self, target: &Target<'_>, meta: &ObjectMeta, json: &dyn Fn() -> Value) {
         let name = meta.name.as_deref().unwrap_or(target.name);
         let key = ObjectKey::new(target.namespace, name);
+        if is_gone(meta) {
+            let (uid, seen) = (meta.uid.as_deref(), meta.resource_version.as_deref());
+            return self.cache().arm_deleted(target.resource, &Gone { key, uid, seen });
+        }
         self.cache().arm(target.resource, &Written { key, meta, json });
     }
 
@@ -325,6 +329,15 @@ impl Client {
         let informer = self.cache().existing_of(form)?;
         informer.core().get(target.namespace, target.name)
     }
+}
+
+/// Whether this write was the object's end: it was being deleted, and nothing holds it any more.
+fn is_gone(meta: &ObjectMeta) -> bool {
+    let held = meta
+        .finalizers
+        .as_ref()
+        .is_some_and(|finalizers| !finalizers.is_empty());
+    meta.deletion_timestamp.is_some() && !held && meta.deletion_grace_period_seconds.unwrap_or(0) <= 0
 }
 
 fn decode(attempt: &str, text: &str, form: &Form) -> Result<Arc<dyn Cached>> {

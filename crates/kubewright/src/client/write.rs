@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{BuiltRequest, Client, Target, scoped};
+use super::{BuiltRequest, Client, Target, is_gone, scoped};
 use crate::cache::Gone;
 use crate::error::Result;
 use crate::form::{AsJson, Cached, Form, typed};
@@ -370,7 +370,8 @@ impl Client {
         seen: Option<&str>,
     ) {
         if let Some(object) = object
-            && waits(&object.metadata)
+            && object.metadata.deletion_timestamp.is_some()
+            && !is_gone(&object.metadata)
         {
             return self.arm(target, &object.metadata, &|| object.json_or_null());
         }
@@ -393,13 +394,4 @@ fn deletion(text: &str) -> (Option<DynamicObject>, Option<Status>) {
         Ok(object) if object.types.as_ref().is_none_or(|types| types.kind != "Status") => (Some(object), None),
         _ => (None, serde_json::from_str(text).ok()),
     }
-}
-
-/// Whether an object that is being deleted is still there.
-fn waits(meta: &ObjectMeta) -> bool {
-    let held = meta
-        .finalizers
-        .as_ref()
-        .is_some_and(|finalizers| !finalizers.is_empty());
-    meta.deletion_timestamp.is_some() && (held || meta.deletion_grace_period_seconds.unwrap_or(0) > 0)
 }

@@ -4,4 +4,5 @@ mod apply;
 mod election;
 mod finalizers;
 mod metrics;
+mod own_writes;
 mod rights;
