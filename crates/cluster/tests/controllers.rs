@@ -418,3 +418,68 @@ async fn controllers_stop_before_the_server() {
     cluster.stop().await;
     assert_eq!(failures.lock().unwrap().as_slice(), <[String; 0]>::default());
 }
+
+/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is no part of the wish.
+#[tokio::test]
+async fn a_new_deployment_stays_at_its_first_generation() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client);
+        create(&deployments, deployment("web", 1, "app:1")).await;
+        let web = until(&deployments, "web", complete).await.expect("it is there");
+        assert_eq!(web.annotations()["deployment.kubernetes.io/revision"], "1");
+        assert_eq!(web.metadata.generation, Some(1));
+    })
+    .await;
+}
+
+/// Dependents that do not block go before the owner loses `foregroundDeletion`: held by a finalizer of its own it would look like an owner
+/// that keeps them.
+#[tokio::test]
+async fn foreground_deletion_takes_dependents_of_an_owner_that_stays() {
+    check(async |client| {
+        let configs: Api<ConfigMap> = Api::default_namespaced(client);
+        let config = |name: &str, more: Value| {
+            let mut config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": more });
+            config["metadata"]["name"] = json!(name);
+            config
+        };
+        let owner = create(&configs, config("owner", json!({ "finalizers": ["example.com/hold"] }))).await;
+        // Several, because whether one is looked at before its owner was a matter of uids.
+        let names: Vec<String> = (0..8).map(|at| format!("dependent-{at}")).collect();
+        let references = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid() }]);
+        for name in &names {
+            create(&configs, config(name, json!({ "ownerReferences": references }))).await;
+        }
+        configs
+            .delete("owner", &DeleteParams::foreground())
+            .await
+            .expect("it is deleted");
+        for name in &names {
+            until(&configs, name, |config| config.is_none()).await;
+        }
+        let held = |owner: Option<&ConfigMap>| owner.is_some_and(|owner| owner.finalizers() == ["example.com/hold"]);
+        until(&configs, "owner", held).await;
+        merge(&configs, "owner", json!({ "metadata": { "finalizers": null } })).await;
+        until(&configs, "owner", |owner| owner.is_none()).await;
+    })
+    .await;
+}
+
+/// A namespace that another finalizer holds says that it is empty.
+#[tokio::test]
+async fn an_empty_namespace_says_so_before_it_is_finalized() {
+    check(async |client| {
+        let namespaces: Api<Namespace> = Api::all(client);
+        let held = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "held" }, "spec": { "finalizers": ["example.com/hold"] } });
+        create(&namespaces, held).await;
+        namespaces.delete("held", &DeleteParams::default()).await.expect("it is deleted");
+        let finalizers = |namespace: &Namespace| namespace.spec.clone().and_then(|spec| spec.finalizers).unwrap_or_default();
+        let ours_is_gone = |namespace: Option<&Namespace>| namespace.is_some_and(|namespace| finalizers(namespace) == ["example.com/hold"]);
+        let held = until(&namespaces, "held", ours_is_gone).await.expect("it is there");
+        let conditions = held.status.and_then(|status| status.conditions).unwrap_or_default();
+        let said: Vec<(&str, &str)> = conditions.iter().map(|of| (of.type_.as_str(), of.status.as_str())).collect();
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said.iter().all(|(_, status)| *status == "False"), "{said:?}");
+    })
+    .await;
+}

@@ -14,6 +14,7 @@
 //! | `job` | `job/` | pods that run to their end; finished Jobs go after their time |
 //! | `cronjob` | `cronjob/` | Jobs at certain times |
 //! | `statefulset` | `statefulset/` | pods with names, an order and claims |
+//! | `daemonset` | `daemonset/` | a pod on each node |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
 //! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
@@ -29,6 +30,7 @@
 mod claim;
 mod clusterrole_aggregation;
 mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod disruption_target;
@@ -51,6 +53,7 @@ mod selecting;
 mod serviceaccount;
 mod statefulset;
 mod token;
+mod tolerations;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -70,6 +73,7 @@ pub const NAMES: &[&str] = &[
     "job",
     "cronjob",
     "statefulset",
+    "daemonset",
     "scheduler",
     "node",
     "node-lifecycle",
@@ -173,6 +177,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "cronjob" => manager.add(cronjob::controller()),
         "job" => manager.add(job::controller()).add(job::ttl::controller()),
         "statefulset" => manager.add(statefulset::controller()),
+        "daemonset" => manager.add(daemonset::controller()),
         "scheduler" => manager.add(scheduler::controller()),
         "node" => {
             let pace = node::Pace {

@@ -359,7 +359,8 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// The Deployment carries the revision of its present ReplicaSet.
+    /// The Deployment carries the revision of its present ReplicaSet. It is written by way of the status, as `dc.client…UpdateStatus` does:
+    /// an annotation that is written otherwise counts as a new generation of a Deployment.
     async fn note_revision(&mut self, set: &ReplicaSet) -> Result<()> {
         let revision = meta::annotation(&set.metadata, revision::REVISION)
             .unwrap_or_default()
@@ -373,7 +374,7 @@ impl<'a> Step<'a> {
         let written = self
             .ctx
             .client()
-            .patch::<Deployment, _>(meta.namespace.as_deref(), meta::name(meta), &patch)
+            .patch_status::<Deployment, _>(meta.namespace.as_deref(), meta::name(meta), &patch)
             .await?;
         // The spec stays the one that this step was decided on; if it changed in between, its generation has, and we run again.
         self.deployment.metadata.resource_version = written.metadata.resource_version.clone();

@@ -361,9 +361,38 @@ impl Collector {
             }
         }
         if blocking.is_empty() {
+            // The others go all the same, and first: without the finalizer an object that one of its own holds looks like an owner that
+            // keeps its dependents.
+            self.collect_dependents(&item.node.uid).await?;
             self.remove_finalizer(item, version, FOREGROUND).await?;
         }
         Ok(None)
+    }
+
+    /// Looks at the dependents of an object that waits for them, here and now.
+    async fn collect_dependents(&self, owner: &str) -> Result<()> {
+        let dependents: Vec<Node> = {
+            let graph = self.memory.graph();
+            let alive = graph
+                .dependents(owner)
+                .filter(|node| !node.deleting && node.uid != owner);
+            alive.cloned().collect()
+        };
+        for node in dependents {
+            let Some(kind) = self.kinds.get(&node.api_version, &node.kind) else {
+                continue;
+            };
+            let item = Item {
+                kind: kind.resource,
+                node,
+            };
+            if let Some((item, version)) = self.live(item).await?
+                && !item.node.deleting
+            {
+                self.collect(&item, &version).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Orphaning: takes the references out of the dependents, then lets the object go.

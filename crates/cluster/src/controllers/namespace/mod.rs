@@ -4,7 +4,7 @@
 //! discovery knows. Pods go first; while any is left, nothing else is touched, so that what they need stays until they have stopped.
 //!
 //! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the cache); the finalizer goes
-//! only after every kind was listed and found empty. What cannot be discovered or listed counts as not empty.
+//! only after every kind was listed and found empty, and the conditions say so. What cannot be discovered or listed counts as not empty.
 //! Not here: refusing new content (the API server does), and objects of other finalizers in `spec.finalizers`.
 
 mod conditions;
@@ -81,29 +81,38 @@ impl Reconciler for NamespaceReconciler {
                 ..Found::default()
             },
         };
-        if found.is_empty() && !pods_left(&ctx).await? {
+        let is_empty = found.is_empty() && !pods_left(&ctx).await?;
+        // Said before the end as well: another finalizer may keep the namespace, and whoever looks wants to know what is left.
+        let Some(namespace) = say(&ctx, namespace, &found).await? else {
+            return Ok(Action::await_change());
+        };
+        if is_empty {
             finalize(&ctx, namespace).await?;
             self.forget(ctx.request());
             return Ok(Action::await_change());
         }
-        let mut namespace = namespace;
-        let status = namespace.status.get_or_insert_default();
-        status.phase = Some("Terminating".to_owned());
-        status.conditions = Some(conditions::of(
-            &found,
-            status.conditions.as_deref().unwrap_or_default(),
-            ctx.now(),
-        ));
-        match ctx.client().update_status(&namespace).await {
-            Ok(_) => Ok(Action::requeue_after(self.pause(ctx.request()))),
-            Err(error) if error.is_not_found() => Ok(Action::await_change()),
-            Err(error) => Err(error),
-        }
+        Ok(Action::requeue_after(self.pause(ctx.request())))
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.forget(&request);
         Ok(Action::await_change())
+    }
+}
+
+/// Writes the conditions, and answers the namespace after it; `None` when it is gone.
+async fn say(ctx: &Context, mut namespace: Namespace, found: &Found) -> Result<Option<Namespace>> {
+    let status = namespace.status.get_or_insert_default();
+    status.phase = Some("Terminating".to_owned());
+    status.conditions = Some(conditions::of(
+        found,
+        status.conditions.as_deref().unwrap_or_default(),
+        ctx.now(),
+    ));
+    match ctx.client().update_status(&namespace).await {
+        Ok(written) => Ok(Some((*written).clone())),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
-};
+use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint};
 
 use crate::controllers::meta;
+use crate::controllers::tolerations::tolerates;
 
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -52,20 +51,8 @@ pub(crate) fn refusal(pod: &Pod, node: &Node, pods_there: usize) -> Option<Strin
     None
 }
 
-fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| {
-        let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let effect = some(&toleration.effect).is_none_or(|effect| effect == taint.effect);
-        let key = some(&toleration.key);
-        effect
-            && match toleration.operator.as_deref() {
-                Some("Exists") => key.is_none_or(|key| key == taint.key),
-                _ => key.as_deref() == Some(taint.key.as_str()) && some(&toleration.value) == some(&taint.value),
-            }
-    })
-}
-
-fn selected(spec: &PodSpec, node: &Node) -> bool {
+/// Whether nodeSelector and the required node affinity of a pod fit the node.
+pub(crate) fn selected(spec: &PodSpec, node: &Node) -> bool {
     let labels = meta::labels(&node.metadata);
     if !spec
         .node_selector

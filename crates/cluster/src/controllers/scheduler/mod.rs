@@ -7,7 +7,7 @@
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
 //! pods than it has room for.
 
-mod fit;
+pub(crate) mod fit;
 
 use std::sync::Arc;
 use std::time::Duration;
