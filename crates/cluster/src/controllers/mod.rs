@@ -12,7 +12,9 @@
 //! | `deployment` | `deployment/` | rollouts |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
-//! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
+//! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
+//! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
+//! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
@@ -21,6 +23,7 @@
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`, `selecting` (what selects a pod).
 
+mod bound;
 mod claim;
 mod clusterrole_aggregation;
 mod deployment;
@@ -31,15 +34,19 @@ mod garbage_collector;
 mod meta;
 mod namespace;
 mod node;
-mod node_taints;
+mod node_lifecycle;
+mod podgc;
 mod pods;
 mod protection;
+mod quantity;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
 mod selecting;
 mod serviceaccount;
+mod taint_eviction;
 mod token;
+mod tolerations;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,6 +70,8 @@ pub const NAMES: &[&str] = &[
     "clusterrole-aggregation",
     "endpoints",
     "disruption",
+    "taint-eviction",
+    "pod-garbage-collector",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -164,15 +173,18 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             let kubelet = node::kubelet(&settings.node, pace);
             manager
                 .add(kubelet)
+                .add(node::keeper(&settings.node))
                 .runnable("node", move |client, stop| node::register(name, client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
-        "node-lifecycle" => manager.add(node_taints::controller()),
+        "node-lifecycle" => manager.add(node_lifecycle::controller()),
         "endpoints" => manager
             .add(endpoints::slices())
             .add(endpoints::legacy())
             .add(endpoints::mirrors()),
+        "taint-eviction" => manager.add(taint_eviction::controller()),
+        "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
