@@ -19,6 +19,7 @@
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
+//! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`, `selecting` (what selects a pod).
@@ -47,6 +48,7 @@ mod serviceaccount;
 mod taint_eviction;
 mod token;
 mod tolerations;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -72,6 +74,7 @@ pub const NAMES: &[&str] = &[
     "disruption",
     "taint-eviction",
     "pod-garbage-collector",
+    "persistentvolume-binder",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -183,6 +186,10 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(endpoints::slices())
             .add(endpoints::legacy())
             .add(endpoints::mirrors()),
+        "persistentvolume-binder" => manager
+            .add(volumes::claims())
+            .add(volumes::volumes())
+            .runnable("default-storage-class", volumes::default_class),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint};
+use kubewright::k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint,
+};
 
 use super::ledger::{self, Taken};
 use crate::controllers::meta;
@@ -89,12 +91,16 @@ fn selected(spec: &PodSpec, node: &Node) -> bool {
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector| {
-        selector
-            .node_selector_terms
-            .iter()
-            .any(|term| term_fits(term, node, &labels))
-    })
+    required.is_none_or(|required| selects(required, node))
+}
+
+/// Whether one of the terms fits the node.
+pub(super) fn selects(selector: &NodeSelector, node: &Node) -> bool {
+    let labels = meta::labels(&node.metadata);
+    selector
+        .node_selector_terms
+        .iter()
+        .any(|term| term_fits(term, node, &labels))
 }
 
 /// A term without requirements selects nothing.
@@ -157,6 +163,13 @@ pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
         "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
         reasons.join(", "),
         helpless.join(", ")
+    )
+}
+
+/// The sentence for a pod that fits nowhere for a reason of its own.
+pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
+    format!(
+        "0/{nodes} nodes are available: {reason}. preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
     )
 }
 

@@ -9,16 +9,20 @@
 
 mod fit;
 mod ledger;
+mod volumes;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition};
+use kubewright::k8s_openapi::api::core::v1::{
+    Binding, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
+};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
 use self::ledger::{Ledger, Taken};
+use self::volumes::Volumes;
 use super::{Waiting, bound, meta, pods};
 
 /// The name that pods ask for, and that signs events.
@@ -38,11 +42,14 @@ pub(crate) struct Scheduler {
 /// The controller, ready to be added to a manager.
 pub(crate) fn controller() -> Controller {
     let scheduler = Scheduler::default();
-    let (for_node, for_room) = (scheduler.waiting.clone(), scheduler.waiting.clone());
+    let waiting = || scheduler.waiting.clone();
+    let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
     Controller::of(scheduler)
         .named(NAME)
         // A node has come or changed: whoever waits may fit now.
         .watches::<Node>(move |_| for_node.all())
+        // A claim of somebody who waits has found its volume.
+        .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A bound pod is going or finished: there is room for another.
         .watches::<Pod>(move |pod| {
             if is_bound(pod) && !pods::is_active(pod) {
@@ -87,14 +94,22 @@ impl Scheduler {
     }
 
     /// The node for a pod, or why each refuses.
-    fn choose<'a>(&self, pod: &Pod, nodes: &'a [Arc<Node>]) -> std::result::Result<&'a str, Vec<Vec<String>>> {
+    fn choose<'a>(
+        &self,
+        pod: &Pod,
+        volumes: &Volumes,
+        nodes: &'a [Arc<Node>],
+    ) -> std::result::Result<&'a str, Vec<Vec<String>>> {
         let guard = self.ledger();
         let nothing = Taken::default();
         let (mut refusals, mut best): (Vec<Vec<String>>, Option<(usize, &str)>) = (vec![], None);
         for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
             let taken = guard.as_ref().and_then(|ledger| ledger.on(name)).unwrap_or(&nothing);
-            let (why, there) = (fit::refusals(pod, node, taken), taken.pods.len());
+            let (mut why, there) = (fit::refusals(pod, node, taken), taken.pods.len());
+            if why.is_empty() {
+                why.extend(volumes.refusal(node).map(str::to_owned));
+            }
             if !why.is_empty() {
                 refusals.push(why);
             } else if best.is_none_or(|(fewest, _)| there < fewest) {
@@ -117,7 +132,13 @@ impl Reconciler for Scheduler {
         // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
         self.waiting.insert(ctx.request());
         let nodes = ctx.client().list::<Node>(None).await?;
-        match self.choose(&pod, &nodes) {
+        let volumes = match Volumes::of(&pod, &ctx).await? {
+            Ok(volumes) => volumes,
+            Err(why) => return wait(&ctx, &pod, &fit::nowhere_because(&why, nodes.len())).await,
+        };
+        match self.choose(&pod, &volumes, &nodes) {
+            // The claims that become bound lead back here.
+            Ok(node) if volumes.place(node, &ctx).await? => Ok(Action::requeue_after(TRY_AGAIN)),
             Ok(node) => {
                 // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
                 if let Some(ledger) = self.ledger().as_mut() {
