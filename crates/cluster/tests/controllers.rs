@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
 };
@@ -126,6 +127,37 @@ async fn claims_get_volumes() {
             result.expect("it is deleted");
         }
         until(&volumes, &volume, |volume| volume.is_none()).await;
+    })
+    .await;
+}
+
+/// A request that somebody has approved is signed by the cluster's authority.
+#[tokio::test]
+async fn approved_requests_are_signed() {
+    check(async |client| {
+        let key = rcgen::KeyPair::generate().expect("entropy");
+        let request = rcgen::CertificateParams::default().serialize_request(&key);
+        let pem = request.expect("a request").pem().expect("PEM");
+        let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
+        let request = json!({
+            "metadata": { "name": "jane" },
+            "spec": {
+                "request": base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem), "usages": ["client auth"],
+                "signerName": "kubernetes.io/kube-apiserver-client", "expirationSeconds": 3600,
+            },
+        });
+        create(&requests, request).await;
+        let approval =
+            json!({ "status": { "conditions": [{ "type": "Approved", "status": "True", "reason": "Test" }] } });
+        let approved = requests
+            .patch_approval("jane", &PatchParams::default(), &Patch::Merge(approval))
+            .await;
+        approved.expect("it is approved");
+        let signed = |request: Option<&CertificateSigningRequest>| {
+            let certificate = request.and_then(|request| request.status.as_ref()?.certificate.as_ref());
+            certificate.is_some_and(|certificate| certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"))
+        };
+        until(&requests, "jane", signed).await;
     })
     .await;
 }

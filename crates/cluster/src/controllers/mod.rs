@@ -20,11 +20,13 @@
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
+//! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `meta`, `pods`, `selecting` (what selects a pod).
 
 mod bound;
+mod certificates;
 mod claim;
 mod clusterrole_aggregation;
 mod deployment;
@@ -75,6 +77,7 @@ pub const NAMES: &[&str] = &[
     "taint-eviction",
     "pod-garbage-collector",
     "persistentvolume-binder",
+    "certificatesigningrequest",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -96,6 +99,9 @@ pub struct SecretToken<'a> {
 /// Where signed tokens come from; `None` when there is no key.
 pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
 
+/// Makes a certificate (PEM) of a request (PEM) for these usages and this time, or says why not.
+pub type CertificateSource = Arc<dyn Fn(&[u8], &[String], Duration) -> Result<String, String> + Send + Sync>;
+
 /// What the built-in controllers have to be told.
 #[derive(Clone)]
 pub struct Settings {
@@ -104,6 +110,8 @@ pub struct Settings {
     pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
     pub service_account_token: TokenSource,
+    /// Signs the requests of CertificateSigningRequests. `None`: there is no authority, and nothing is signed.
+    pub certificates: Option<CertificateSource>,
     /// The name of the simulated node.
     pub node: String,
     /// How long a pod on the simulated node takes from being bound to being Ready.
@@ -117,6 +125,7 @@ impl Default for Settings {
         Settings {
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
+            certificates: None,
             node: "node-0".to_owned(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
@@ -129,6 +138,7 @@ impl fmt::Debug for Settings {
         let Settings {
             root_ca: _,
             service_account_token: _,
+            certificates: _,
             node,
             pod_start,
             pod_stop,
@@ -190,6 +200,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(volumes::claims())
             .add(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
+        "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
