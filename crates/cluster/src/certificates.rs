@@ -19,6 +19,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::csr;
 use crate::durable::Folder;
 use crate::error::{Error, Result};
 
@@ -158,6 +159,19 @@ impl Authority {
         self.sign("client certificate", params)
     }
 
+    /// Makes a certificate of a request (PEM), for these usages of the API; answers it in PEM, or why there is none.
+    pub(crate) fn certify(
+        &self,
+        pem: &[u8],
+        usages: &[String],
+        lifetime: Duration,
+    ) -> std::result::Result<String, String> {
+        let dates = |lifetime| valid_now(DistinguishedName::new(), lifetime);
+        let request = csr::prepared(pem, usages, dates, lifetime)?;
+        let certificate = request.signed_by(&self.issuer).map_err(|error| error.to_string())?;
+        Ok(certificate.pem())
+    }
+
     fn sign(&self, what: &'static str, mut params: CertificateParams) -> Result<Certified> {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -274,6 +288,8 @@ fn valid_now(subject: DistinguishedName, lifetime: Duration) -> CertificateParam
 mod tests {
     use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+    use crate::csr::Wish;
+
     use super::*;
 
     /// The alternative names of a serving certificate for `address`, as text.
@@ -342,5 +358,28 @@ mod tests {
         let chain = vec![admin.certificate_der()];
         let certified = rustls::sign::CertifiedKey::new(chain, key);
         certified.keys_match().expect("the key of the certificate");
+    }
+
+    #[test]
+    fn a_request_becomes_a_certificate_for_what_it_may_be_used_for() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name =
+            distinguished_name(&[(DnType::CommonName, "jane"), (DnType::OrganizationName, "dev")]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.subject_alt_names = vec![SanType::DnsName("a.example".try_into().expect("a name"))];
+        let key = KeyPair::generate().expect("entropy");
+        let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+        let wish = Wish::read(request.as_bytes()).expect("it can be read");
+        assert_eq!((wish.common_name.as_str(), wish.dns_names), ("jane", 1));
+        assert_eq!(wish.organizations, ["dev"]);
+        let authority = Authority::new().expect("an authority");
+        let usages = ["client auth".to_owned(), "digital signature".to_owned()];
+        let made = authority.certify(request.as_bytes(), &usages, Duration::from_secs(3600));
+        let der = CertificateDer::from_pem_slice(made.expect("a certificate").as_bytes()).expect("PEM");
+        let certificate = parsed(&der);
+        assert!(!certificate.is_ca());
+        let usage = certificate.extended_key_usage().expect("readable").expect("there");
+        assert!(usage.value.client_auth && !usage.value.server_auth);
+        assert!(authority.certify(b"nonsense", &usages, Duration::ZERO).is_err());
     }
 }

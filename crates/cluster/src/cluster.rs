@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
-use crate::controllers::{Settings, TokenSource};
+use crate::controllers::{CertificateSource, Settings, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
@@ -285,6 +285,7 @@ impl ClusterBuilder {
         let settings = Settings {
             root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
             service_account_token: service_account_token(key.clone()),
+            certificates: self.pki.is_none().then(|| certificates(authority.clone())),
             ..self.settings
         };
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
@@ -561,6 +562,14 @@ fn root_ca(authority: Arc<LazyAuthority>, given: Option<String>) -> Arc<dyn Fn()
             tracing::error!(%error, "pods get no certificate to trust the API server with");
             None
         }
+    })
+}
+
+/// How the controllers get certificates for requests.
+fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
+    Arc::new(move |request, usages, lifetime| {
+        let authority = authority.get().map_err(|error| error.to_string())?;
+        authority.certify(request, usages, lifetime)
     })
 }
 

@@ -26,6 +26,7 @@ mod certificates;
 mod cluster;
 mod control;
 pub mod controllers;
+mod csr;
 mod durable;
 mod env;
 mod error;
@@ -44,6 +45,7 @@ mod work;
 
 pub use audit::{AuditFile, AuditStdout, Rotation};
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
+pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::SEPARABLE_PLUGINS;

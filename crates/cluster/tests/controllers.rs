@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex};
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
+    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -80,6 +82,84 @@ async fn absent_controllers_are_named() {
     let text = "299 - \"this cluster has no controller attachdetach yet: nothing is attached\"";
     check(Controllers::All, Some(text)).await;
     check(Controllers::None, None).await;
+}
+
+/// A claim of the default class is bound at once; one that waits for its first pod is bound when that is placed. What was made for a claim
+/// goes with it.
+#[tokio::test]
+async fn claims_get_volumes() {
+    check(async |client| {
+        let classes: Api<StorageClass> = Api::all(client.clone());
+        let late = json!({
+            "metadata": { "name": "late" }, "provisioner": "kubewright.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        create(&classes, late).await;
+        until(&classes, "standard", |class| class.is_some()).await;
+        let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+        let volumes: Api<PersistentVolume> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        for (name, class) in [("now", None), ("later", Some("late"))] {
+            let claim = json!({
+                "metadata": { "name": name },
+                "spec": { "storageClassName": class, "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+            });
+            create(&claims, claim).await;
+        }
+        let bound = |claim: Option<&PersistentVolumeClaim>| {
+            claim.and_then(|claim| claim.status.as_ref()?.phase.as_deref()) == Some("Bound")
+        };
+        until(&claims, "now", bound).await;
+        let pod = json!({
+            "metadata": { "name": "p" },
+            "spec": {
+                "containers": [{ "name": "c", "image": "app:1" }],
+                "volumes": [
+                    { "name": "a", "persistentVolumeClaim": { "claimName": "now" } },
+                    { "name": "b", "persistentVolumeClaim": { "claimName": "later" } },
+                ],
+            },
+        });
+        create(&pods, pod).await;
+        until(&pods, "p", |pod| pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Running")).await;
+        let later = until(&claims, "later", bound).await.expect("a claim");
+        let volume = later.spec.and_then(|spec| spec.volume_name).expect("a volume");
+        for result in [pods.delete("p", &DeleteParams::default()).await.map(drop), claims.delete("later", &DeleteParams::default()).await.map(drop)] {
+            result.expect("it is deleted");
+        }
+        until(&volumes, &volume, |volume| volume.is_none()).await;
+    })
+    .await;
+}
+
+/// A request that somebody has approved is signed by the cluster's authority.
+#[tokio::test]
+async fn approved_requests_are_signed() {
+    check(async |client| {
+        let key = rcgen::KeyPair::generate().expect("entropy");
+        let request = rcgen::CertificateParams::default().serialize_request(&key);
+        let pem = request.expect("a request").pem().expect("PEM");
+        let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
+        let request = json!({
+            "metadata": { "name": "jane" },
+            "spec": {
+                "request": base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem), "usages": ["client auth"],
+                "signerName": "kubernetes.io/kube-apiserver-client", "expirationSeconds": 3600,
+            },
+        });
+        create(&requests, request).await;
+        let approval =
+            json!({ "status": { "conditions": [{ "type": "Approved", "status": "True", "reason": "Test" }] } });
+        let approved = requests
+            .patch_approval("jane", &PatchParams::default(), &Patch::Merge(approval))
+            .await;
+        approved.expect("it is approved");
+        let signed = |request: Option<&CertificateSigningRequest>| {
+            let certificate = request.and_then(|request| request.status.as_ref()?.certificate.as_ref());
+            certificate.is_some_and(|certificate| certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"))
+        };
+        until(&requests, "jane", signed).await;
+    })
+    .await;
 }
 
 /// `view` gathers the rules of the roles that say so, also of one that comes later, and loses them again.

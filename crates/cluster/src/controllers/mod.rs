@@ -17,16 +17,22 @@
 //! | `daemonset` | `daemonset/` | a pod on each node |
 //! | `scheduler` | `scheduler/` | gives pods a node |
 //! | `node` | `node/` | one simulated node |
-//! | `node-lifecycle` | `node_taints.rs` | taints of nodes that follow from their conditions |
+//! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
+//! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
+//! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
 //! | `volume-protection` | `protection.rs` | claims and volumes in use are not taken away |
 //! | `resourcequota` | `resourcequota.rs` | what a namespace uses of its quotas |
 //! | `endpoints` | `endpoints/` | EndpointSlices and Endpoints of Services, mirrors of Endpoints made by hand |
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
+//! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
+//! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
 //! selects a pod), `intstr`.
 
+mod bound;
+mod certificates;
 mod claim;
 mod clusterrole_aggregation;
 mod cronjob;
@@ -42,18 +48,22 @@ mod job;
 mod meta;
 mod namespace;
 mod node;
-mod node_taints;
+mod node_lifecycle;
 mod pod_control;
+mod podgc;
 mod pods;
 mod protection;
+mod quantity;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
 mod selecting;
 mod serviceaccount;
 mod statefulset;
+mod taint_eviction;
 mod token;
 mod tolerations;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -82,6 +92,10 @@ pub const NAMES: &[&str] = &[
     "clusterrole-aggregation",
     "endpoints",
     "disruption",
+    "taint-eviction",
+    "pod-garbage-collector",
+    "persistentvolume-binder",
+    "certificatesigningrequest",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -103,6 +117,9 @@ pub struct SecretToken<'a> {
 /// Where signed tokens come from; `None` when there is no key.
 pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
 
+/// Makes a certificate (PEM) of a request (PEM) for these usages and this time, or says why not.
+pub type CertificateSource = Arc<dyn Fn(&[u8], &[String], Duration) -> Result<String, String> + Send + Sync>;
+
 /// What the built-in controllers have to be told.
 #[derive(Clone)]
 pub struct Settings {
@@ -111,6 +128,8 @@ pub struct Settings {
     pub root_ca: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// Signs the tokens of Secrets of type `kubernetes.io/service-account-token`. `None`: they get none.
     pub service_account_token: TokenSource,
+    /// Signs the requests of CertificateSigningRequests. `None`: there is no authority, and nothing is signed.
+    pub certificates: Option<CertificateSource>,
     /// The name of the simulated node.
     pub node: String,
     /// How long a pod on the simulated node takes from being bound to being Ready.
@@ -124,6 +143,7 @@ impl Default for Settings {
         Settings {
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
+            certificates: None,
             node: "node-0".to_owned(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
@@ -136,6 +156,7 @@ impl fmt::Debug for Settings {
         let Settings {
             root_ca: _,
             service_account_token: _,
+            certificates: _,
             node,
             pod_start,
             pod_stop,
@@ -188,15 +209,23 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             let kubelet = node::kubelet(&settings.node, pace);
             manager
                 .add(kubelet)
+                .add(node::keeper(&settings.node))
                 .runnable("node", move |client, stop| node::register(name.clone(), client, stop))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
-        "node-lifecycle" => manager.add(node_taints::controller()),
+        "node-lifecycle" => manager.add(node_lifecycle::controller()),
         "endpoints" => manager
             .add(endpoints::slices())
             .add(endpoints::legacy())
             .add(endpoints::mirrors()),
+        "persistentvolume-binder" => manager
+            .add(volumes::claims())
+            .add(volumes::volumes())
+            .runnable("default-storage-class", volumes::default_class),
+        "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
+        "taint-eviction" => manager.add(taint_eviction::controller()),
+        "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,

@@ -9,6 +9,14 @@ pub(crate) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| fits(toleration, taint))
 }
 
+/// The tolerations that fit these taints, one for each; none when a taint is not tolerated (`GetMatchingTolerations`).
+pub(crate) fn of_all<'a>(taints: &[Taint], tolerations: &'a [Toleration]) -> Option<Vec<&'a Toleration>> {
+    taints
+        .iter()
+        .map(|taint| tolerations.iter().find(|toleration| fits(toleration, taint)))
+        .collect()
+}
+
 fn fits(toleration: &Toleration, taint: &Taint) -> bool {
     let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (effect, key) = (some(&toleration.effect), some(&toleration.key));

@@ -109,7 +109,7 @@ mod tests {
         let mut found = serde_json::to_value(subsets).expect("JSON");
         for subset in found.as_array_mut().expect("a list") {
             for list in ["addresses", "notReadyAddresses"] {
-                if let Some(list) = subset[list].as_array_mut() {
+                if let Some(list) = subset.get_mut(list).and_then(Value::as_array_mut) {
                     list.iter_mut().for_each(|address| *address = address["ip"].clone());
                 }
             }

@@ -2,20 +2,26 @@
 //!
 //! Invariants: it plays only for the node that it made itself (known by name and label); a Node of that name which somebody else made is left
 //! alone, and so are its pods. A pod is started once; what others write into its status afterwards stays.
-//! Not here: containers that fail or end, probes, heartbeats (nothing here watches for them).
+//! The node is kept: its Lease is renewed, and it is registered again when somebody deletes it.
+//! Not here: containers that fail or end, probes.
 
+mod lease;
 mod simulate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::kube::api::DeleteParams;
-use kubewright::{Action, Client, Clock, Context, Controller, Reconciler, Request, Result, Stop, SystemClock};
+use kubewright::{Action, Client, Clock, Context, Controller, Reconciler, Request, Result, Scope, Stop, SystemClock};
 use tokio::time::Instant;
 
 use super::{Waiting, meta, pods};
+
+/// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
+pub(crate) const RENEW: Duration = Duration::from_secs(10);
 
 /// How long things take on the node.
 #[derive(Debug, Clone)]
@@ -70,7 +76,51 @@ fn is_bound_to(pod: &Pod, node: &str) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
 }
 
-/// Registers the node, as a kubelet does once when it starts. Others may write the node meanwhile, and are not in the way.
+/// Keeps the node: registers it, also again when somebody has deleted it, and renews its Lease.
+pub(crate) struct Keeper {
+    node: Arc<str>,
+}
+
+/// The controller of the node that is kept.
+pub(crate) fn keeper(node: &str) -> Controller {
+    Controller::of(Keeper { node: Arc::from(node) })
+        .named("node-keeper")
+        .within(Scope::all().fields(format!("metadata.name={node}")))
+}
+
+impl Reconciler for Keeper {
+    type Object = Node;
+
+    async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
+        if !is_simulated(&node) {
+            return Ok(Action::await_change());
+        }
+        let namespace = lease::NAMESPACE;
+        let present = ctx.client().get::<Lease>(Some(namespace), &self.node).await?;
+        let due = present
+            .as_deref()
+            .map_or(Duration::ZERO, |present| lease::due(present, ctx.now()));
+        if !due.is_zero() {
+            return Ok(Action::requeue_after(due));
+        }
+        let next = lease::renewed(present.as_deref(), &node, ctx.now());
+        let written = match present {
+            Some(_) => ctx.client().update(&next).await,
+            None => ctx.client().create(&next).await,
+        };
+        match written {
+            Err(error) if !error.is_not_found() && !error.is_already_exists() => Err(error),
+            _ => Ok(Action::requeue_after(RENEW)),
+        }
+    }
+
+    async fn deleted(&self, _: Request, ctx: Context) -> Result<Action> {
+        register(self.node.clone(), ctx.client().clone(), ctx.stop().clone()).await?;
+        Ok(Action::await_change())
+    }
+}
+
+/// Registers the node, as a kubelet does when it starts. Others may write the node meanwhile, and are not in the way.
 pub(crate) async fn register(node: Arc<str>, client: Client, _stop: Stop) -> Result<()> {
     match client.create(&simulate::node(&node)).await {
         Err(error) if !error.is_already_exists() => return Err(error),
@@ -86,6 +136,7 @@ pub(crate) async fn register(node: Arc<str>, client: Client, _stop: Stop) -> Res
         }
         match report(&client, &node, there).await {
             Err(error) if error.is_conflict() => {}
+            Err(error) if error.is_not_found() => return Ok(()),
             done => return done,
         }
     }

@@ -1,21 +1,24 @@
 //! Whether a pod may run on a node, and what to say when it may run nowhere.
 //!
-//! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails is its reason: nodeName, unschedulable,
-//! taints, node affinity and nodeSelector, number of pods. Not here: requests of cpu and memory, affinity between pods, topology spread,
-//! volumes and preemption; they are not looked at.
+//! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails gives its reasons: unschedulable, taints,
+//! node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
+//! Not here: affinity between pods, topology spread, volumes and preemption; they are not looked at.
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint};
+use kubewright::k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint,
+};
 
+use super::ledger::{self, Taken};
 use crate::controllers::meta;
 use crate::controllers::tolerations::tolerates;
 
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Why a pod cannot run on a node, in kube-scheduler's words.
-pub(crate) fn refusal(pod: &Pod, node: &Node, pods_there: usize) -> Option<String> {
+/// Why a pod cannot run on a node, in kube-scheduler's words; nothing when it can.
+pub(super) fn refusals(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let node_spec = node.spec.clone().unwrap_or_default();
@@ -26,29 +29,51 @@ pub(crate) fn refusal(pod: &Pod, node: &Node, pods_there: usize) -> Option<Strin
         ..Taint::default()
     };
     if node_spec.unschedulable == Some(true) && !tolerates(tolerations, &cordoned) {
-        return Some("node(s) were unschedulable".to_owned());
+        return vec!["node(s) were unschedulable".to_owned()];
     }
     let repels =
         |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !tolerates(tolerations, taint);
     if let Some(taint) = node_spec.taints.iter().flatten().find(repels) {
         let value = taint.value.as_deref().unwrap_or_default();
-        return Some(format!("node(s) had untolerated taint {{{}: {value}}}", taint.key));
+        return vec![format!("node(s) had untolerated taint {{{}: {value}}}", taint.key)];
     }
     if !selected(spec, node) {
-        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+        return vec!["node(s) didn't match Pod's node affinity/selector".to_owned()];
     }
-    let status = node.status.as_ref();
-    let room = status
-        .and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()))
-        .and_then(|room| room.get("pods"));
-    // A node that does not say how many pods it takes takes them all.
-    if room
-        .and_then(|room| room.0.parse::<usize>().ok())
-        .is_some_and(|room| pods_there >= room)
-    {
-        return Some("Too many pods".to_owned());
+    if has_port_conflict(pod, taken) {
+        return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
     }
-    None
+    insufficient(pod, node, taken)
+}
+
+/// Whether a pod of the node has one of the ports already; `0.0.0.0` stands for every address.
+fn has_port_conflict(pod: &Pod, taken: &Taken) -> bool {
+    let wanted = ledger::host_ports(pod);
+    let there = || taken.pods.values().flat_map(|pod| ledger::host_ports(pod));
+    let every = |address: &str| address == "0.0.0.0";
+    wanted.iter().any(|(address, protocol, number)| {
+        there().any(|(other, of, at)| {
+            of == *protocol && at == *number && (other == *address || every(&other) || every(address))
+        })
+    })
+}
+
+/// What the node has too little of (`fitsRequest`). What it does not mention it does not have.
+fn insufficient(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
+    let room = ledger::allocatable(node);
+    let there = |name: &str| room.get(name).copied().unwrap_or(0);
+    let mut reasons = Vec::new();
+    let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
+    if count.saturating_add(1).saturating_mul(1000) > there("pods") {
+        reasons.push("Too many pods".to_owned());
+    }
+    for (name, amount) in ledger::requests(pod) {
+        let used = taken.amounts.get(&name).copied().unwrap_or(0);
+        if amount > 0 && amount > there(&name).saturating_sub(used) {
+            reasons.push(format!("Insufficient {name}"));
+        }
+    }
+    reasons
 }
 
 /// Whether nodeSelector and the required node affinity of a pod fit the node.
@@ -67,12 +92,16 @@ pub(crate) fn selected(spec: &PodSpec, node: &Node) -> bool {
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector| {
-        selector
-            .node_selector_terms
-            .iter()
-            .any(|term| term_fits(term, node, &labels))
-    })
+    required.is_none_or(|required| selects(required, node))
+}
+
+/// Whether one of the terms fits the node.
+pub(super) fn selects(selector: &NodeSelector, node: &Node) -> bool {
+    let labels = meta::labels(&node.metadata);
+    selector
+        .node_selector_terms
+        .iter()
+        .any(|term| term_fits(term, node, &labels))
 }
 
 /// A term without requirements selects nothing.
@@ -103,12 +132,12 @@ fn requirement_fits(wanted: &NodeSelectorRequirement, value: Option<&str>) -> bo
 }
 
 /// The sentence for a pod that fits nowhere: how many nodes there are, and how many of them refuse for which reason.
-pub(crate) fn nowhere(refusals: &[String]) -> String {
+pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
     if refusals.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-    for refusal in refusals {
+    for refusal in refusals.iter().flatten() {
         *counted.entry(refusal).or_default() += 1;
     }
     let mut reasons: Vec<String> = counted
@@ -117,17 +146,47 @@ pub(crate) fn nowhere(refusals: &[String]) -> String {
         .collect();
     reasons.sort();
     let total = refusals.len();
-    // Nothing is ever preempted here, and the real scheduler says so in these words when it would not help.
+    // Nothing is ever preempted here. The real scheduler says which nodes would be helped by room, and that nobody there gives way.
+    let full = refusals
+        .iter()
+        .filter(|refusal| refusal.iter().all(|reason| is_room(reason)));
+    let full = full.count();
+    let mut helpless = Vec::new();
+    if full > 0 {
+        helpless.push(format!("{full} No preemption victims found for incoming pod"));
+    }
+    if full < total {
+        let others = total.saturating_sub(full);
+        helpless.push(format!("{others} Preemption is not helpful for scheduling"));
+    }
+    helpless.sort();
     format!(
-        "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} Preemption is not helpful for scheduling.",
-        reasons.join(", ")
+        "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
+        reasons.join(", "),
+        helpless.join(", ")
     )
+}
+
+/// The sentence for a pod that fits nowhere for a reason of its own.
+pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
+    format!(
+        "0/{nodes} nodes are available: {reason}. preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    )
+}
+
+/// Whether the reason would go when pods of the node went.
+fn is_room(reason: &str) -> bool {
+    reason == "Too many pods" || reason.starts_with("Insufficient ") || reason.contains("free ports")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use kubewright::Request;
     use serde_json::{Value, json};
+
+    use super::*;
 
     const TAINT: &str = "node(s) had untolerated taint {dedicated: db}";
     const SELECTOR: &str = "node(s) didn't match Pod's node affinity/selector";
@@ -135,10 +194,25 @@ mod tests {
     fn check(pod_spec: Value, node: Value, there: usize, expected: Option<&str>) {
         let pod: Pod =
             serde_json::from_value(json!({ "spec": merged(json!({ "containers": [] }), &pod_spec) })).expect("a pod");
-        let metadata = json!({ "metadata": { "name": "n", "labels": { "zone": "a", "size": "8" } } });
+        let metadata = json!({
+            "metadata": { "name": "n", "labels": { "zone": "a", "size": "8" } },
+            "status": { "allocatable": { "pods": "1k", "cpu": "4", "memory": "8Gi" } },
+        });
         let typed: Node = serde_json::from_value(merged(metadata, &node)).expect("a node");
+        let other: Pod = serde_json::from_value(json!({ "spec": { "containers": [
+            { "name": "c", "resources": { "requests": { "cpu": "1" } }, "ports": [{ "containerPort": 80, "hostPort": 80 }] },
+        ] } }))
+        .expect("a pod");
+        let mut taken = Taken::default();
+        for number in 0..there {
+            let request = Request::new(None, &number.to_string());
+            taken.pods.insert(request, Arc::new(other.clone()));
+            *taken.amounts.entry("cpu".to_owned()).or_default() += 1000;
+        }
         assert_eq!(
-            refusal(&pod, &typed, there).as_deref(),
+            Some(refusals(&pod, &typed, &taken).join(" and "))
+                .filter(|text| !text.is_empty())
+                .as_deref(),
             expected,
             "{pod_spec} on {node} with {there}"
         );
@@ -153,7 +227,9 @@ mod tests {
 
     #[test]
     fn who_may_run_where() {
-        check(json!({}), json!({}), 1000, None);
+        check(json!({}), json!({}), 999, None);
+        check(json!({}), json!({}), 1000, Some("Too many pods"));
+        check(json!({}), json!({ "status": {} }), 0, Some("Too many pods"));
         check(json!({ "nodeSelector": { "zone": "a" } }), json!({}), 0, None);
         check(json!({ "nodeSelector": { "zone": "b" } }), json!({}), 0, Some(SELECTOR));
         check(
@@ -180,6 +256,26 @@ mod tests {
             1,
             None,
         );
+    }
+
+    #[test]
+    fn room() {
+        let asking = |cpu: &str, memory: &str| json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu, "memory": memory } } }] });
+        check(asking("3", "8Gi"), json!({}), 1, None);
+        check(asking("3001m", "1Gi"), json!({}), 1, Some("Insufficient cpu"));
+        check(
+            asking("500", "9Gi"),
+            json!({}),
+            0,
+            Some("Insufficient cpu and Insufficient memory"),
+        );
+        let device = json!({ "containers": [{ "name": "c", "resources": { "requests": { "ex.io/gpu": "1" } } }] });
+        check(device, json!({}), 0, Some("Insufficient ex.io/gpu"));
+        let port = |address: &str, number: i32| json!({ "containers": [{ "name": "c", "ports": [{ "containerPort": 80, "hostPort": number, "hostIP": address }] }] });
+        let taken = "node(s) didn't have free ports for the requested pod ports";
+        check(port("", 80), json!({}), 1, Some(taken));
+        check(port("127.0.0.1", 80), json!({}), 1, Some(taken));
+        check(port("", 81), json!({}), 1, None);
     }
 
     #[test]
@@ -247,11 +343,16 @@ mod tests {
     fn the_sentence() {
         let check = |refusals: &[&str], expected: &str| {
             assert_eq!(
-                nowhere(&refusals.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()),
+                nowhere(&refusals.iter().map(|text| vec![(*text).to_owned()]).collect::<Vec<_>>()),
                 expected
             );
         };
         check(&[], "no nodes available to schedule pods");
+        check(
+            &["Insufficient cpu", TAINT],
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. preemption: 0/2 nodes are available: \
+             1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
+        );
         check(
             &[SELECTOR, TAINT, SELECTOR],
             "0/3 nodes are available: 1 node(s) had untolerated taint {dedicated: db}, 2 node(s) didn't match Pod's node affinity/selector. \

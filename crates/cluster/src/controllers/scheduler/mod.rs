@@ -1,23 +1,29 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
 //! It takes the pods that name it (`spec.schedulerName: default-scheduler`, the default), asks every node (`fit`), and binds to the one with
-//! the fewest pods. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
+//! the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
 //! changes, when another pod goes, and from time to time.
 //!
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
 //! pods than it has room for.
 
 pub(crate) mod fit;
+mod ledger;
+mod volumes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition};
+use kubewright::k8s_openapi::api::core::v1::{
+    Binding, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
+};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
-use super::{Waiting, meta, pods};
+use self::ledger::{Ledger, Taken};
+use self::volumes::Volumes;
+use super::{Waiting, bound, meta, pods};
 
 /// The name that pods ask for, and that signs events.
 const NAME: &str = "default-scheduler";
@@ -25,20 +31,25 @@ const NAME: &str = "default-scheduler";
 /// How long a pod that fits nowhere waits when nothing changes that we watch.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// Remembers who waits for a node.
+/// Remembers who waits for a node, and what is taken.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     waiting: Waiting,
+    /// None until all pods have been entered once.
+    ledger: Mutex<Option<Ledger>>,
 }
 
 /// The controller, ready to be added to a manager.
 pub(crate) fn controller() -> Controller {
     let scheduler = Scheduler::default();
-    let (for_node, for_room) = (scheduler.waiting.clone(), scheduler.waiting.clone());
+    let waiting = || scheduler.waiting.clone();
+    let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
     Controller::of(scheduler)
         .named(NAME)
         // A node has come or changed: whoever waits may fit now.
         .watches::<Node>(move |_| for_node.all())
+        // A claim of somebody who waits has found its volume.
+        .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A bound pod is going or finished: there is room for another.
         .watches::<Pod>(move |pod| {
             if is_bound(pod) && !pods::is_active(pod) {
@@ -52,10 +63,7 @@ pub(crate) fn controller() -> Controller {
 }
 
 fn is_bound(pod: &Pod) -> bool {
-    pod.spec
-        .as_ref()
-        .and_then(|spec| spec.node_name.as_deref())
-        .is_some_and(|node| !node.is_empty())
+    bound::node_of(pod).is_some()
 }
 
 /// A pod that waits for us: not bound, alive, and not for another scheduler or held back by a gate.
@@ -65,10 +73,58 @@ fn is_ours(pod: &Pod) -> bool {
     named && !is_bound(pod) && pods::is_active(pod) && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
 }
 
+impl Scheduler {
+    fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        // Nothing under this lock can panic half way through a change.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before those that were.
+    async fn enter(&self, pod: &Arc<Pod>, ctx: &Context) -> Result<()> {
+        if self.ledger().is_none() {
+            let all = ctx.client().list::<Pod>(None).await?;
+            let mut first = Ledger::default();
+            all.iter().for_each(|pod| first.enter(pod));
+            self.ledger().get_or_insert(first);
+        }
+        if let Some(ledger) = self.ledger().as_mut() {
+            ledger.enter(pod);
+        }
+        Ok(())
+    }
+
+    /// The node for a pod, or why each refuses.
+    fn choose<'a>(
+        &self,
+        pod: &Pod,
+        volumes: &Volumes,
+        nodes: &'a [Arc<Node>],
+    ) -> std::result::Result<&'a str, Vec<Vec<String>>> {
+        let guard = self.ledger();
+        let nothing = Taken::default();
+        let (mut refusals, mut best): (Vec<Vec<String>>, Option<(usize, &str)>) = (vec![], None);
+        for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
+            let name = meta::name(&node.metadata);
+            let taken = guard.as_ref().and_then(|ledger| ledger.on(name)).unwrap_or(&nothing);
+            let (mut why, there) = (fit::refusals(pod, node, taken), taken.pods.len());
+            if why.is_empty() {
+                why.extend(volumes.refusal(node).map(str::to_owned));
+            }
+            if !why.is_empty() {
+                refusals.push(why);
+            } else if best.is_none_or(|(fewest, _)| there < fewest) {
+                best = Some((there, name));
+            }
+        }
+        best.map(|(_, name)| name).ok_or(refusals)
+    }
+}
+
 impl Reconciler for Scheduler {
     type Object = Pod;
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+        self.enter(&pod, &ctx).await?;
         if !is_ours(&pod) {
             self.waiting.remove(ctx.request());
             return Ok(Action::await_change());
@@ -76,31 +132,29 @@ impl Reconciler for Scheduler {
         // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
         self.waiting.insert(ctx.request());
         let nodes = ctx.client().list::<Node>(None).await?;
-        let all = ctx.client().list::<Pod>(None).await?;
-        let count = |node: &Node| {
-            let name = node.metadata.name.as_deref();
-            let there = |pod: &Pod| {
-                pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == name && !pods::is_finished(pod)
-            };
-            all.iter().filter(|pod| there(pod)).count()
+        let volumes = match Volumes::of(&pod, &ctx).await? {
+            Ok(volumes) => volumes,
+            Err(why) => return wait(&ctx, &pod, &fit::nowhere_because(&why, nodes.len())).await,
         };
-        let (mut refusals, mut best): (Vec<String>, Option<(usize, &Node)>) = (vec![], None);
-        for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
-            let there = count(node);
-            match fit::refusal(&pod, node, there) {
-                Some(refusal) => refusals.push(refusal),
-                None if best.is_none_or(|(fewest, _)| there < fewest) => best = Some((there, node)),
-                None => {}
+        match self.choose(&pod, &volumes, &nodes) {
+            // The claims that become bound lead back here.
+            Ok(node) if volumes.place(node, &ctx).await? => Ok(Action::requeue_after(TRY_AGAIN)),
+            Ok(node) => {
+                // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
+                if let Some(ledger) = self.ledger().as_mut() {
+                    ledger.place(ctx.request(), &pod, node);
+                }
+                bind(&ctx, &pod, node).await
             }
-        }
-        match best {
-            Some((_, node)) => bind(&ctx, &pod, meta::name(&node.metadata)).await,
-            None => wait(&ctx, &pod, &fit::nowhere(&refusals)).await,
+            Err(refusals) => wait(&ctx, &pod, &fit::nowhere(&refusals)).await,
         }
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.waiting.remove(&request);
+        if let Some(ledger) = self.ledger().as_mut() {
+            ledger.remove(&request);
+        }
         Ok(Action::await_change())
     }
 }

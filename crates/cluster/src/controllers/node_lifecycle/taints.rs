@@ -1,19 +1,14 @@
-//! Taints of nodes that follow from what is known about them (a part of Kubernetes' node lifecycle controller): a node gets no new pods
-//! while it is not ready, cannot be heard, lacks memory, disk, processes or its network, or is cordoned; and gets them again afterwards.
+//! The taints of a node that follow from what is known about it: it gets no new pods while it is not ready, cannot be heard, lacks memory,
+//! disk, processes or its network, or is cordoned; and while it is not ready or cannot be heard, its pods leave.
 //!
-//! Admission taints every new node as not ready. A node that reports nothing yet loses that taint, as upstream: nothing is known against it.
-//!
-//! Invariant: only `NoSchedule` taints with the keys of [`CONDITIONS`] and [`UNSCHEDULABLE`] are touched.
-//!
-//! Not here: `NoExecute` taints and the eviction of pods; heartbeats, so that a node that falls silent stays as it last said.
-
-use std::sync::Arc;
+//! Pure. Invariant: only taints with the keys of [`CONDITIONS`] and [`UNSCHEDULABLE`] are touched, and of the effect `NoExecute` only those of
+//! the condition Ready. Admission taints every new node as not ready; a node that reports nothing yet loses that taint, as upstream.
 
 use kubewright::k8s_openapi::api::core::v1::{Node, Taint};
-use kubewright::{Action, Context, Controller, Reconciler, Result};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-const NAME: &str = "node-lifecycle-controller";
 const NO_SCHEDULE: &str = "NoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Condition, its status, and the taint that follows.
@@ -26,38 +21,8 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// Keeps the taints of nodes.
-pub(crate) struct NodeTaints;
-
-/// The controller of all nodes.
-pub(crate) fn controller() -> Controller {
-    Controller::of(NodeTaints).named(NAME)
-}
-
-impl Reconciler for NodeTaints {
-    type Object = Node;
-
-    async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
-        let taints = taints(&node);
-        let present = node
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.taints.as_deref())
-            .unwrap_or_default();
-        if taints == present {
-            return Ok(Action::await_change());
-        }
-        let mut changed = (*node).clone();
-        changed.spec.get_or_insert_default().taints = Some(taints).filter(|taints| !taints.is_empty());
-        match ctx.client().update(&changed).await {
-            Err(error) if error.is_not_found() => Ok(Action::await_change()),
-            written => written.map(|_| Action::await_change()),
-        }
-    }
-}
-
-/// The taints that a node is to have: its own, and those that follow from its state.
-fn taints(node: &Node) -> Vec<Taint> {
+/// The taints that a node is to have: its own, and those that follow from its state. `now` is when pods begin to leave.
+pub(super) fn taints(node: &Node, now: &Time) -> Vec<Taint> {
     let spec = node.spec.as_ref();
     let conditions = node
         .status
@@ -69,29 +34,28 @@ fn taints(node: &Node) -> Vec<Taint> {
             .iter()
             .any(|condition| condition.type_ == kind && condition.status == status)
     };
-    let mut wanted: Vec<&str> = CONDITIONS
-        .iter()
-        .filter(|(kind, status, _)| says(kind, status))
-        .map(|(_, _, key)| *key)
-        .collect();
-    if spec.is_some_and(|spec| spec.unschedulable == Some(true)) {
-        wanted.push(UNSCHEDULABLE);
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for (kind, status, key) in CONDITIONS.iter().filter(|(kind, status, _)| says(kind, status)) {
+        wanted.push((key, NO_SCHEDULE));
+        if *kind == "Ready" && matches!(*status, "False" | "Unknown") {
+            wanted.push((key, NO_EXECUTE));
+        }
     }
-    let ours = |taint: &Taint| {
-        let known = taint.key == UNSCHEDULABLE || CONDITIONS.iter().any(|(_, _, key)| *key == taint.key);
-        known && taint.effect == NO_SCHEDULE
-    };
+    if spec.is_some_and(|spec| spec.unschedulable == Some(true)) {
+        wanted.push((UNSCHEDULABLE, NO_SCHEDULE));
+    }
     let present = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let mut taints: Vec<Taint> = present
         .iter()
-        .filter(|taint| !ours(taint) || wanted.contains(&taint.key.as_str()))
+        .filter(|taint| !is_ours(taint) || wanted.contains(&(taint.key.as_str(), taint.effect.as_str())))
         .cloned()
         .collect();
-    for key in wanted {
-        if !taints.iter().any(|taint| ours(taint) && taint.key == key) {
+    for (key, effect) in wanted {
+        if !taints.iter().any(|taint| taint.key == key && taint.effect == effect) {
             taints.push(Taint {
                 key: key.to_owned(),
-                effect: NO_SCHEDULE.to_owned(),
+                effect: effect.to_owned(),
+                time_added: (effect == NO_EXECUTE).then(|| now.clone()),
                 ..Taint::default()
             });
         }
@@ -99,8 +63,23 @@ fn taints(node: &Node) -> Vec<Taint> {
     taints
 }
 
+/// Whether the taint follows from the node's state.
+fn is_ours(taint: &Taint) -> bool {
+    let of_condition = |of: &str| {
+        CONDITIONS
+            .iter()
+            .any(|(kind, _, key)| *key == taint.key && (of.is_empty() || *kind == of))
+    };
+    match taint.effect.as_str() {
+        NO_SCHEDULE => taint.key == UNSCHEDULABLE || of_condition(""),
+        NO_EXECUTE => of_condition("Ready"),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use kubewright::k8s_openapi::jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
@@ -108,7 +87,7 @@ mod tests {
     fn check(spec: &Value, conditions: &Value, want: &[&str]) {
         let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
         let node: Node = serde_json::from_value(node).expect("a node");
-        let found: Vec<String> = taints(&node)
+        let found: Vec<String> = taints(&node, &Time(Timestamp::UNIX_EPOCH))
             .iter()
             .map(|taint| format!("{}:{}", taint.key, taint.effect))
             .collect();
@@ -120,14 +99,19 @@ mod tests {
         let not_ready = || json!({"taints": [{"key": "own", "effect": "NoExecute"}, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]});
         let ready = |status: &str| json!({"type": "Ready", "status": status});
         let (own, tainted) = ("own:NoExecute", "node.kubernetes.io/not-ready:NoSchedule");
+        let leaving = "node.kubernetes.io/not-ready:NoExecute";
         check(&not_ready(), &json!([]), &[own]);
         check(&not_ready(), &json!([ready("True")]), &[own]);
-        check(&not_ready(), &json!([ready("False")]), &[own, tainted]);
-        check(&json!({}), &json!([ready("False")]), &[tainted]);
+        check(&not_ready(), &json!([ready("False")]), &[own, tainted, leaving]);
+        check(&json!({}), &json!([ready("False")]), &[tainted, leaving]);
         check(
             &not_ready(),
             &json!([ready("Unknown")]),
-            &[own, "node.kubernetes.io/unreachable:NoSchedule"],
+            &[
+                own,
+                "node.kubernetes.io/unreachable:NoSchedule",
+                "node.kubernetes.io/unreachable:NoExecute",
+            ],
         );
         check(
             &json!({"unschedulable": true}),

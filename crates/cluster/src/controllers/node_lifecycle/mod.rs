@@ -1,0 +1,142 @@
+//! What becomes of nodes that say nothing, or nothing good (Kubernetes' node lifecycle controller): conditions of silent nodes, taints that
+//! follow from conditions, pods that are not ready because their node is not; and the annotation of the TTL controller.
+//!
+//! Invariant: what a kubelet says of itself is changed only when it has fallen silent.
+//!
+//! Not here: the eviction of pods (`taint_eviction`); limits of how many nodes of a zone are tainted at once (`handleDisruption`).
+
+mod health;
+mod taints;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kubewright::k8s_openapi::api::coordination::v1::Lease;
+use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use serde_json::json;
+
+use self::health::Heard;
+use super::{bound, disruption_target, meta, pods};
+
+const NAME: &str = "node-lifecycle-controller";
+/// Where kubelets renew their leases.
+const LEASES: &str = "kube-node-lease";
+/// For how long a kubelet may keep Secrets and ConfigMaps; by the number of nodes, of which there are few here.
+const TTL: &str = "node.alpha.kubernetes.io/ttl";
+
+/// Looks after nodes.
+#[derive(Default)]
+pub(crate) struct NodeLifecycle {
+    memory: Mutex<BTreeMap<Request, Memory>>,
+}
+
+struct Memory {
+    heard: Heard,
+    ready: bool,
+}
+
+/// The controller of all nodes.
+pub(crate) fn controller() -> Controller {
+    Controller::of(NodeLifecycle::default()).named(NAME)
+}
+
+impl NodeLifecycle {
+    fn memory(&self) -> MutexGuard<'_, BTreeMap<Request, Memory>> {
+        // Nothing under this lock can panic half way through a change.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the node as it is now, and answers its last sign of life, and whether it was ready before and is not any more.
+    fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool) {
+        let ready = health::ready(node).is_some_and(|ready| ready.status == "True");
+        let mut memory = self.memory();
+        let before = memory.get(request);
+        let heard = health::hear(before.map(|before| &before.heard), node, lease, ctx.now());
+        let fell = before.is_some_and(|before| before.ready) && !ready;
+        let next = Memory {
+            heard: heard.clone(),
+            ready,
+        };
+        memory.insert(request.clone(), next);
+        (heard, fell)
+    }
+}
+
+impl Reconciler for NodeLifecycle {
+    type Object = Node;
+
+    async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
+        let lease = ctx.client().get::<Lease>(Some(LEASES), ctx.request().name()).await?;
+        let (heard, fell) = self.look(ctx.request(), &node, lease.as_deref(), &ctx);
+        if fell {
+            let message = format!("Node {} status is now: NodeNotReady", ctx.request().name());
+            ctx.event(&*node, EventType::Normal, "NodeNotReady", &message);
+            mark_pods(&ctx, ctx.request().name()).await?;
+        }
+        let left = health::left(&heard, &node, ctx.now());
+        if left.is_zero()
+            && let Some(conditions) = health::silenced(&node, ctx.now())
+        {
+            let mut silent = (*node).clone();
+            silent.status.get_or_insert_default().conditions = Some(conditions);
+            // The change of the node leads back here, to its taints.
+            return match ctx.client().update_status(&silent).await {
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(Action::await_change()),
+            };
+        }
+        follow(&node, &ctx).await?;
+        Ok(if left.is_zero() {
+            // It may be heard again by its lease alone, which is not watched.
+            Action::requeue_after(super::node::RENEW)
+        } else {
+            Action::requeue_after(left)
+        })
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.memory().remove(&request);
+        Ok(Action::await_change())
+    }
+}
+
+/// Writes the taints and the annotation, when they differ.
+async fn follow(node: &Node, ctx: &Context) -> Result<()> {
+    let taints = taints::taints(node, &meta::time(ctx.now()));
+    let present = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
+    if taints == present && meta::annotation(&node.metadata, TTL) == Some("0") {
+        return Ok(());
+    }
+    let mut changed = node.clone();
+    changed.spec.get_or_insert_default().taints = Some(taints).filter(|taints| !taints.is_empty());
+    let annotations = changed.metadata.annotations.get_or_insert_default();
+    annotations.insert(TTL.to_owned(), "0".to_owned());
+    match ctx.client().update(&changed).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`). This happens so rarely that all pods are looked at.
+async fn mark_pods(ctx: &Context, node: &str) -> Result<()> {
+    for pod in ctx.client().list::<Pod>(None).await? {
+        if bound::node_of(&pod) != Some(node) || !pods::is_ready(&pod) {
+            continue;
+        }
+        let Some(mut ready) = pods::condition(&pod, "Ready").cloned() else {
+            continue;
+        };
+        ready.status = "False".to_owned();
+        ready.last_transition_time = Some(meta::time(ctx.now()));
+        ready.observed_generation = pod.metadata.generation;
+        if disruption_target::write(ctx, &pod, &ready, json!({})).await? {
+            ctx.event(&*pod, EventType::Warning, "NodeNotReady", "Node is not ready");
+        }
+    }
+    Ok(())
+}

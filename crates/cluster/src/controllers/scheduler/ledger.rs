@@ -1,0 +1,230 @@
+//! What is taken on each node: kept as pods come and go, so that placing a pod looks at nodes and never at all pods.
+//!
+//! Pure. Invariant: a pod counts on one node at most, from its placement until it is finished or gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubewright::Request;
+use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::controllers::quantity::milli;
+use crate::controllers::{bound, pods};
+
+/// Amounts in thousandths by name.
+pub(super) type Amounts = BTreeMap<String, i128>;
+/// A port of the host: address, protocol, number.
+pub(super) type HostPort = (String, String, i32);
+
+/// What is taken on one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    pub(super) pods: BTreeMap<Request, Arc<Pod>>,
+    pub(super) amounts: Amounts,
+}
+
+/// The pods of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    nodes: BTreeMap<String, Taken>,
+    places: BTreeMap<Request, String>,
+}
+
+impl Ledger {
+    /// Enters the pod as it is now.
+    pub(super) fn enter(&mut self, pod: &Arc<Pod>) {
+        let request = Request::of(&**pod);
+        match bound::node_of(pod).filter(|_| !pods::is_finished(pod)) {
+            Some(node) => self.place(&request, pod, node),
+            None => self.remove(&request),
+        }
+    }
+
+    /// Enters the pod as one of this node.
+    pub(super) fn place(&mut self, request: &Request, pod: &Arc<Pod>, node: &str) {
+        self.remove(request);
+        let taken = self.nodes.entry(node.to_owned()).or_default();
+        for (name, amount) in requests(pod) {
+            let sum = taken.amounts.entry(name).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+        taken.pods.insert(request.clone(), pod.clone());
+        self.places.insert(request.clone(), node.to_owned());
+    }
+
+    pub(super) fn remove(&mut self, request: &Request) {
+        let Some(node) = self.places.remove(request) else {
+            return;
+        };
+        let Some(taken) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let Some(pod) = taken.pods.remove(request) else { return };
+        for (name, amount) in requests(&pod) {
+            if let Some(sum) = taken.amounts.get_mut(&name) {
+                *sum = sum.saturating_sub(amount);
+            }
+        }
+        if taken.pods.is_empty() {
+            self.nodes.remove(&node);
+        }
+    }
+
+    /// What is taken on a node.
+    pub(super) fn on(&self, node: &str) -> Option<&Taken> {
+        self.nodes.get(node)
+    }
+}
+
+/// What a node has to give, by name.
+pub(super) fn allocatable(node: &Node) -> Amounts {
+    let status = node.status.as_ref();
+    let room = status.and_then(|status| status.allocatable.as_ref());
+    amounts(room)
+}
+
+fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+    let list = list.into_iter().flatten();
+    list.filter_map(|(name, quantity)| Some((name.clone(), milli(quantity)?)))
+        .collect()
+}
+
+/// What a pod asks for (`PodRequests`): the sum of its containers and sidecars, or what an init container needs beside the sidecars that
+/// were started before it, whichever is more; or what the pod as a whole says; and its overhead.
+pub(super) fn requests(pod: &Pod) -> Amounts {
+    let Some(spec) = pod.spec.as_ref() else {
+        return Amounts::new();
+    };
+    let of = |container: &Container| of_resources(container.resources.as_ref());
+    let (mut sum, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
+    for container in &spec.containers {
+        add(&mut sum, &of(container));
+    }
+    for container in spec.init_containers.iter().flatten() {
+        let mut wanted = of(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut sum, &wanted);
+            add(&mut sidecars, &wanted);
+            wanted = sidecars.clone();
+        } else {
+            add(&mut wanted, &sidecars);
+        }
+        raise(&mut peak, &wanted);
+    }
+    raise(&mut sum, &peak);
+    sum.extend(of_resources(spec.resources.as_ref()));
+    add(&mut sum, &amounts(spec.overhead.as_ref()));
+    sum
+}
+
+fn of_resources(resources: Option<&ResourceRequirements>) -> Amounts {
+    amounts(resources.and_then(|resources| resources.requests.as_ref()))
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let total = sum.entry(name.clone()).or_default();
+        *total = total.saturating_add(*amount);
+    }
+}
+
+fn raise(sum: &mut Amounts, least: &Amounts) {
+    for (name, amount) in least {
+        let total = sum.entry(name.clone()).or_default();
+        *total = (*total).max(*amount);
+    }
+}
+
+/// The ports of the host that a pod takes.
+pub(super) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
+    let spec = pod.spec.iter();
+    let ports = spec
+        .flat_map(|spec| &spec.containers)
+        .flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            let number = port.host_port.filter(|number| *number > 0)?;
+            let address = port.host_ip.clone().filter(|ip| !ip.is_empty());
+            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+            Some((address.unwrap_or_else(|| "0.0.0.0".to_owned()), protocol, number))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_asks_for() {
+        let check = |spec: Value, expected: &[(&str, i128)]| {
+            let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
+            let found: Vec<(String, i128)> = requests(&pod).into_iter().collect();
+            let expected: Vec<(String, i128)> = expected
+                .iter()
+                .map(|(name, amount)| ((*name).to_owned(), *amount))
+                .collect();
+            assert_eq!(found, expected, "{spec}");
+        };
+        let of = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
+        let sidecar =
+            |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": cpu } } });
+        check(json!({ "containers": [{ "name": "c" }] }), &[]);
+        check(json!({ "containers": [of("1"), of("500m")] }), &[("cpu", 1500)]);
+        check(
+            json!({ "containers": [of("1")], "initContainers": [of("3")] }),
+            &[("cpu", 3000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "initContainers": [sidecar("1"), of("2")] }),
+            &[("cpu", 3000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "initContainers": [of("1"), sidecar("1")] }),
+            &[("cpu", 2000)],
+        );
+        check(
+            json!({ "containers": [of("1")], "overhead": { "cpu": "250m" } }),
+            &[("cpu", 1250)],
+        );
+        check(
+            json!({ "containers": [of("1")], "resources": { "requests": { "cpu": "4" } } }),
+            &[("cpu", 4000)],
+        );
+    }
+
+    #[test]
+    fn the_ledger_balances() {
+        let pod = |name: &str, node: Option<&str>, phase: &str| -> Arc<Pod> {
+            let pod = json!({
+                "metadata": { "name": name, "namespace": "a" },
+                "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+                "status": { "phase": phase },
+            });
+            Arc::new(serde_json::from_value(pod).expect("a pod"))
+        };
+        let mut ledger = Ledger::default();
+        let check = |ledger: &Ledger, node: &str, count: usize| {
+            let taken = ledger.on(node).cloned().unwrap_or_default();
+            let cpu = taken.amounts.get("cpu").copied().unwrap_or_default();
+            assert_eq!(
+                (taken.pods.len(), cpu),
+                (count, i128::try_from(count).expect("small") * 1000),
+                "{node}"
+            );
+        };
+        ledger.enter(&pod("p", Some("x"), "Running"));
+        ledger.enter(&pod("p", Some("x"), "Running"));
+        ledger.enter(&pod("q", None, "Pending"));
+        check(&ledger, "x", 1);
+        ledger.place(&Request::new(Some("a"), "q"), &pod("q", None, "Pending"), "x");
+        check(&ledger, "x", 2);
+        ledger.enter(&pod("p", Some("x"), "Succeeded"));
+        check(&ledger, "x", 1);
+        ledger.remove(&Request::new(Some("a"), "q"));
+        check(&ledger, "x", 0);
+    }
+}
