@@ -109,10 +109,8 @@ fn check(api: &ApiServer, step: &Value, versions: &mut Versions) -> Result<(), S
     Ok(())
 }
 
-#[test]
-fn applies_are_answered_as_kube_apiserver_answered_them() {
-    let sequences: Vec<Value> =
-        serde_json::from_str(include_str!("../../testdata/apply.json")).expect("the committed extract");
+fn check_sequences(recorded: &str) {
+    let sequences: Vec<Value> = serde_json::from_str(recorded).expect("the committed extract");
     let mut failed = Vec::new();
     for sequence in &sequences {
         let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
@@ -124,6 +122,16 @@ fn applies_are_answered_as_kube_apiserver_answered_them() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn applies_are_answered_as_kube_apiserver_answered_them() {
+    check_sequences(include_str!("../../testdata/apply.json"));
+}
+
+#[test]
+fn objects_that_do_not_fit_their_type_are_answered_as_kube_apiserver_answered_them() {
+    check_sequences(include_str!("../../testdata/untyped.json"));
 }
 
 /// A config map with these entries for its managers: how many, and what they are called, after another manager wrote.
