@@ -259,8 +259,12 @@ impl Depth {
     }
 }
 
-/// As the formatter of compact JSON, but for the counting.
+/// As the formatter of compact JSON in Go, but for the counting.
 impl Formatter for &mut Depth {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        crate::json::write_fragment(writer, fragment)
+    }
+
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.enter();
         writer.write_all(b"[")
@@ -283,7 +287,7 @@ impl Formatter for &mut Depth {
 }
 
 fn write_key(out: &mut Vec<u8>, key: &str) {
-    serde_json::to_writer(out, key).expect("a text can be written to memory");
+    crate::json::write(out, key);
 }
 
 fn write_map(
