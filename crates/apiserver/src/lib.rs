@@ -20,6 +20,7 @@ pub mod authorization;
 mod body;
 pub mod discovery;
 pub mod env;
+mod json;
 pub mod kinds;
 pub mod object;
 pub mod openapi;

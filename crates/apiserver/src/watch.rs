@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::body::Lines;
 use crate::env::{BoxFuture, Env};
+use crate::json;
 use crate::object;
 use crate::registry::Resource;
 use crate::server::convert::{Converter, defaulted, is_converted, predates};
@@ -243,7 +244,7 @@ pub(crate) struct Encoder {
 
 fn line(kind: &str, object: &Value) -> Bytes {
     let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
-    serde_json::to_writer(&mut out, &Ordered::by_kind(object)).expect("a JSON value can be written to memory");
+    json::write(&mut out, &Ordered::by_kind(object));
     out.extend_from_slice(b"}\n");
     Bytes::from(out)
 }

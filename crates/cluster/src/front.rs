@@ -22,7 +22,7 @@ use futures::FutureExt as _;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kubewright::Stop;
-use kubewright_apiserver::audit::PeerAddress;
+use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
@@ -92,6 +92,17 @@ pub(crate) const BODIES: usize = 256 * 1024 * 1024;
 impl Front {
     /// Answers one request of somebody. Never fails: whatever goes wrong is an answer.
     pub(crate) async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: std::fmt::Display + Send,
+    {
+        let given = request.headers().get(AUDIT_ID).cloned();
+        let mut response = self.answer_nameless(request, peer).await;
+        self.api.name_answer(given, response.headers_mut());
+        response
+    }
+
+    async fn answer_nameless<B>(&self, request: Request<B>, peer: &Peer) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,

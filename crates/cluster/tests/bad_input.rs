@@ -332,6 +332,26 @@ async fn anonymous_requests_may_not_read() {
 }
 
 #[tokio::test]
+async fn every_answer_has_a_name() {
+    let (cluster, listening) = server(Limits::default()).await;
+    for (what, path, headers, code) in [
+        ("health", "/readyz", &[][..], 200),
+        ("a list", CONFIG_MAPS, &[], 403),
+        ("nobody", CONFIG_MAPS, &[("Authorization", "Bearer wrong")], 401),
+        ("no path", "/nope", &[("Audit-ID", "mine")], 403),
+    ] {
+        let answer = ask(&listening, Who::Nobody, "GET", path, headers, b"").await;
+        assert_eq!(answer.code, code, "{what}");
+        let head = answer.head.to_ascii_lowercase();
+        let id = head.lines().find_map(|line| line.strip_prefix("audit-id: "));
+        let given = headers.iter().find(|(name, _)| *name == "Audit-ID");
+        let fits = |id: &str| given.map_or(id.len() == 36, |(_, given)| id == *given);
+        assert!(id.is_some_and(fits), "{what}: {head}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test]
 async fn whoever_is_refused_is_told_before_the_body_is_there() {
     let (cluster, listening) = server(Limits::default()).await;
     let check = async |who: Who, headers: &str, code: u16, reason: &str, message: &str| {

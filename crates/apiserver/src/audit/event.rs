@@ -98,7 +98,7 @@ pub(super) struct ObjectReference {
 impl Event<'_> {
     /// The line, with its newline.
     pub(super) fn line(&self) -> String {
-        let mut line = serde_json::to_string(self).expect("an event can be written to memory");
+        let mut line = String::from_utf8(crate::json::text(self)).expect("JSON is UTF-8");
         line.push('\n');
         line
     }

@@ -48,11 +48,7 @@ pub struct PeerAddress(pub std::net::IpAddr);
 
 /// JSON as Go's encoder writes it into an annotation: safe to stand in HTML.
 pub(crate) fn in_go(value: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string(value).unwrap_or_default();
-    // These characters stand in texts only.
-    text.replace('&', "\\u0026")
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
+    String::from_utf8(crate::json::text(value)).unwrap_or_default()
 }
 
 /// The header that names a request in the log; clients may send it, and are answered with it.

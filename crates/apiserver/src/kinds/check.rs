@@ -14,13 +14,23 @@ pub(crate) use kubewright_schema::check::{At, Errors};
 /// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
-/// An IP address (`must be a valid IP address, …`).
+/// An IP address (`parseIP` of k8s.io/apimachinery, strict).
 pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpAddr> {
-    let parsed = at.text().parse().ok();
-    if parsed.is_none() {
-        errors.invalid(at, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    match at.text().parse() {
+        Ok(std::net::IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            errors.invalid(at, "must not be an IPv4-mapped IPv6 address");
+            None
+        }
+        Ok(ip) => Some(ip),
+        Err(_) if super::service_warnings::without_zeros(at.text()).is_some() => {
+            errors.invalid(at, "must not have leading 0s");
+            None
+        }
+        Err(_) => {
+            errors.invalid(at, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+            None
+        }
     }
-    parsed
 }
 
 /// A number of a port.

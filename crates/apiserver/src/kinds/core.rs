@@ -1,4 +1,4 @@
-//! Small kinds of the core group and their like: Namespace, ConfigMap, Secret, ServiceAccount, Endpoints, EndpointSlice, Lease.
+//! Small kinds of the core group and their like: Namespace, ConfigMap, Secret, ServiceAccount, Endpoints, Lease.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -353,136 +353,10 @@ fn endpoints(new: &Value) -> Vec<FieldError> {
 }
 
 /// `appProtocol`, spelt like a label.
-fn protocol_of_program(errors: &mut Errors, port: &At<'_>) {
+pub(super) fn protocol_of_program(errors: &mut Errors, port: &At<'_>) {
     let at = port.key("appProtocol");
     if at.present() {
         errors.messages(&at, names::qualified_name(at.text()));
-    }
-}
-
-/// How EndpointSlices are written.
-pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
-    generation: crate::registry::GenerationRule::AllButMetadataOrLabels,
-    looks: Looks::WHOLE,
-    default: |object| {
-        let Some(object) = object.as_object_mut() else { return };
-        fill(object, "endpoints", Value::Null);
-        fill(object, "ports", Value::Null);
-        for port in each(object, "ports") {
-            fill(port, "name", "");
-            fill(port, "protocol", "TCP");
-        }
-        for endpoint in each(object, "endpoints") {
-            ensure(endpoint, "conditions");
-        }
-    },
-    // What the version before said of places in the network cannot be written in this one.
-    prepare_create: |object, _| drop_topology(object),
-    prepare_update: |new, _, _| drop_topology(new),
-    validate_create: endpoint_slice,
-    validate_update: |new, old| {
-        let mut errors = Errors::default();
-        errors.extend(endpoint_slice(new));
-        errors.immutable(&At::root(new).key("addressType"), &At::root(old).key("addressType"));
-        errors.into_vec()
-    },
-    ..PLAIN
-};
-
-fn drop_topology(slice: &mut Value) {
-    if let Some(slice) = slice.as_object_mut() {
-        each(slice, "endpoints").for_each(|endpoint| drop(endpoint.remove("deprecatedTopology")));
-    }
-}
-
-/// For whom an endpoint is meant.
-fn hints(errors: &mut Errors, at: &At<'_>) {
-    for (list, is_node) in [("forZones", false), ("forNodes", true)] {
-        let mut seen = std::collections::BTreeSet::new();
-        for entry in at.key(list).items() {
-            let name = entry.key("name");
-            if !seen.insert(name.text()) {
-                errors.duplicate(&name);
-            }
-            errors.messages(
-                &name,
-                if is_node {
-                    names::dns1123_subdomain(name.text())
-                } else {
-                    names::label_value(name.text())
-                },
-            );
-        }
-    }
-}
-
-fn endpoint_slice(new: &Value) -> Vec<FieldError> {
-    const MAX_ADDRESSES: usize = 100;
-    let mut errors = Errors::default();
-    let at = At::root(new);
-    let kind = at.key("addressType");
-    errors.one_of(&kind, &["FQDN", "IPv4", "IPv6"], true);
-    slice_ports(&mut errors, &at.key("ports"));
-    for endpoint in at.key("endpoints").items() {
-        let addresses = endpoint.key("addresses");
-        if addresses.is_empty() {
-            errors.required(&addresses, "must contain at least 1 address");
-        }
-        if addresses.len() > MAX_ADDRESSES {
-            let path = addresses.path.to_string();
-            errors.push(FieldError::too_many(path, addresses.len(), MAX_ADDRESSES));
-        }
-        for address in addresses.items() {
-            match kind.text() {
-                "IPv4" | "IPv6" => {}
-                "FQDN" => {
-                    errors.messages(&address, names::dns1123_subdomain(address.text()));
-                    continue;
-                }
-                // Nothing is known of the addresses of another type, which is told above (`validateEndpoints`).
-                _ => continue,
-            }
-            let Some(ip) = check_ip(&mut errors, &address) else {
-                continue;
-            };
-            // The family is told at the list.
-            let family = addresses.path.to_string();
-            if kind.text() == "IPv4" && !ip.is_ipv4() {
-                errors.push(FieldError::invalid(family, address.text(), "must be an IPv4 address"));
-            } else if kind.text() == "IPv6" && !ip.is_ipv6() {
-                errors.push(FieldError::invalid(family, address.text(), "must be an IPv6 address"));
-            }
-            super::services::ordinary_ip(&mut errors, &address, ip);
-        }
-        let (node, host) = (endpoint.key("nodeName"), endpoint.key("hostname"));
-        if node.present() {
-            errors.messages(&node, names::dns1123_subdomain(node.text()));
-        }
-        if host.present() {
-            errors.messages(&host, names::dns1123_label(host.text()));
-        }
-        hints(&mut errors, &endpoint.key("hints"));
-    }
-    errors.into_vec()
-}
-
-fn slice_ports(errors: &mut Errors, ports: &At<'_>) {
-    let mut port_names = std::collections::BTreeSet::new();
-    for port in ports.items() {
-        let name = port.key("name");
-        if !name.text().is_empty() {
-            errors.messages(&name, names::dns1123_label(name.text()));
-        }
-        if !port_names.insert(name.text()) {
-            errors.push(FieldError::duplicate(name.path.to_string(), name.text()));
-        }
-        let protocol = port.key("protocol");
-        if protocol.present() {
-            errors.one_of_all(&protocol, &["SCTP", "TCP", "UDP"]);
-        } else {
-            errors.required(&protocol, "");
-        }
-        protocol_of_program(errors, &port);
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) mod rbac;
 pub(crate) mod recorded;
 mod service_warnings;
 pub(crate) mod services;
+pub(crate) mod slices;
 pub(crate) mod storage;
 pub(crate) mod system;
 #[cfg(test)]

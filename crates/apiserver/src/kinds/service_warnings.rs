@@ -101,7 +101,7 @@ fn not_canonical(path: &FieldPath, what: &str, text: &str, canonical: &str) -> O
 }
 
 /// An IPv4 address with leading zeros, which some programs read as octal numbers, in its plain form.
-fn without_zeros(text: &str) -> Option<String> {
+pub(super) fn without_zeros(text: &str) -> Option<String> {
     let parts: Vec<&str> = text.split('.').collect();
     let numbers: Vec<u8> = parts.iter().filter_map(|part| part.parse().ok()).collect();
     let has_zeros = parts.iter().any(|part| part.len() > 1 && part.starts_with('0'));

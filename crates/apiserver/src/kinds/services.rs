@@ -405,14 +405,29 @@ pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
         "may not be unspecified (::)"
     } else if ip.is_loopback() {
         "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-    } else if matches!(ip, IpAddr::V4(ip) if ip.is_link_local()) {
+    } else if is_link_local(ip) {
         "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-    } else if ip.is_multicast() {
+    } else if is_link_local_multicast(ip) {
         "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
     } else {
         return;
     };
     errors.invalid(at, why);
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// `net.IP.IsLinkLocalMulticast`.
+fn is_link_local_multicast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().starts_with(&[224, 0, 0]),
+        IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
+    }
 }
 
 fn policies(errors: &mut Errors, spec: &At<'_>, kind: &str, is_reachable: bool) {

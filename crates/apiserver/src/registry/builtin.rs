@@ -13,7 +13,7 @@ use kubewright_schema::protobuf::order::Order;
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
 use crate::kinds::{
     admission_policies, autoscaling, certificates, core, cron, definitions, devices, events, flow, jobs, networking,
-    nodes, pods, policy, rbac, services, storage, system, webhooks, workloads,
+    nodes, pods, policy, rbac, services, slices, storage, system, webhooks, workloads,
 };
 use crate::table::cells;
 
@@ -712,7 +712,7 @@ const KINDS: &[Kind] = &[
         kind: "EndpointSlice",
         plural: "endpointslices",
         cells: cells::ENDPOINT_SLICE,
-        strategy: core::ENDPOINT_SLICE,
+        strategy: slices::ENDPOINT_SLICE,
         ..KIND
     },
     Kind {

@@ -13,7 +13,7 @@ use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
-use super::convert::{convert_by_function, has_functions, is_converted};
+use super::convert::{convert_by_function, has_functions, has_other_schemas, in_version};
 use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
@@ -180,8 +180,15 @@ impl Configuration {
     }
 
     /// The answer to a configuration that was not applied.
-    fn refused(&self, error: ApplyError) -> Status {
+    fn refused(&self, error: ApplyError, live: &Value) -> Status {
         match error {
+            ApplyError::Unconverted(why) => Status::untyped(why),
+            ApplyError::Live(why) => Status::untyped(format!(
+                "failed to create typed live object ({}/{}; {}): {why}",
+                object::namespace(live),
+                object::name(live),
+                self.group_version_kind()
+            )),
             ApplyError::Invalid(why) => Status::untyped(format!(
                 "failed to create typed patch object ({}/{}; {}): {why}",
                 object::namespace(&self.value),
@@ -281,6 +288,16 @@ impl Apply<'_> {
         );
         let kind = managed::type_written(self.resource, self.part.subresource());
         let config = self.restricted();
+        if managed.entries.is_empty()
+            && let Some(why) = apply::untyped(&kind, &bare)
+        {
+            return Err(Status::untyped(format!(
+                "failed to create manager for existing fields: failed to convert new object ({}/{}; {}) to smd typed: {why}",
+                object::namespace(live),
+                object::name(live),
+                self.configuration.group_version_kind()
+            )));
+        }
         let attempt = |managed: &mut ManagedFields, force: bool| {
             if managed.entries.is_empty() && !bare.is_null() {
                 let reached = reached(self.resource, bare.clone(), self.part);
@@ -301,7 +318,7 @@ impl Apply<'_> {
         };
         if let Cow::Owned(_) = config {
             // What is not written must be of the kind's type, too.
-            apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error))?;
+            apply::fits(&kind, &self.configuration.value).map_err(|error| self.configuration.refused(error, live))?;
         }
         let mut applied = attempt(&mut managed, self.options.force || matches!(seen, Seen::Probing));
         if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
@@ -313,7 +330,7 @@ impl Apply<'_> {
                 applied = attempt(&mut managed, true);
             }
         }
-        let mut new = match applied.map_err(|error| self.configuration.refused(error))? {
+        let mut new = match applied.map_err(|error| self.configuration.refused(error, live))? {
             Some(mut new) => {
                 if self.resource.custom.is_none() {
                     structural::convert_check(&new, &self.resource.schema)
@@ -342,14 +359,23 @@ impl Call<'_> {
         self.enter_patch(&configuration.value);
         let resource = self.resource.clone();
         let rows = self.server.registry.snapshot();
-        let convert = |object: &Value, from: &str, to: &str| convert_by_function(&rows, &resource, object, from, to);
+        let by_function =
+            |object: &Value, from: &str, to: &str| convert_by_function(&rows, &resource, object, from, to);
+        let by_schema = |object: &Value, _: &str, to: &str| in_version(&resource, object, to);
+        let convert: Option<apply::Convert<'_>> = if has_functions(&rows, &resource) {
+            Some(&by_function)
+        } else if has_other_schemas(&resource) {
+            Some(&by_schema)
+        } else {
+            None
+        };
         let apply = Apply {
             configuration: &configuration,
             resource: &resource,
             options: &options,
             part,
             now: crate::env::rfc3339(self.server.env.now()),
-            convert: has_functions(&rows, &resource).then_some(&convert),
+            convert,
         };
         let mut writer = Writer {
             tracking: Tracking::Given,
@@ -397,10 +423,18 @@ impl Call<'_> {
 
     /// How the apply looks in the versions in which other managers wrote.
     async fn seen(&self, apply: &Apply<'_>) -> Result<Seen, Status> {
-        if !is_converted(apply.resource) && apply.convert.is_none() {
+        if apply.resource.custom.is_none() && apply.convert.is_none() {
             return Ok(Seen::Same);
         }
         let live = self.get_stored().await?;
+        let own = apply.resource.api_version();
+        let written = managed::versions(managed::entries(live.value()));
+        if written.into_iter().all(|version| version == own) {
+            return Ok(Seen::Apart(
+                object::text(live.value(), "resourceVersion").to_owned(),
+                Views::new(),
+            ));
+        }
         let live = full(apply.resource, live.value());
         let new = apply.run(&live, &Seen::Probing, &mut Vec::new())?;
         let views = self.server.views(apply.resource, &live, &new, None).await?;
@@ -440,7 +474,7 @@ impl Call<'_> {
                 )));
             }
             let applied = owners.apply(live, &configuration.value, options.force);
-            match applied.map_err(|error| configuration.refused(error))? {
+            match applied.map_err(|error| configuration.refused(error, live))? {
                 // What comes of it is a Scale, and the kind is asked to make one of its own versions of that.
                 Some(_) if custom => Err(Status::untyped(format!(
                     "failed to convert new object ({}/{}; {version}, Kind=Scale) to proper version: {CANNOT_CONVERT}{version}",

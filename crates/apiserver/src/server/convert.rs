@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use kubewright_schema::apply::{ObjectType, View, Views};
-use kubewright_schema::schema::GroupVersionKind;
+use kubewright_schema::apply::{ObjectType, Seen, View, Views};
+use kubewright_schema::schema::{GroupVersionKind, SchemaRef};
 use kubewright_schema::{catalog, structural};
 use serde_json::{Value, json};
 
@@ -208,6 +208,27 @@ pub(crate) fn has_functions(kinds: &Snapshot, resource: &Resource) -> bool {
     resource.custom.is_none() && (resource.conversion.is_some() || kinds.equivalents(resource).iter().any(has))
 }
 
+/// The schema of a version of a custom kind.
+fn schema_of(resource: &Resource, custom: &Custom, api_version: &str) -> Option<SchemaRef> {
+    if api_version == resource.api_version() {
+        return Some(resource.schema.clone());
+    }
+    let (group, version) = api_version.split_once('/')?;
+    let schemas = &custom.several.as_ref()?.schemas;
+    schemas.get(version).filter(|_| group == resource.group).cloned()
+}
+
+/// An object as another version of its custom kind has it, where all have the same values.
+pub(crate) fn in_version(resource: &Resource, object: &Value, to: &str) -> Option<(ObjectType, Value)> {
+    let schema = schema_of(resource, resource.custom.as_ref()?, to)?;
+    Some((ObjectType::custom(schema), object.clone()))
+}
+
+/// Whether versions of a custom kind may have schemas of their own for the same values.
+pub(crate) fn has_other_schemas(resource: &Resource) -> bool {
+    several(resource).is_some_and(|several| several.webhook.is_none())
+}
+
 /// The same kind in another version, if that is served.
 fn row_of(kinds: &Snapshot, resource: &Resource, api_version: &str) -> Option<Arc<Resource>> {
     let (group, version) = split_version(api_version);
@@ -330,10 +351,6 @@ impl Inner {
         claimed: Option<&Value>,
     ) -> Result<Views, Status> {
         let mut views = Views::new();
-        let by_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
-        if resource.custom.is_some() && !by_webhook {
-            return Ok(views);
-        }
         let own = resource.api_version();
         let mut versions = managed::versions(managed::entries(old));
         versions.extend(managed::versions(claimed));
@@ -343,31 +360,67 @@ impl Inner {
         }
         let kinds = self.registry.snapshot();
         for api_version in versions {
-            let view = match row_of(&kinds, resource, api_version) {
-                None => None,
-                // Versions that differ in their name only see the same fields.
-                Some(row) if !by_webhook && row.conversion.is_none() && resource.conversion.is_none() => continue,
-                Some(row) => Some(View {
-                    kind: managed::object_type(&row),
-                    live: self.seen_as(resource, old, &row).await?,
-                    new: self.seen_as(resource, new, &row).await?,
-                }),
+            let seen = match &resource.custom {
+                Some(custom) => self.custom_view(resource, custom, old, new, api_version).await?,
+                None => match row_of(&kinds, resource, api_version) {
+                    None => Seen::Gone,
+                    // Versions that differ in their name only see the same fields.
+                    Some(row) if row.conversion.is_none() && resource.conversion.is_none() => continue,
+                    Some(row) => Seen::As(View {
+                        kind: managed::object_type(&row),
+                        live: self.seen_as(resource, old, &row).await?,
+                        new: self.seen_as(resource, new, &row).await?,
+                    }),
+                },
             };
-            views.insert(api_version.to_owned(), view);
+            views.insert(api_version.to_owned(), seen);
         }
         Ok(views)
     }
 
-    /// The fields of an object in another version; with those that it does not have, as upstream, which then tracks nobody.
+    /// The same in one version of a custom kind, served or not. Under the strategy `None` all have the same values, whatever their schemas
+    /// say (`crConverter.ConvertToVersion` upstream).
+    async fn custom_view(
+        &self,
+        resource: &Resource,
+        custom: &Custom,
+        old: &Value,
+        new: &Value,
+        api_version: &str,
+    ) -> Result<Seen, Status> {
+        let Some(schema) = schema_of(resource, custom, api_version) else {
+            return Ok(Seen::Refused(match api_version.matches('/').count() {
+                0 | 1 => format!("request to convert CR to an invalid group/version: {api_version}"),
+                _ => format!("unexpected GroupVersion string: {api_version}"),
+            }));
+        };
+        let (live, new) = if several(resource).is_some_and(|several| several.webhook.is_some()) {
+            let live = self.converted_to(resource, old, api_version).await?;
+            (live, self.converted_to(resource, new, api_version).await?)
+        } else {
+            (managed::without(old), managed::without(new))
+        };
+        let kind = ObjectType::custom(schema);
+        Ok(Seen::As(View { kind, live, new }))
+    }
+
+    /// The fields of a custom resource in another version, with those that it does not have.
+    async fn converted_to(&self, resource: &Resource, object: &Value, to: &str) -> Result<Value, Status> {
+        let (Some(several), false) = (several(resource), object.is_null()) else {
+            return Ok(object.clone());
+        };
+        let object = with_kind(resource, managed::without(object));
+        let mut converted = self.converter().convert(resource, several, vec![object], to).await?;
+        Ok(converted.pop().unwrap_or_default())
+    }
+
+    /// The fields of a built-in object in another version.
     async fn seen_as(&self, resource: &Resource, object: &Value, to: &Resource) -> Result<Value, Status> {
         if object.is_null() {
             return Ok(Value::Null);
         }
         let mut object = with_kind(resource, object.clone());
         crate::object::metadata_mut(&mut object).remove("managedFields");
-        if several(resource).is_some() {
-            return self.convert_raw(object, resource, to).await;
-        }
         let mut seen = self.convert(object, resource, to).await?;
         // What only the other version has is no field of this one.
         structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::env::fake::{FakeEnv, Shared};
 use crate::storage::{
-    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject,
+    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
 };
 use crate::{ApiServer, Config, Parts, UserInfo};
 
@@ -35,11 +35,24 @@ impl Storage for Counting {
         self.handed(&[()]);
         self.inner.get(store, key)
     }
-    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.inner.create(store, key, value)
+    fn create_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.inner.create_up_to(store, key, value, limit)
     }
-    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.inner.update(store, key, expected, value)
+    fn update_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.inner.update_up_to(store, key, expected, value, limit)
     }
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
         self.inner.delete(store, key, expected)

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Response, request};
+use http::{HeaderMap, HeaderValue, Method, Response, request};
 use kubewright_schema::budget::{self, Limits};
 
 use super::query::Query;
@@ -49,7 +49,7 @@ impl Admitted {
 
 /// Enters the answer to a request, which tells the client by what name it is entered.
 fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
-    if let Ok(id) = http::HeaderValue::from_str(entry.id()) {
+    if let Ok(id) = HeaderValue::from_str(entry.id()) {
         response.headers_mut().insert(AUDIT_ID, id);
     }
     if let Body::Watch(watch) = response.body_mut() {
@@ -67,6 +67,17 @@ pub(super) enum Target {
 }
 
 impl ApiServer {
+    /// Names an answer that has no name yet: every request has one, whether it is entered in the audit log or not. `given` is the
+    /// [`AUDIT_ID`] of the request (`WithAuditInit` upstream).
+    pub fn name_answer(&self, given: Option<HeaderValue>, answer: &mut HeaderMap) {
+        if answer.contains_key(AUDIT_ID) {
+            return;
+        }
+        let given = given.filter(|id| !id.is_empty());
+        let id = given.or_else(|| HeaderValue::from_str(&crate::env::uuid(self.inner.env.as_ref())).ok());
+        answer.extend(id.map(|id| (AUDIT_ID, id)));
+    }
+
     /// Whether a user may do what the head of a request asks for.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ use super::negotiate::{Format, Output, Transform};
 use super::query::Query;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
+use crate::json;
 use crate::registry::Resource;
 use crate::status::Status;
 use crate::storage::StoredObject;
@@ -120,7 +121,7 @@ pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &Stor
 
 /// The JSON of an object that says its kind, in the order of that.
 pub(super) fn encode(resource: &Resource, object: &Value) -> Vec<u8> {
-    serde_json::to_vec(&Ordered::new(object, resource.order())).expect("a JSON value can be written to memory")
+    json::text(&Ordered::new(object, resource.order()))
 }
 
 /// Everything that shapes the answers of one request.
@@ -409,14 +410,11 @@ pub(crate) fn table_of<'a>(
 /// JSON as Go's encoder writes it: compact with a newline, indented without one.
 pub(super) fn json_text(value: &Value, pretty: bool) -> Vec<u8> {
     let ordered = Ordered::by_kind(value);
-    let written = match pretty {
-        true => serde_json::to_vec_pretty(&ordered),
-        false => serde_json::to_vec(&ordered),
-    };
-    let mut text = written.expect("a JSON value can be written to memory");
-    if !pretty {
-        text.push(b'\n');
+    if pretty {
+        return json::indented(&ordered);
     }
+    let mut text = json::text(&ordered);
+    text.push(b'\n');
     text
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kubewright_schema::apply::Views;
 use kubewright_schema::budget;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::structural;
+use kubewright_schema::{protobuf, structural};
 use serde_json::{Map, Value, json};
 
 use super::claims::Claim;
@@ -24,12 +24,13 @@ use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::audit::Entry;
 use crate::authorization::{self, escalation};
+use crate::json;
 use crate::kinds::check::get;
 use crate::kinds::{certificates, core, pods};
 use crate::object;
 use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::status::Status;
-use crate::storage::{StorageError, StoredObject, same_content};
+use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
 use crate::user::UserInfo;
 
 /// How often a write is tried again when somebody else was faster. Upstream never gives up; a bound keeps a defect from hanging.
@@ -396,18 +397,17 @@ impl<'a> Writer<'a> {
                 None => Ok(Written::Shown(self.as_shown(form).await?)),
             };
         }
+        let counted = |value: &Value, length| counted(resource, &key, value, length);
         let created = budget::commit(|| {
-            let stored = self
-                .server
-                .storage
-                .create_up_to(&resource.store, &key, form, max_stored(resource))?;
+            let storage = &self.server.storage;
+            let stored = storage.create_up_to(&resource.store, &key, form, &limit(&counted))?;
             self.server.after_write(resource, &stored);
             self.server.after_create(resource, &stored);
             Ok(stored)
         });
         match created {
             Ok(stored) => Ok(Written::Stored(self.server.show_one(resource, stored).await?)),
-            Err(StorageError::TooLarge(length)) => Err(too_large(resource, length)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(length)),
             Err(error) => Err(refused(&error).unwrap_or_else(taken)),
         }
     }
@@ -600,8 +600,8 @@ impl<'a> Writer<'a> {
                 return Ok(shown(stored));
             }
             let unchanged = same_content(present.value(), &stored);
-            let max = max_stored(resource);
-            let stored = storage.update_up_to(&resource.store, key, present.revision(), stored, max)?;
+            let counted = |value: &Value, length| counted(resource, key, value, length);
+            let stored = storage.update_up_to(&resource.store, key, present.revision(), stored, &limit(&counted))?;
             if !unchanged {
                 self.server.after_write(resource, &stored);
                 self.server.after_update(resource, old, &stored);
@@ -611,7 +611,7 @@ impl<'a> Writer<'a> {
         match result {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
-            Err(StorageError::TooLarge(length)) => Err(too_large(resource, length)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(length)),
             Err(error) => refused(&error).map_or(Ok(None), Err),
         }
     }
@@ -626,17 +626,46 @@ pub(crate) fn default(object: &mut Value, resource: &Resource) {
     }
 }
 
-/// How many bytes the text of a stored object may have: as etcd's `--max-request-bytes`, which kube-apiserver meets with JSON for custom
-/// kinds. Built-in kinds are protobuf there, half as long at best.
-fn max_stored(resource: &Resource) -> usize {
+/// What an object counts beside itself in the request to etcd: its key twice, and what is around them (measured).
+fn around(resource: &Resource, key: &str) -> usize {
+    const KEY: usize = "/registry//".len();
+    const REST: usize = 39;
+    let group = if resource.custom.is_some() {
+        resource.group.len()
+    } else {
+        0
+    };
+    let names = group.saturating_add(resource.plural.len()).saturating_add(key.len());
+    names.saturating_add(KEY).saturating_mul(2).saturating_add(REST)
+}
+
+/// How many bytes an object has in etcd whose text is so long: custom kinds are JSON there, built-in ones protobuf.
+fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usize {
+    let mut whole = full(resource, value);
+    object::metadata_mut(&mut whole).remove("resourceVersion");
+    let content = match resource.custom {
+        Some(_) => json::text(&whole).len().saturating_add("\n".len()),
+        None => protobuf::encode(&whole).map_or(length, |bytes| bytes.len()),
+    };
+    content.saturating_add(around(resource, key))
+}
+
+/// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is larger in protobuf than
+/// in JSON but by what it leaves out of it, which is little.
+fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
     const ETCD: usize = 3 * 512 * 1024;
-    if resource.custom.is_some() { ETCD } else { 2 * ETCD }
+    const NEAR: usize = 1024;
+    SizeLimit {
+        max: ETCD,
+        plain: ETCD - NEAR,
+        counted,
+    }
 }
 
 /// What etcd, or the client of it, says of an object that is too large.
-fn too_large(resource: &Resource, length: usize) -> Status {
+fn too_large(length: usize) -> Status {
     const SENT: usize = 2 * 1024 * 1024;
-    Status::untyped(if resource.custom.is_some() && length > SENT {
+    Status::untyped(if length > SENT {
         format!(
             "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({length} vs. {SENT})"
         )

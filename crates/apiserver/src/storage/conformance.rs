@@ -510,7 +510,7 @@ fn a_slow_watcher_is_cut_off_alone(storage: &dyn Storage) -> Outcome {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::super::{Entry, Listed, MemoryStorage, StoredObject};
+    use super::super::{Entry, Listed, MemoryStorage, SizeLimit, StoredObject};
     use super::*;
 
     /// Ways to be wrong, each of which the suite must catch.
@@ -652,18 +652,25 @@ mod tests {
             let mut first = self.first.lock().expect("tests do not panic under the lock");
             Some(first.entry(key.to_owned()).or_insert(now).clone())
         }
-        fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        fn create_up_to(
+            &self,
+            store: &str,
+            key: &str,
+            value: Value,
+            _: &SizeLimit<'_>,
+        ) -> Result<Arc<StoredObject>, StorageError> {
             match self.inner.get(store, key) {
                 Some(old) if self.has(Fault::CreateOverwrites) => self.inner.update(store, key, old.revision(), value),
                 _ => self.inner.create(store, key, value),
             }
         }
-        fn update(
+        fn update_up_to(
             &self,
             store: &str,
             key: &str,
             expected: u64,
             value: Value,
+            _: &SizeLimit<'_>,
         ) -> Result<Arc<StoredObject>, StorageError> {
             let present = self.inner.get(store, key);
             let current = present.as_ref().map_or(expected, |object| object.revision());

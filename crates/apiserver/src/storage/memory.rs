@@ -23,7 +23,9 @@ use super::history::History;
 use super::journal::{Journal, Outcome, Progress, Record, Restored, Settled};
 use super::stored::{Entry, Prepared};
 use super::subscriber::Subscriber;
-use super::{Change, ChangeStream, Delivery, ListRequest, Listed, Storage, StorageError, StoredObject, same_content};
+use super::{
+    Change, ChangeStream, Delivery, ListRequest, Listed, SizeLimit, Storage, StorageError, StoredObject, same_content,
+};
 
 /// The storage of a server: everything in memory.
 pub struct MemoryStorage {
@@ -550,30 +552,22 @@ impl Storage for MemoryStorage {
         Some(self.shared.open(&entry))
     }
 
-    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.create_up_to(store, key, value, usize::MAX)
-    }
-
     fn create_up_to(
         &self,
         store: &str,
         key: &str,
         value: Value,
-        max: usize,
+        limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError> {
         self.add(
             store,
             key,
-            fitting(Prepared::up_to(value, self.order(store), max)?, None)?,
+            fitting(Prepared::up_to(value, self.order(store), limit, 0)?, None)?,
         )
     }
 
     fn create_text(&self, store: &str, key: &str, text: String) -> Result<Arc<StoredObject>, StorageError> {
         self.add(store, key, fitting(Prepared::of_text(text), None)?)
-    }
-
-    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.update_up_to(store, key, expected, value, usize::MAX)
     }
 
     fn update_up_to(
@@ -582,14 +576,14 @@ impl Storage for MemoryStorage {
         key: &str,
         expected: u64,
         value: Value,
-        max: usize,
+        limit: &SizeLimit<'_>,
     ) -> Result<Arc<StoredObject>, StorageError> {
         let present = self.expect(store, key, expected)?;
         if same_content(present.value(), &value) {
             return Ok(present);
         }
         // What is there already may become smaller step by step.
-        let prepared = Prepared::up_to(value, self.order(store), max.max(present.encoded().len()))?;
+        let prepared = Prepared::up_to(value, self.order(store), limit, present.encoded().len())?;
         self.swap(store, key, expected, fitting(prepared, Some(&present))?, false)
     }
 

@@ -189,6 +189,39 @@ pub struct Listed<T = Arc<StoredObject>> {
     pub rest: usize,
 }
 
+/// How large an object may be. Its text tells for most; near the limit, what counts is measured.
+#[derive(Clone, Copy)]
+pub struct SizeLimit<'a> {
+    /// How many bytes may count.
+    pub max: usize,
+    /// The length of a text from which on `counted` is asked.
+    pub plain: usize,
+    /// How many bytes an object counts whose text is so long.
+    pub counted: &'a dyn Fn(&Value, usize) -> usize,
+}
+
+impl SizeLimit<'_> {
+    /// Any size.
+    pub const NONE: SizeLimit<'static> = SizeLimit::of_text(usize::MAX);
+
+    /// Texts of at most so many bytes.
+    pub const fn of_text(max: usize) -> SizeLimit<'static> {
+        SizeLimit {
+            max,
+            plain: max,
+            counted: &|_, length| length,
+        }
+    }
+
+    /// By how much an object is too large, as it counts; none if it fits.
+    fn exceeded(&self, value: &Value, length: usize) -> Option<usize> {
+        if length <= self.plain {
+            return None;
+        }
+        Some((self.counted)(value, length)).filter(|counted| *counted > self.max)
+    }
+}
+
 /// The contract between the server and whatever keeps its objects. One revision counter for all stores; it starts at 1.
 ///
 /// All functions are atomic with regard to each other (store-S1), and none blocks for longer than a write takes.
@@ -203,9 +236,11 @@ pub trait Storage: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`].
-    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError>;
+    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.create_up_to(store, key, value, &SizeLimit::NONE)
+    }
 
-    /// The same of an object whose text may have so many bytes. One that is longer loses its `managedFields` first.
+    /// The same of an object that may be so large. One that is larger loses its `managedFields` first.
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`], [`StorageError::TooLarge`].
@@ -214,11 +249,8 @@ pub trait Storage: Send + Sync + 'static {
         store: &str,
         key: &str,
         value: Value,
-        max: usize,
-    ) -> Result<Arc<StoredObject>, StorageError> {
-        let _ = max;
-        self.create(store, key, value)
-    }
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError>;
 
     /// Creates an object whose text is known: JSON as [`StoredObject::encoded`] gives it, whose `metadata.resourceVersion` is `""`. A
     /// storage may keep the text without reading it, so the caller answers for what it holds.
@@ -235,9 +267,11 @@ pub trait Storage: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`].
-    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError>;
+    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
+        self.update_up_to(store, key, expected, value, &SizeLimit::NONE)
+    }
 
-    /// The same of an object whose text may have so many bytes, or as many as it has now. One that is longer loses its `managedFields` first.
+    /// The same of an object that may be so large, or as large as it is now. One that is larger loses its `managedFields` first.
     ///
     /// # Errors
     /// [`StorageError::NotFound`], [`StorageError::Conflict`], [`StorageError::TooLarge`].
@@ -247,11 +281,8 @@ pub trait Storage: Send + Sync + 'static {
         key: &str,
         expected: u64,
         value: Value,
-        max: usize,
-    ) -> Result<Arc<StoredObject>, StorageError> {
-        let _ = max;
-        self.update(store, key, expected, value)
-    }
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError>;
 
     /// Removes the object if its revision is still `expected`. Answers with the last state at the revision of the delete.
     ///

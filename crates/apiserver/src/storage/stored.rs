@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
-use super::StorageError;
+use super::{SizeLimit, StorageError};
 
 /// A stored version of an object. Immutable: a write makes another one.
 #[derive(Debug)]
@@ -186,20 +186,30 @@ impl Prepared {
         self.depth
     }
 
-    /// The same, if the text has at most so many bytes; what is longer loses its `managedFields`, which may be large and which nothing
+    /// The same, if it is not larger than the limit, or than `present` bytes of text; what is larger loses its `managedFields`, which may be large and which nothing
     /// depends on (as `rest.isTooLargeError` has it in the handlers of kube-apiserver).
-    pub(super) fn up_to(value: Value, order: Order, max: usize) -> Result<Prepared, StorageError> {
+    pub(super) fn up_to(
+        value: Value,
+        order: Order,
+        limit: &SizeLimit<'_>,
+        present: usize,
+    ) -> Result<Prepared, StorageError> {
+        let exceeded = |prepared: &Prepared| {
+            let length = prepared.encoded.len();
+            let value = prepared.value.as_ref().filter(|_| length > present)?;
+            limit.exceeded(value, length)
+        };
         let mut prepared = Prepared::new(value, order);
-        if prepared.encoded.len() > max
+        if exceeded(&prepared).is_some()
             && let Some(mut value) = prepared.value.take()
         {
             let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
             metadata.and_then(|metadata| metadata.remove("managedFields"));
             prepared = Prepared::new(value, order);
         }
-        match prepared.encoded.len() {
-            length if length > max => Err(StorageError::TooLarge(length)),
-            _ => Ok(prepared),
+        match exceeded(&prepared) {
+            Some(length) => Err(StorageError::TooLarge(length)),
+            None => Ok(prepared),
         }
     }
 
@@ -259,8 +269,12 @@ impl Depth {
     }
 }
 
-/// As the formatter of compact JSON, but for the counting.
+/// As the formatter of compact JSON in Go, but for the counting.
 impl Formatter for &mut Depth {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        crate::json::write_fragment(writer, fragment)
+    }
+
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.enter();
         writer.write_all(b"[")
@@ -283,7 +297,7 @@ impl Formatter for &mut Depth {
 }
 
 fn write_key(out: &mut Vec<u8>, key: &str) {
-    serde_json::to_writer(out, key).expect("a text can be written to memory");
+    crate::json::write(out, key);
 }
 
 fn write_map(

@@ -10,7 +10,8 @@ use std::thread::Thread;
 
 use kubewright_apiserver::storage::journal::Restored;
 use kubewright_apiserver::storage::{
-    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, Storage, StorageError, StoredObject, conformance,
+    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
+    conformance,
 };
 use serde_json::{Value, json};
 
@@ -81,11 +82,24 @@ impl Storage for Waiting {
     fn get(&self, store: &str, key: &str) -> Option<Arc<StoredObject>> {
         self.storage.get(store, key)
     }
-    fn create(&self, store: &str, key: &str, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.settled(self.storage.create(store, key, value))
+    fn create_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.settled(self.storage.create_up_to(store, key, value, limit))
     }
-    fn update(&self, store: &str, key: &str, expected: u64, value: Value) -> Result<Arc<StoredObject>, StorageError> {
-        self.settled(self.storage.update(store, key, expected, value))
+    fn update_up_to(
+        &self,
+        store: &str,
+        key: &str,
+        expected: u64,
+        value: Value,
+        limit: &SizeLimit<'_>,
+    ) -> Result<Arc<StoredObject>, StorageError> {
+        self.settled(self.storage.update_up_to(store, key, expected, value, limit))
     }
     fn delete(&self, store: &str, key: &str, expected: u64) -> Result<Arc<StoredObject>, StorageError> {
         self.settled(self.storage.delete(store, key, expected))

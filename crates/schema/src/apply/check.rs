@@ -14,11 +14,42 @@ use crate::measure;
 use crate::schema::{Schema, Type};
 use crate::structural;
 
+/// What may be in an object that is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// Only what the schema has, and each item once: what clients apply, and what conversions make.
+    Nothing,
+    /// Items that stand twice, and fields that the schema had once: what is stored.
+    Stored,
+}
+
+/// What was found, and where the walk is.
+struct Walk {
+    leave: Leave,
+    /// Put back when a part was looked at: a configuration without mistakes needs no text for each of its fields.
+    path: String,
+    errors: Vec<String>,
+}
+
 /// The errors of a configuration, each with the path in front of it (`.foo: field not declared in schema`).
 pub(super) fn check(value: &Value, shape: Shape<'_>) -> Vec<String> {
-    let mut errors = Vec::new();
-    walk(value, shape, &mut String::new(), &mut errors);
-    errors
+    checked(value, shape, Leave::Nothing)
+}
+
+/// The same for a stored object (`typed.AllowDuplicates` upstream). Fields that its schema does not have any more are gone when upstream
+/// reads it, so they are no errors.
+pub(super) fn check_stored(value: &Value, shape: Shape<'_>) -> Vec<String> {
+    checked(value, shape, Leave::Stored)
+}
+
+fn checked(value: &Value, shape: Shape<'_>, leave: Leave) -> Vec<String> {
+    let mut walk = Walk {
+        leave,
+        path: String::new(),
+        errors: Vec::new(),
+    };
+    walk.value(value, shape);
+    walk.errors
 }
 
 /// Several errors as one text.
@@ -29,97 +60,102 @@ pub(super) fn joined(errors: &[String]) -> String {
     }
 }
 
-fn report(path: &str, message: &str, errors: &mut Vec<String>) {
-    budget::produce(measure::text_held(path.len() + message.len()));
-    errors.push(if path.is_empty() {
-        message.to_owned()
-    } else {
-        format!("{path}: {message}")
-    });
-}
-
-/// `path` is put back when a part was looked at: a configuration without mistakes needs no text for each of its fields.
-fn walk(value: &Value, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
-    if value.is_null() {
-        return;
+impl Walk {
+    fn report(&mut self, message: &str) {
+        let path = &self.path;
+        budget::produce(measure::text_held(path.len().saturating_add(message.len())));
+        self.errors.push(if path.is_empty() {
+            message.to_owned()
+        } else {
+            format!("{path}: {message}")
+        });
     }
-    match (shape.form([Some(value), None]), value) {
-        (Form::Map, Value::Object(map)) => fields(map, shape, path, errors),
-        (Form::Map, other) => report(path, &format!("expected map, got &{{{}}}", go::text(other)), errors),
-        (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => items(list, form, shape, path, errors),
-        (Form::Set | Form::Items(_), other) => {
-            report(path, &format!("expected list, got &{{{}}}", go::text(other)), errors);
+
+    fn value(&mut self, value: &Value, shape: Shape<'_>) {
+        if value.is_null() {
+            return;
         }
-        (Form::Leaf, value) => {
-            if let Shape::Schema(schema) = shape
-                && let Some(message) = wrong_leaf(value, schema)
-            {
-                report(path, &message, errors);
-            } else if let Shape::Schema(schema) = shape
-                && structural::special(schema).is_none()
-            {
-                inside(value, shape, schema, path, errors);
-            } else if matches!(shape, Shape::Text) && !value.is_string() {
-                report(path, &not_a_string(value), errors);
+        match (shape.form([Some(value), None]), value) {
+            (Form::Map, Value::Object(map)) => self.fields(map, shape),
+            (Form::Map, other) => self.report(&format!("expected map, got &{{{}}}", go::text(other))),
+            (form @ (Form::Set | Form::Items(_)), Value::Array(list)) => self.items(list, form, shape),
+            (Form::Set | Form::Items(_), other) => self.report(&format!("expected list, got &{{{}}}", go::text(other))),
+            (Form::Leaf, value) => self.leaf(value, shape),
+        }
+    }
+
+    fn leaf(&mut self, value: &Value, shape: Shape<'_>) {
+        if let Shape::Schema(schema) = shape
+            && let Some(message) = wrong_leaf(value, schema)
+        {
+            self.report(&message);
+        } else if let Shape::Schema(schema) = shape
+            && structural::special(schema).is_none()
+        {
+            self.inside(value, shape, schema);
+        } else if matches!(shape, Shape::Text) && !value.is_string() {
+            self.report(&not_a_string(value));
+        }
+    }
+
+    fn fields(&mut self, map: &Map<String, Value>, shape: Shape<'_>) {
+        let here = self.path.len();
+        for (key, below) in map {
+            let part = shape.part(key);
+            if part.is_none() && self.leave == Leave::Stored {
+                continue;
+            }
+            self.path.push('.');
+            self.path.push_str(key);
+            match &part {
+                Some(part) => self.value(below, part.shape),
+                None => self.report("field not declared in schema"),
+            }
+            self.path.truncate(here);
+            // The walk through a map ends with the first field that does not belong there.
+            if part.is_none() {
+                break;
             }
         }
     }
-}
 
-fn fields(map: &Map<String, Value>, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
-    let here = path.len();
-    for (key, below) in map {
-        path.push('.');
-        path.push_str(key);
-        let part = shape.part(key);
-        match &part {
-            Some(part) => walk(below, part.shape, path, errors),
-            None => report(path, "field not declared in schema", errors),
-        }
-        path.truncate(here);
-        // The walk through a map ends with the first field that does not belong there.
-        if part.is_none() {
-            break;
-        }
-    }
-}
-
-/// Looks into an atomic list or map.
-fn inside(value: &Value, shape: Shape<'_>, schema: &Schema, path: &mut String, errors: &mut Vec<String>) {
-    let here = path.len();
-    match value {
-        Value::Array(list) if schema.items.is_some() => {
-            for (at, item) in list.iter().enumerate() {
-                path.push_str(&format!("[{at}]"));
-                walk(item, shape.items(), path, errors);
-                path.truncate(here);
-            }
-        }
-        Value::Object(map) if !schema.properties.is_empty() || schema.additional_properties.is_some() => {
-            fields(map, shape, path, errors);
-        }
-        _ => {}
-    }
-}
-
-fn items(list: &[Value], form: Form<'_>, shape: Shape<'_>, path: &mut String, errors: &mut Vec<String>) {
-    let here = path.len();
-    let mut seen = BTreeSet::new();
-    for (at, item) in list.iter().enumerate() {
-        match element(form, item) {
-            Err(why) => {
-                // Where the item is cannot even be said.
-                report(path, &format!("element {at}: {why}"), errors);
-                return;
-            }
-            Ok(element) => {
-                let below = shown(&element);
-                if !seen.insert(element) {
-                    report(path, &format!("duplicate entries for key {below}"), errors);
+    /// Looks into an atomic list or map.
+    fn inside(&mut self, value: &Value, shape: Shape<'_>, schema: &Schema) {
+        let here = self.path.len();
+        match value {
+            Value::Array(list) if schema.items.is_some() => {
+                for (at, item) in list.iter().enumerate() {
+                    self.path.push_str(&format!("[{at}]"));
+                    self.value(item, shape.items());
+                    self.path.truncate(here);
                 }
-                path.push_str(&below);
-                walk(item, shape.items(), path, errors);
-                path.truncate(here);
+            }
+            Value::Object(map) if !schema.properties.is_empty() || schema.additional_properties.is_some() => {
+                self.fields(map, shape);
+            }
+            _ => {}
+        }
+    }
+
+    fn items(&mut self, list: &[Value], form: Form<'_>, shape: Shape<'_>) {
+        let here = self.path.len();
+        let mut seen = BTreeSet::new();
+        for (at, item) in list.iter().enumerate() {
+            match element(form, item) {
+                Err(why) => {
+                    // Where the item is cannot even be said.
+                    self.report(&format!("element {at}: {why}"));
+                    return;
+                }
+                Ok(element) => {
+                    let below = shown(&element);
+                    if !seen.insert(element) && self.leave == Leave::Nothing {
+                        self.report(&format!("duplicate entries for key {below}"));
+                    }
+                    self.path.push_str(&below);
+                    self.value(item, shape.items());
+                    self.path.truncate(here);
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ mod merge;
 mod set;
 mod shape;
 mod updater;
+mod views;
 
 pub(crate) use check::go_syntax;
 pub use configuration::merge_configuration;
@@ -26,6 +27,7 @@ pub use managers::{ManagedFields, Manager, Operation, Owned, is_reset};
 pub use set::FieldSet;
 pub use shape::ObjectType;
 pub use updater::{
-    ApplyError, Conflict, Convert, View, Views, apply, apply_seen, conflict_message, enter_untracked, fits,
-    scale_managers, scale_to_parent, unchanged, update, update_seen,
+    ApplyError, Conflict, Convert, apply, apply_seen, conflict_message, enter_untracked, fits, scale_managers,
+    scale_to_parent, unchanged, update, update_seen,
 };
+pub use views::{Seen, View, Views, untyped};

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use super::shape::Shape;
 use crate::{budget, measure};
 
 /// What an element takes beside its text.
@@ -235,6 +236,25 @@ impl FieldSet {
             }
         }
         both
+    }
+
+    /// Replaces what is below a list or a map that is owned as a whole by itself; answers whether there was any.
+    pub(super) fn close_atomic(&mut self, shape: Shape<'_>) -> bool {
+        let mut changed = false;
+        for (element, node) in self.nodes.iter_mut().filter(|(_, node)| !node.children.is_empty()) {
+            budget::spend(1);
+            let below = match element.split_once(':') {
+                Some(("f", name)) => shape.part_or_nothing(name).shape,
+                _ => shape.items(),
+            };
+            if below.is_atomic() {
+                *node = Node::LEAF;
+                changed = true;
+            } else {
+                changed |= node.children.close_atomic(below);
+            }
+        }
+        changed
     }
 
     /// Whether all paths of the other set are in this one.

@@ -68,6 +68,11 @@ impl ObjectType {
         &self.reset
     }
 
+    /// Whether it is of a custom kind.
+    pub(super) fn is_custom(&self) -> bool {
+        self.custom
+    }
+
     /// Whether entries of this version can be read in that one.
     pub(super) fn reads(&self, version: &str, entry: &str) -> bool {
         !self.versions_apart || version == entry
@@ -151,6 +156,13 @@ impl<'a> Shape<'a> {
             None if schema.preserve_unknown_fields => deduced(values),
             _ => Form::Leaf,
         }
+    }
+
+    /// Whether it is a list or a map that is owned as a whole.
+    pub(super) fn is_atomic(self) -> bool {
+        let Shape::Schema(schema) = self else { return false };
+        let composed = matches!(schema.type_, Some(Type::Object | Type::Array));
+        composed && structural::special(schema).is_none() && matches!(self.form([None, None]), Form::Leaf)
     }
 
     /// Whether the schema leaves open what this is, so that values tell.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::shape::{Shape, fields, with_named};
+use super::views::{Changes, Views, changes, fit_entries, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
 
@@ -52,50 +53,19 @@ pub struct Conflict {
     pub field: String,
 }
 
-/// A write as it looks in another version of its kind.
-#[derive(Clone, Debug)]
-pub struct View {
-    /// How fields are looked at in that version.
-    pub kind: ObjectType,
-    /// The object before, converted.
-    pub live: Value,
-    /// The object after, converted.
-    pub new: Value,
-}
-
-/// A write as the versions see it in which its managers wrote, by `apiVersion`. None is a version that is not served any more: who wrote
-/// in it owns nothing. A version that is not here has the fields of the write's own.
-pub type Views = BTreeMap<String, Option<View>>;
-
 /// An object as another version of its kind has it, by what it is, the `apiVersion` that it is in, and the one it is wanted in; with how
 /// fields are looked at there. None where it cannot be said.
 pub type Convert<'a> = &'a (dyn Fn(&Value, &str, &str) -> Option<(ObjectType, Value)> + Sync);
-
-/// What changed and what went, by the version in which it is looked at.
-type Changes = BTreeMap<String, Diff>;
-
-/// Whether every version can read what was converted to it. A conversion may leave fields that the version does not have.
-fn readable(views: &Views) -> bool {
-    let fits = |kind: &ObjectType, value: &Value| check::check(value, kind.shape()).is_empty();
-    let mut seen = views.values().flatten();
-    seen.all(|view| fits(&view.kind, &view.live) && fits(&view.kind, &view.new))
-}
-
-fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
-    let gone = |version: &String| matches!(views.get(version), Some(None));
-    managed.entries.retain(|_, owned| !gone(&owned.api_version));
-    let seen = views.iter().filter_map(|(version, view)| {
-        let view = view.as_ref()?;
-        Some((version.clone(), diff(&view.live, &view.new, view.kind.shape())))
-    });
-    seen.collect()
-}
 
 /// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
     /// It does not fit the schema; the text says where.
     Invalid(String),
+    /// The live object does not fit it, though the configuration does; the text says where.
+    Live(String),
+    /// The object is not known in a version in which somebody wrote: the whole message.
+    Unconverted(String),
     /// Others own what it would change.
     Conflicts(Vec<Conflict>),
 }
@@ -192,7 +162,12 @@ pub fn update_seen(
         return false;
     }
     let no_version = |owned: &Owned| owned.api_version.matches('/').count() > 1;
-    if !readable(views) || managed.entries.values().any(no_version) {
+    let untyped = || [live, new].into_iter().any(|object| untyped(kind, object).is_some());
+    if managed.entries.values().any(no_version)
+        || unreadable(views).is_some()
+        || unwritable(views).is_some()
+        || untyped()
+    {
         // As upstream: an object whose owners cannot be told any more is not tracked.
         managed.entries.clear();
         return true;
@@ -201,12 +176,13 @@ pub fn update_seen(
     managed
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
+    let fitted = fit_entries(kind, views, managed);
     let others = changes(views, managed);
     // Whoever owns nothing has no entry.
     managed.entries.retain(|_, owned| !owned.fields.is_empty());
     let dropped = managed.entries.len() != known;
     let changed = follow(kind, live, new, managed, manager, version, Some(now), &others);
-    cap(managed) || changed || dropped
+    cap(managed) || changed || dropped || fitted
 }
 
 /// In which fields two objects differ, without those that a write does not change.
@@ -422,6 +398,12 @@ pub fn apply_seen(
     convert: Option<Convert<'_>>,
 ) -> Result<Option<Value>, ApplyError> {
     fits(kind, config)?;
+    if let Some(why) = untyped(kind, live) {
+        return Err(ApplyError::Live(why));
+    }
+    if let Some(why) = unreadable(views) {
+        return Err(ApplyError::Unconverted(why));
+    }
     let shape = kind.shape();
     let creates = live.is_null();
     let empty = Value::Object(serde_json::Map::new());
@@ -429,6 +411,8 @@ pub fn apply_seen(
     managed
         .entries
         .retain(|_, owned| kind.reads(version, &owned.api_version));
+    fit_entries(kind, views, managed);
+    refuse_unwritable(views, managed.entries.get(manager))?;
     let others = changes(views, managed);
     let mut new = if merge::is_there(live, config, shape) {
         Cow::Borrowed(live)
@@ -472,6 +456,23 @@ pub fn apply_seen(
         owned.time = Some(now.to_owned());
     }
     Ok(Some(new.into_owned()))
+}
+
+/// Refuses an apply of which some version cannot read what comes of it: `last` is the manager's entry so far.
+fn refuse_unwritable(views: &Views, last: Option<&Owned>) -> Result<(), ApplyError> {
+    let Some((version, why)) = unwritable(views) else {
+        return Ok(());
+    };
+    let pruned = last.filter(|last| !last.fields.is_empty());
+    Err(ApplyError::Unconverted(match pruned {
+        Some(last) if last.api_version == version => {
+            format!("failed to prune fields: failed to convert merged object to last applied version: {why}")
+        }
+        Some(_) => format!(
+            "failed to prune fields: failed add back owned items: failed to convert merged object at version {version}: {why}"
+        ),
+        None => format!("failed to convert new object: {why}"),
+    }))
 }
 
 /// Takes what changes away from the other managers, or says who is in the way.

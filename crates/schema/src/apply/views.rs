@@ -1,0 +1,98 @@
+//! A write in the versions in which its managers wrote (`merge.Converter` upstream).
+//!
+//! Who owns what is judged in the version that an entry names. Where the object cannot be had in that version, an ordinary write tracks
+//! nobody any more, and an apply is refused: nobody can say what it would take from whom.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::diff::{Diff, diff};
+use super::managers::{ManagedFields, Owned};
+use super::{ObjectType, check};
+
+/// A write as it looks in another version of its kind.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// How fields are looked at in that version.
+    pub kind: ObjectType,
+    /// The object before, converted.
+    pub live: Value,
+    /// The object after, converted.
+    pub new: Value,
+}
+
+/// What a version has to say about a write.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// It sees the write so.
+    As(View),
+    /// It is not served any more: who wrote in it owns nothing (`IsMissingVersionError` upstream).
+    Gone,
+    /// Nothing is converted to it, and why.
+    Refused(String),
+}
+
+/// A write as the versions see it in which its managers wrote, by `apiVersion`. A version that is not here has the fields of the write's
+/// own.
+pub type Views = BTreeMap<String, Seen>;
+
+/// What changed and what went, by the version in which it is looked at.
+pub(super) type Changes = BTreeMap<String, Diff>;
+
+/// What is wrong with an object in a version.
+fn wrong(kind: &ObjectType, value: &Value) -> Option<String> {
+    let errors = check::check(value, kind.shape());
+    (!errors.is_empty()).then(|| check::joined(&errors))
+}
+
+/// What is wrong with a stored custom resource, or one that is to be stored, as a value of its type. A built-in object is of its type
+/// already.
+pub fn untyped(kind: &ObjectType, value: &Value) -> Option<String> {
+    if !kind.is_custom() {
+        return None;
+    }
+    let errors = check::check_stored(value, kind.shape());
+    (!errors.is_empty()).then(|| check::joined(&errors))
+}
+
+/// Why the object as it was is not known in every version in which somebody wrote.
+pub(super) fn unreadable(views: &Views) -> Option<String> {
+    views.values().find_map(|seen| match seen {
+        Seen::As(view) => wrong(&view.kind, &view.live),
+        Seen::Gone => None,
+        Seen::Refused(why) => Some(why.clone()),
+    })
+}
+
+/// The first version that cannot read the object as it is to be, and why.
+pub(super) fn unwritable(views: &Views) -> Option<(&str, String)> {
+    views.iter().find_map(|(version, seen)| match seen {
+        Seen::As(view) => Some((version.as_str(), wrong(&view.kind, &view.new)?)),
+        Seen::Gone | Seen::Refused(_) => None,
+    })
+}
+
+/// In what the versions see a difference; drops the entries of those that are gone.
+pub(super) fn changes(views: &Views, managed: &mut ManagedFields) -> Changes {
+    let gone = |owned: &Owned| matches!(views.get(&owned.api_version), Some(Seen::Gone));
+    managed.entries.retain(|_, owned| !gone(owned));
+    let seen = views.iter().filter_map(|(version, seen)| match seen {
+        Seen::As(view) => Some((version.clone(), diff(&view.live, &view.new, view.kind.shape()))),
+        Seen::Gone | Seen::Refused(_) => None,
+    });
+    seen.collect()
+}
+
+/// Fits the entries to types that became atomic after they were written (`ReconcileFieldSetWithSchema` upstream).
+pub(super) fn fit_entries(kind: &ObjectType, views: &Views, managed: &mut ManagedFields) -> bool {
+    let mut changed = false;
+    for owned in managed.entries.values_mut() {
+        let kind = match views.get(&owned.api_version) {
+            Some(Seen::As(view)) => &view.kind,
+            _ => kind,
+        };
+        changed |= owned.fields.close_atomic(kind.shape());
+    }
+    changed
+}
