@@ -31,3 +31,8 @@ pub use cluster::TestCluster;
 pub use error::{Error, Result};
 pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers};
 pub use running::RunningOperator;
+
+/// Compiles the code of the book's chapter on the runtime.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/runtime.md")]
+struct RuntimeChapter;
