@@ -11,7 +11,8 @@ use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
+    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
+    ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -158,6 +159,73 @@ async fn approved_requests_are_signed() {
             certificate.is_some_and(|certificate| certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"))
         };
         until(&requests, "jane", signed).await;
+    })
+    .await;
+}
+
+/// What a simulated pod lacks keeps it from starting, in the words of a kubelet; it starts once that is there.
+#[tokio::test]
+async fn pods_behave_as_they_say() {
+    check(async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let pod = |name: &str, annotations: Value, policy: &str, container: Value| {
+            json!({ "metadata": { "name": name, "annotations": annotations }, "spec": { "restartPolicy": policy, "containers": [container] } })
+        };
+        let plain = || json!({ "name": "c", "image": "app:1" });
+        let lacking = json!({ "name": "c", "image": "app:1", "envFrom": [{ "secretRef": { "name": "s" } }] });
+        create(&pods, pod("lacks", json!({}), "Always", lacking)).await;
+        create(&pods, pod("pulls", json!({}), "Always", json!({ "name": "c", "image": "registry.invalid/app:1" }))).await;
+        create(&pods, pod("ends", json!({ "kubewright.dev/exit-code": "0" }), "Never", plain())).await;
+        create(&pods, pod("fails", json!({ "kubewright.dev/exit-code": "3" }), "Never", plain())).await;
+        create(&pods, pod("crashes", json!({ "kubewright.dev/exit-code": "1" }), "Always", plain())).await;
+        create(&pods, pod("unready", json!({ "kubewright.dev/never-ready": "true" }), "Always", plain())).await;
+        let waiting = |reason: &'static str| {
+            move |pod: Option<&Pod>| {
+                let status = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref()?.first());
+                status.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref()) == Some(reason)
+            }
+        };
+        let phase = |phase: &'static str| {
+            move |pod: Option<&Pod>| pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some(phase)
+        };
+        until(&pods, "lacks", waiting("CreateContainerConfigError")).await;
+        until(&pods, "pulls", waiting("ImagePullBackOff")).await;
+        until(&pods, "crashes", waiting("CrashLoopBackOff")).await;
+        until(&pods, "ends", phase("Succeeded")).await;
+        until(&pods, "fails", phase("Failed")).await;
+        let unready = until(&pods, "unready", phase("Running")).await.expect("a pod");
+        let conditions = unready.status.and_then(|status| status.conditions).unwrap_or_default();
+        assert!(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "False"));
+        let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+        create(&secrets, json!({ "metadata": { "name": "s" } })).await;
+        until(&pods, "lacks", phase("Running")).await;
+        let image = Patch::Strategic(json!({ "spec": { "containers": [{ "name": "c", "image": "app:2" }] } }));
+        pods.patch("pulls", &PatchParams::default(), &image).await.expect("the image is changed");
+        until(&pods, "pulls", phase("Running")).await;
+    })
+    .await;
+}
+
+/// Who deletes the simulated node has it again.
+#[tokio::test]
+async fn the_node_comes_back() {
+    check(async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let ready = |node: &Node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+            conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+        };
+        let first = until(&nodes, "node-0", |node| node.is_some_and(ready))
+            .await
+            .expect("a node");
+        nodes
+            .delete("node-0", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&nodes, "node-0", |node| {
+            node.is_some_and(|node| ready(node) && node.uid() != first.uid())
+        })
+        .await;
     })
     .await;
 }

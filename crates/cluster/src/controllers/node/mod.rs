@@ -3,9 +3,12 @@
 //! Invariants: it plays only for the node that it made itself (known by name and label); a Node of that name which somebody else made is left
 //! alone, and so are its pods. A pod is started once; what others write into its status afterwards stays.
 //! The node is kept: its Lease is renewed, and it is registered again when somebody deletes it.
-//! Not here: containers that fail or end, probes.
+//! How a pod behaves is decided in `behaviour`; what it lacks is found in `needs`.
+//! Not here: probes, several nodes.
 
+mod behaviour;
 mod lease;
+mod needs;
 mod simulate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +16,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Container, Node, Pod, PodStatus, Secret};
 use kubewright::kube::api::DeleteParams;
-use kubewright::{Action, Client, Clock, Context, Controller, Reconciler, Request, Result, Scope, Stop, SystemClock};
+use kubewright::{
+    Action, Client, Clock, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop, SystemClock,
+};
 use tokio::time::Instant;
 
+use self::behaviour::Next;
+use self::needs::{Need, Place};
 use super::{Waiting, meta, pods};
 
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
@@ -39,6 +46,8 @@ pub(crate) struct Kubelet {
     memory: Mutex<Memory>,
     /// Pods that were bound to the node, whether it is known yet or not.
     bound: Waiting,
+    /// Pods that wait for a Secret or a ConfigMap.
+    held_up: Waiting,
 }
 
 #[derive(Default)]
@@ -48,6 +57,19 @@ struct Memory {
     /// By the key of the pod, so that a pod that is gone can be forgotten.
     uids: BTreeMap<Request, String>,
     next_ip: u32,
+    learned: bool,
+    /// The addresses that pods have, so that none has two owners.
+    taken: BTreeSet<String>,
+    ips: BTreeMap<Request, String>,
+}
+
+impl Memory {
+    fn take(&mut self, request: &Request, ip: String) {
+        if let Some(before) = self.ips.insert(request.clone(), ip.clone()) {
+            self.taken.remove(&before);
+        }
+        self.taken.insert(ip);
+    }
 }
 
 /// The kubelet as a controller of pods.
@@ -57,8 +79,10 @@ pub(crate) fn kubelet(node: &str, pace: Pace) -> Controller {
         pace,
         memory: Mutex::default(),
         bound: Waiting::default(),
+        held_up: Waiting::default(),
     };
     let (name, bound) = (kubelet.node.clone(), kubelet.bound.clone());
+    let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
     Controller::of(kubelet)
         .named("kubelet")
         // A pod can be bound before its node is known.
@@ -69,7 +93,16 @@ pub(crate) fn kubelet(node: &str, pace: Pace) -> Controller {
                 vec![]
             }
         })
+        .watches::<Secret>(move |secret| near(&for_secret, secret.metadata.namespace.as_deref()))
+        .watches::<ConfigMap>(move |map| near(&for_map, map.metadata.namespace.as_deref()))
         .concurrency(4)
+}
+
+/// Those that wait in this namespace.
+fn near(waiting: &Waiting, namespace: Option<&str>) -> Vec<Request> {
+    let mut all = waiting.all();
+    all.retain(|request| request.namespace() == namespace);
+    all
 }
 
 fn is_bound_to(pod: &Pod, node: &str) -> bool {
@@ -179,31 +212,158 @@ impl Kubelet {
         due.saturating_duration_since(Instant::now())
     }
 
+    /// Remembers the address that a pod has.
+    fn remember(&self, pod: &Pod) {
+        let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) else {
+            return;
+        };
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.take(&Request::of(pod), ip);
+    }
+
+    /// Before the first address is given: those that pods have from an earlier life of the cluster.
+    async fn learn_addresses(&self, ctx: &Context) -> Result<()> {
+        let learned = || self.memory.lock().unwrap_or_else(PoisonError::into_inner).learned;
+        if !learned() {
+            let all = ctx.client().list::<Pod>(None).await?;
+            all.iter().for_each(|pod| self.remember(pod));
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).learned = true;
+        }
+        Ok(())
+    }
+
     /// An address that no pod has.
-    fn address(&self, taken: &BTreeSet<&str>) -> String {
+    fn address(&self, request: &Request) -> String {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let ip = simulate::pod_ip(memory.next_ip);
             memory.next_ip = memory.next_ip.wrapping_add(1);
-            if !taken.contains(ip.as_str()) || taken.len() > 65_000 {
+            if !memory.taken.contains(&ip) || memory.taken.len() > 65_000 {
+                memory.take(request, ip.clone());
                 return ip;
             }
         }
     }
 
-    async fn start(&self, ctx: &Context, pod: &Pod) -> Result<()> {
-        let all = ctx.client().list::<Pod>(None).await?;
-        let taken = all
-            .iter()
-            .filter_map(|pod| pod.status.as_ref()?.pod_ip.as_deref())
-            .collect();
-        let present = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
-        let ip = present.unwrap_or_else(|| self.address(&taken));
-        let mut started = pod.clone();
-        started.status = Some(simulate::running(pod, &ip, ctx.now()));
-        ctx.client().update_status(&started).await?;
-        Ok(())
+    /// Starts the containers, as far as they can be; or says what holds them up.
+    async fn start(&self, ctx: &Context, pod: &Pod) -> Result<Action> {
+        self.held_up.insert(ctx.request());
+        if let Some((need, why)) = needs::unmet(pod, ctx.client()).await? {
+            return lacks(ctx, pod, &need, &why).await;
+        }
+        if let Some(container) = behaviour::unpullable(pod) {
+            return cannot_pull(ctx, pod, container).await;
+        }
+        self.held_up.remove(ctx.request());
+        let before = pod.status.as_ref();
+        let present = before.and_then(|status| status.pod_ip.clone());
+        let ip = match present {
+            Some(ip) => ip,
+            None => {
+                self.learn_addresses(ctx).await?;
+                self.address(ctx.request())
+            }
+        };
+        let written = write(ctx, pod, simulate::running(pod, &ip, ctx.now())).await?;
+        if pods::phase(pod) == "Pending" {
+            let spec = pod.spec.iter();
+            let containers = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+            for container in containers {
+                let image = container.image.as_deref().unwrap_or_default();
+                let pulled =
+                    format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
+                ctx.event(pod, EventType::Normal, "Pulled", pulled);
+                ctx.event(pod, EventType::Normal, "Created", "Container created");
+                ctx.event(pod, EventType::Normal, "Started", "Container started");
+            }
+        }
+        Ok(written)
     }
+
+    /// What becomes of a pod that runs.
+    async fn go_on(&self, ctx: &Context, pod: &Pod) -> Result<Action> {
+        match behaviour::next(pod, ctx.now()) {
+            // What others write into the status stays, unless a gate says otherwise.
+            Next::Stays if behaviour::has_gates(pod) && behaviour::gates_open(pod) != pods::is_ready(pod) => {
+                self.start(ctx, pod).await
+            }
+            Next::Stays => Ok(Action::await_change()),
+            Next::Wait(wait) => Ok(Action::requeue_after(wait)),
+            Next::Restarts => self.start(ctx, pod).await,
+            Next::Ends(code) => write(ctx, pod, simulate::ended(pod, code, true, ctx.now())).await,
+            Next::Crashes(code) => {
+                for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+                    let message = format!(
+                        "Back-off restarting failed container {} in pod {}_{}({})",
+                        container.name,
+                        meta::name(&pod.metadata),
+                        ctx.request().namespace().unwrap_or_default(),
+                        meta::uid(&pod.metadata)
+                    );
+                    ctx.event(pod, EventType::Warning, "BackOff", message);
+                }
+                // The change of the pod leads back here, to the end of the back-off.
+                write(ctx, pod, simulate::ended(pod, code, false, ctx.now())).await
+            }
+        }
+    }
+}
+
+async fn write(ctx: &Context, pod: &Pod, status: PodStatus) -> Result<Action> {
+    if pod.status.as_ref() != Some(&status) {
+        let mut next = pod.clone();
+        next.status = Some(status);
+        ctx.client().update_status(&next).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// A Secret or a ConfigMap is missing: said once, and again when it is another.
+async fn lacks(ctx: &Context, pod: &Pod, need: &Need, why: &str) -> Result<Action> {
+    let status = match &need.place {
+        Place::Container(name) => simulate::held_up(pod, Some(name), "CreateContainerConfigError", why, ctx.now()),
+        Place::Volume(_) => simulate::held_up(pod, None, "ContainerCreating", "", ctx.now()),
+    };
+    let (reason, message) = match &need.place {
+        Place::Container(_) => ("Failed", format!("Error: {why}")),
+        Place::Volume(name) => (
+            "FailedMount",
+            format!("MountVolume.SetUp failed for volume \"{name}\" : {why}"),
+        ),
+    };
+    if pod.status.as_ref() != Some(&status) {
+        ctx.event(pod, EventType::Warning, reason, message);
+    }
+    write(ctx, pod, status).await
+}
+
+/// The image of a container cannot be pulled.
+async fn cannot_pull(ctx: &Context, pod: &Pod, container: &Container) -> Result<Action> {
+    let image = container.image.as_deref().unwrap_or_default();
+    let why = "registries under .invalid do not exist";
+    let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {why}");
+    let status = simulate::held_up(pod, Some(&container.name), "ImagePullBackOff", &message, ctx.now());
+    if pod.status.as_ref() != Some(&status) {
+        let events = [
+            (EventType::Normal, "Pulling", format!("Pulling image \"{image}\"")),
+            (
+                EventType::Warning,
+                "Failed",
+                format!("Failed to pull image \"{image}\": {why}"),
+            ),
+            (EventType::Warning, "Failed", "Error: ErrImagePull".to_owned()),
+            (
+                EventType::Normal,
+                "BackOff",
+                format!("Back-off pulling image \"{image}\""),
+            ),
+            (EventType::Warning, "Failed", "Error: ImagePullBackOff".to_owned()),
+        ];
+        for (kind, reason, message) in events {
+            ctx.event(pod, kind, reason, message);
+        }
+    }
+    write(ctx, pod, status).await
 }
 
 impl Reconciler for Kubelet {
@@ -218,54 +378,56 @@ impl Reconciler for Kubelet {
         if !node.is_some_and(|node| is_simulated(&node)) {
             return Ok(Action::await_change());
         }
+        self.remember(&pod);
         let is_end = meta::is_deleting(&pod.metadata);
-        let begins = pods::phase(&pod) == "Pending";
-        let waits_for_gate = pods::phase(&pod) == "Running" && !pods::is_ready(&pod) && has_gates(&pod);
-        if !is_end && !begins && !waits_for_gate {
+        if !is_end && pods::phase(&pod) == "Running" {
+            return gone_is_fine(self.go_on(&ctx, &pod).await);
+        }
+        if !is_end && pods::phase(&pod) != "Pending" {
             return Ok(Action::await_change());
         }
-        let wait = if waits_for_gate && !is_end {
-            Duration::ZERO
-        } else {
-            self.wait(&pod, is_end)
-        };
+        let wait = self.wait(&pod, is_end);
         if !wait.is_zero() {
             return Ok(Action::requeue_after(wait));
         }
-        let done = if is_end {
-            ctx.client()
-                .delete_with(
-                    &*pod,
-                    DeleteParams {
-                        grace_period_seconds: Some(0),
-                        ..DeleteParams::default()
-                    },
-                )
-                .await
-                .map(drop)
-        } else {
-            self.start(&ctx, &pod).await
-        };
-        match done {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(Action::await_change()),
+        if !is_end {
+            return gone_is_fine(self.start(&ctx, &pod).await);
         }
+        if pods::phase(&pod) == "Running" {
+            for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+                ctx.event(
+                    &*pod,
+                    EventType::Normal,
+                    "Killing",
+                    format!("Stopping container {}", container.name),
+                );
+            }
+        }
+        let at_once = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        ctx.client().delete_with(&*pod, at_once).await?;
+        Ok(Action::await_change())
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.bound.remove(&request);
+        self.held_up.remove(&request);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uid) = memory.uids.remove(&request) {
             memory.due.retain(|(other, _), _| *other != uid);
+        }
+        if let Some(ip) = memory.ips.remove(&request) {
+            memory.taken.remove(&ip);
         }
         Ok(Action::await_change())
     }
 }
 
-/// Whether readiness depends on conditions that others write.
-fn has_gates(pod: &Pod) -> bool {
-    pod.spec
-        .as_ref()
-        .and_then(|spec| spec.readiness_gates.as_ref())
-        .is_some_and(|gates| !gates.is_empty())
+fn gone_is_fine(done: Result<Action>) -> Result<Action> {
+    match done {
+        Err(error) if error.is_not_found() => Ok(Action::await_change()),
+        done => done,
+    }
 }

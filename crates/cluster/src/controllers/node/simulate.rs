@@ -4,14 +4,15 @@
 //! real kubelet could not have written.
 
 use kubewright::k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, HostIP, Node,
-    NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo, Pod, PodCondition, PodIP, PodSpec, PodStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    HostIP, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo, Pod, PodCondition, PodIP, PodSpec, PodStatus,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::{meta, pods};
+use super::behaviour;
+use crate::controllers::meta;
 
 /// The label of a node that exists in the API only. Whoever sees it need not look for a machine.
 pub(crate) const SIMULATED: &str = "kubewright.dev/simulated";
@@ -120,77 +121,197 @@ fn node_info(name: &str) -> NodeSystemInfo {
     }
 }
 
-/// The status of a pod whose containers have all started, keeping what others have written into it.
+/// The status of a pod whose containers have all started, keeping what others have written into it. Containers that ran before have been
+/// restarted.
 pub(crate) fn running(pod: &Pod, ip: &str, now: Timestamp) -> PodStatus {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let before = pod.status.clone().unwrap_or_default();
     let time = meta::time(now);
     let ip = if spec.host_network == Some(true) { NODE_IP } else { ip };
-    let mut status = PodStatus {
-        phase: Some("Running".to_owned()),
-        start_time: Some(before.start_time.clone().unwrap_or_else(|| time.clone())),
-        host_ip: Some(NODE_IP.to_owned()),
-        host_ips: Some(vec![HostIP { ip: NODE_IP.to_owned() }]),
-        pod_ip: Some(ip.to_owned()),
-        pod_ips: Some(vec![PodIP { ip: ip.to_owned() }]),
-        container_statuses: Some(
-            spec.containers
-                .iter()
-                .map(|container| started(container, &time))
-                .collect(),
-        ),
-        init_container_statuses: spec.init_containers.as_ref().map(|containers| {
-            containers
-                .iter()
-                .map(|container| initialized(container, &time))
-                .collect()
-        }),
-        observed_generation: pod.metadata.generation,
-        ..before
-    };
-    for (type_, status_) in conditions_of(pod) {
-        set_condition(&mut status, type_, status_, pod.metadata.generation, &time);
-    }
+    let mut status = begun(pod, &time);
+    status.phase = Some("Running".to_owned());
+    status.pod_ip = Some(ip.to_owned());
+    status.pod_ips = Some(vec![PodIP { ip: ip.to_owned() }]);
+    let containers = spec.containers.iter();
+    status.container_statuses = Some(containers.map(|container| started(pod, container, &time)).collect());
+    status.init_container_statuses = spec.init_containers.as_ref().map(|containers| {
+        let containers = containers.iter();
+        containers.map(|container| initialized(pod, container, &time)).collect()
+    });
+    set_conditions(pod, &mut status, true, None, &time);
     status
 }
 
-/// The conditions of a running pod. With readiness gates, somebody else has a word in whether it is ready.
-fn conditions_of(pod: &Pod) -> [(&'static str, bool); 5] {
-    let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref());
-    let open = gates
-        .into_iter()
-        .flatten()
-        .all(|gate| pods::condition(pod, &gate.condition_type).is_some_and(|gate| gate.status == "True"));
-    [
-        ("PodReadyToStartContainers", true),
-        ("Initialized", true),
-        ("Ready", open),
-        ("ContainersReady", true),
-        ("PodScheduled", true),
-    ]
+/// The status of a pod that its node has taken up.
+fn begun(pod: &Pod, time: &Time) -> PodStatus {
+    let before = pod.status.clone().unwrap_or_default();
+    PodStatus {
+        start_time: Some(before.start_time.clone().unwrap_or_else(|| time.clone())),
+        host_ip: Some(NODE_IP.to_owned()),
+        host_ips: Some(vec![HostIP { ip: NODE_IP.to_owned() }]),
+        observed_generation: pod.metadata.generation,
+        ..before
+    }
 }
 
-fn set_condition(status: &mut PodStatus, type_: &str, holds: bool, generation: Option<i64>, time: &Time) {
+/// The status of a pod that cannot start because of one container: that one waits for this reason, those after it for their turn.
+pub(crate) fn held_up(pod: &Pod, container: Option<&str>, reason: &str, message: &str, now: Timestamp) -> PodStatus {
+    let empty = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let time = meta::time(now);
+    let init = spec.init_containers.iter().flatten();
+    let in_init = init.clone().any(|one| Some(one.name.as_str()) == container);
+    let waits = |one: &Container, otherwise: &str| {
+        let is_it = Some(one.name.as_str()) == container;
+        let waiting = ContainerStateWaiting {
+            reason: Some(if is_it { reason } else { otherwise }.to_owned()),
+            message: is_it.then(|| message.to_owned()).filter(|text| !text.is_empty()),
+        };
+        ContainerStatus {
+            started: Some(false),
+            image: one.image.clone().unwrap_or_default(),
+            name: one.name.clone(),
+            state: Some(ContainerState {
+                waiting: Some(waiting),
+                ..ContainerState::default()
+            }),
+            ..ContainerStatus::default()
+        }
+    };
+    let turn = if in_init {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
+    };
+    let mut status = begun(pod, &time);
+    status.phase = Some("Pending".to_owned());
+    status.container_statuses = Some(spec.containers.iter().map(|one| waits(one, turn)).collect());
+    status.init_container_statuses =
+        spec.init_containers
+            .as_ref()
+            .map(|containers| match in_init || container.is_none() {
+                true => containers.iter().map(|one| waits(one, "PodInitializing")).collect(),
+                false => containers.iter().map(|one| initialized(pod, one, &time)).collect(),
+            });
+    set_conditions(pod, &mut status, false, Some("ContainersNotReady"), &time);
+    set_condition(
+        &mut status,
+        "Initialized",
+        !in_init,
+        Some("ContainersNotInitialized").filter(|_| in_init),
+        pod.metadata.generation,
+        &time,
+    );
+    status
+}
+
+/// The status of a pod whose containers have ended with this code: for good, or until they are started again.
+pub(crate) fn ended(pod: &Pod, code: i32, for_good: bool, now: Timestamp) -> PodStatus {
+    let time = meta::time(now);
+    let mut status = begun(pod, &time);
+    let back_off = behaviour::back_off(restarts(pod, None)).as_secs();
+    for container in status.container_statuses.iter_mut().flatten() {
+        let running = container.state.take().and_then(|state| state.running);
+        let terminated = ContainerStateTerminated {
+            container_id: container.container_id.clone(),
+            exit_code: code,
+            reason: Some(if code == 0 { "Completed" } else { "Error" }.to_owned()),
+            started_at: running.and_then(|running| running.started_at),
+            finished_at: Some(time.clone()),
+            ..ContainerStateTerminated::default()
+        };
+        let terminated = ContainerState {
+            terminated: Some(terminated),
+            ..ContainerState::default()
+        };
+        (container.ready, container.started) = (false, Some(false));
+        if for_good {
+            container.state = Some(terminated);
+            continue;
+        }
+        let name = format!(
+            "{}_{}({})",
+            meta::name(&pod.metadata),
+            pod.metadata.namespace.as_deref().unwrap_or_default(),
+            meta::uid(&pod.metadata)
+        );
+        container.state = Some(ContainerState {
+            waiting: Some(ContainerStateWaiting {
+                reason: Some("CrashLoopBackOff".to_owned()),
+                message: Some(format!(
+                    "back-off {back_off}s restarting failed container={} pod={name}",
+                    container.name
+                )),
+            }),
+            ..ContainerState::default()
+        });
+        container.last_state = Some(terminated);
+    }
+    let reason = match (for_good, code) {
+        (false, _) => "ContainersNotReady",
+        (true, 0) => "PodCompleted",
+        (true, _) => "PodFailed",
+    };
+    if for_good {
+        status.phase = Some(if code == 0 { "Succeeded" } else { "Failed" }.to_owned());
+    }
+    set_conditions(pod, &mut status, false, Some(reason), &time);
+    status
+}
+
+/// The conditions of a pod whose containers are ready or not. With readiness gates, somebody else has a word in whether the pod is.
+fn set_conditions(pod: &Pod, status: &mut PodStatus, ready: bool, reason: Option<&str>, time: &Time) {
+    let open = behaviour::gates_open(pod);
+    let (gated, probed) = (Some("ReadinessGatesNotReady"), Some("ContainersNotReady"));
+    let never = behaviour::never_ready(pod);
+    let containers = ready && !never;
+    let why_not = reason.or(if never { probed } else { gated });
+    let generation = pod.metadata.generation;
+    for (type_, holds, reason) in [
+        ("PodReadyToStartContainers", true, None),
+        ("Initialized", true, None),
+        ("Ready", ready && open, why_not),
+        ("ContainersReady", containers, reason.or(probed)),
+        ("PodScheduled", true, None),
+    ] {
+        set_condition(status, type_, holds, reason, generation, time);
+    }
+    for container in status.container_statuses.iter_mut().flatten().filter(|_| ready) {
+        container.ready = containers;
+    }
+}
+
+fn set_condition(
+    status: &mut PodStatus,
+    type_: &str,
+    holds: bool,
+    reason: Option<&str>,
+    generation: Option<i64>,
+    time: &Time,
+) {
     let text = if holds { "True" } else { "False" };
     let conditions = status.conditions.get_or_insert_default();
     let present = conditions.iter().position(|condition| condition.type_ == type_);
-    if present.is_some_and(|present| conditions[present].status == text) {
+    let reason = reason.filter(|_| !holds);
+    if present
+        .is_some_and(|present| conditions[present].status == text && conditions[present].reason.as_deref() == reason)
+    {
         return;
     }
-    let not_ready = (!holds).then(|| {
-        (
-            "ReadinessGatesNotReady".to_owned(),
-            "a readiness gate of the pod is not True".to_owned(),
-        )
-    });
-    let (reason, message) = not_ready.unzip();
+    let since = present
+        .map(|present| &conditions[present])
+        .filter(|present| present.status == text);
     let condition = PodCondition {
         type_: type_.to_owned(),
         status: text.to_owned(),
-        reason,
-        message,
-        last_transition_time: Some(time.clone()),
+        reason: reason.map(str::to_owned),
+        message: (reason == Some("ReadinessGatesNotReady"))
+            .then(|| "a readiness gate of the pod is not True".to_owned()),
+        last_transition_time: Some(
+            since
+                .and_then(|since| since.last_transition_time.clone())
+                .unwrap_or_else(|| time.clone()),
+        ),
         last_probe_time: None,
         observed_generation: generation,
     };
@@ -200,26 +321,57 @@ fn set_condition(status: &mut PodStatus, type_: &str, holds: bool, generation: O
     }
 }
 
-fn started(container: &Container, time: &Time) -> ContainerStatus {
+/// How often a container of this name, or any, has been started again.
+fn restarts(pod: &Pod, name: Option<&str>) -> i32 {
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|status| status.container_statuses.iter().flatten());
+    let same = statuses.filter(|status| name.is_none_or(|name| status.name == name));
+    same.map(|status| status.restart_count).max().unwrap_or(0)
+}
+
+fn started(pod: &Pod, container: &Container, time: &Time) -> ContainerStatus {
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|status| status.container_statuses.iter().flatten());
+    let before = statuses.into_iter().find(|status| status.name == container.name);
+    let running = before.and_then(|before| before.state.as_ref()?.running.clone());
+    let again = before.is_some_and(|before| before.last_state.as_ref().is_some_and(|last| last.terminated.is_some()));
+    // One that runs goes on; one that has ended is started again.
+    let restarted = i32::from(again && running.is_none());
+    let restart_count = restarts(pod, Some(&container.name)).saturating_add(restarted);
     ContainerStatus {
         ready: true,
         started: Some(true),
+        restart_count,
+        last_state: before.and_then(|before| before.last_state.clone()),
         state: Some(ContainerState {
-            running: Some(ContainerStateRunning {
+            running: Some(running.unwrap_or_else(|| ContainerStateRunning {
                 started_at: Some(time.clone()),
-            }),
+            })),
             ..ContainerState::default()
         }),
-        ..status_of(container)
+        ..status_of(pod, container, restart_count)
     }
 }
 
 /// A sidecar (an init container that is always restarted) runs; any other has run.
-fn initialized(container: &Container, time: &Time) -> ContainerStatus {
+fn initialized(pod: &Pod, container: &Container, time: &Time) -> ContainerStatus {
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|status| status.init_container_statuses.iter().flatten());
+    let before = statuses.into_iter().find(|status| status.name == container.name);
+    if let Some(done) = before.filter(|before| before.state.as_ref().is_some_and(|state| state.waiting.is_none())) {
+        return done.clone();
+    }
     if container.restart_policy.as_deref() == Some("Always") {
-        return started(container, time);
+        return started(pod, container, time);
     }
     let terminated = ContainerStateTerminated {
+        container_id: Some(container_id(pod, container, 0)),
         exit_code: 0,
         reason: Some("Completed".to_owned()),
         started_at: Some(time.clone()),
@@ -233,18 +385,24 @@ fn initialized(container: &Container, time: &Time) -> ContainerStatus {
             terminated: Some(terminated),
             ..ContainerState::default()
         }),
-        ..status_of(container)
+        ..status_of(pod, container, 0)
     }
 }
 
-fn status_of(container: &Container) -> ContainerStatus {
+fn status_of(pod: &Pod, container: &Container, start: i32) -> ContainerStatus {
     let image = container.image.clone().unwrap_or_default();
     ContainerStatus {
         name: container.name.clone(),
+        container_id: Some(container_id(pod, container, start)),
         image_id: image.clone(),
         image,
         ..ContainerStatus::default()
     }
+}
+
+/// Another one for each start, under the name of the runtime that the node says it has.
+fn container_id(pod: &Pod, container: &Container, start: i32) -> String {
+    format!("simulated://{}/{}/{start}", meta::uid(&pod.metadata), container.name)
 }
 
 /// The pod address with this number, out of 10.244.0.0/16 without its first and last.
@@ -256,6 +414,7 @@ pub(crate) fn pod_ip(number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::pods;
     use serde_json::json;
 
     fn ready(pod: &Pod) -> Vec<String> {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
-use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
 use self::health::Heard;
@@ -82,7 +82,7 @@ impl Reconciler for NodeLifecycle {
             silent.status.get_or_insert_default().conditions = Some(conditions);
             // The change of the node leads back here, to its taints.
             return match ctx.client().update_status(&silent).await {
-                Err(error) if !error.is_not_found() => Err(error),
+                Err(error) if !is_passed(&error) => Err(error),
                 _ => Ok(Action::await_change()),
             };
         }
@@ -101,6 +101,11 @@ impl Reconciler for NodeLifecycle {
     }
 }
 
+/// The node is gone, or has changed meanwhile: that leads back here by itself. Kubelets write their nodes often.
+fn is_passed(error: &Error) -> bool {
+    error.is_not_found() || error.is_conflict()
+}
+
 /// Writes the taints and the annotation, when they differ.
 async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     let taints = taints::taints(node, &meta::time(ctx.now()));
@@ -117,7 +122,7 @@ async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     let annotations = changed.metadata.annotations.get_or_insert_default();
     annotations.insert(TTL.to_owned(), "0".to_owned());
     match ctx.client().update(&changed).await {
-        Err(error) if !error.is_not_found() => Err(error),
+        Err(error) if !is_passed(&error) => Err(error),
         _ => Ok(()),
     }
 }

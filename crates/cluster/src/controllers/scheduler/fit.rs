@@ -2,7 +2,7 @@
 //!
 //! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails gives its reasons: unschedulable, taints,
 //! node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
-//! Not here: affinity between pods, topology spread, volumes and preemption; they are not looked at.
+//! Not here: affinity between pods and topology spread (`neighbours`), volumes; and preemption, which there is none of.
 
 use std::collections::BTreeMap;
 
@@ -176,7 +176,8 @@ pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
 
 /// Whether the reason would go when pods of the node went.
 fn is_room(reason: &str) -> bool {
-    reason == "Too many pods" || reason.starts_with("Insufficient ") || reason.contains("free ports")
+    let by_pods = reason.contains("anti-affinity") || reason.ends_with("topology spread constraints");
+    reason == "Too many pods" || reason.starts_with("Insufficient ") || reason.contains("free ports") || by_pods
 }
 
 #[cfg(test)]

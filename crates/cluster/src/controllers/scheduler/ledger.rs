@@ -9,6 +9,7 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::neighbours;
 use crate::controllers::quantity::milli;
 use crate::controllers::{bound, pods};
 
@@ -29,6 +30,8 @@ pub(super) struct Taken {
 pub(super) struct Ledger {
     nodes: BTreeMap<String, Taken>,
     places: BTreeMap<Request, String>,
+    /// Pods that repel others.
+    repelling: BTreeSet<Request>,
 }
 
 impl Ledger {
@@ -50,6 +53,9 @@ impl Ledger {
             *sum = sum.saturating_add(amount);
         }
         taken.pods.insert(request.clone(), pod.clone());
+        if neighbours::repels(pod) {
+            self.repelling.insert(request.clone());
+        }
         self.places.insert(request.clone(), node.to_owned());
     }
 
@@ -57,6 +63,7 @@ impl Ledger {
         let Some(node) = self.places.remove(request) else {
             return;
         };
+        self.repelling.remove(request);
         let Some(taken) = self.nodes.get_mut(&node) else {
             return;
         };
@@ -69,6 +76,11 @@ impl Ledger {
         if taken.pods.is_empty() {
             self.nodes.remove(&node);
         }
+    }
+
+    /// Whether any pod repels others.
+    pub(super) fn has_repelling(&self) -> bool {
+        !self.repelling.is_empty()
     }
 
     /// What is taken on a node.

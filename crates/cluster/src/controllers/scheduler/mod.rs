@@ -9,19 +9,21 @@
 
 pub(crate) mod fit;
 mod ledger;
+mod neighbours;
 mod volumes;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{
-    Binding, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
+    Binding, Namespace, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
 use self::ledger::{Ledger, Taken};
+use self::neighbours::{Namespaces, Neighbours};
 use self::volumes::Volumes;
 use super::{Waiting, bound, meta, pods};
 
@@ -35,6 +37,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Scheduler {
     waiting: Waiting,
+    /// Those of them that may fit when another pod has been placed.
+    beside: Waiting,
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
 }
@@ -44,6 +48,7 @@ pub(crate) fn controller() -> Controller {
     let scheduler = Scheduler::default();
     let waiting = || scheduler.waiting.clone();
     let (for_node, for_room, for_claim) = (waiting(), waiting(), waiting());
+    let beside = scheduler.beside.clone();
     Controller::of(scheduler)
         .named(NAME)
         // A node has come or changed: whoever waits may fit now.
@@ -51,12 +56,10 @@ pub(crate) fn controller() -> Controller {
         // A claim of somebody who waits has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A bound pod is going or finished: there is room for another.
-        .watches::<Pod>(move |pod| {
-            if is_bound(pod) && !pods::is_active(pod) {
-                for_room.all()
-            } else {
-                vec![]
-            }
+        .watches::<Pod>(move |pod| match is_bound(pod) {
+            true if !pods::is_active(pod) => for_room.all(),
+            true => beside.all(),
+            false => vec![],
         })
         // One at a time: two placements that do not see each other could overfill a node.
         .concurrency(1)
@@ -79,6 +82,11 @@ impl Scheduler {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn forget(&self, request: &Request) {
+        self.waiting.remove(request);
+        self.beside.remove(request);
+    }
+
     /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before those that were.
     async fn enter(&self, pod: &Arc<Pod>, ctx: &Context) -> Result<()> {
         if self.ledger().is_none() {
@@ -98,17 +106,21 @@ impl Scheduler {
         &self,
         pod: &Pod,
         volumes: &Volumes,
+        namespaces: &Namespaces,
         nodes: &'a [Arc<Node>],
     ) -> std::result::Result<&'a str, Vec<Vec<String>>> {
         let guard = self.ledger();
-        let nothing = Taken::default();
+        let (nothing, nobody) = (Taken::default(), Ledger::default());
+        let all: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+        let neighbours = Neighbours::of(pod, &all, guard.as_ref().unwrap_or(&nobody), namespaces);
         let (mut refusals, mut best): (Vec<Vec<String>>, Option<(usize, &str)>) = (vec![], None);
         for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
             let taken = guard.as_ref().and_then(|ledger| ledger.on(name)).unwrap_or(&nothing);
             let (mut why, there) = (fit::refusals(pod, node, taken), taken.pods.len());
             if why.is_empty() {
-                why.extend(volumes.refusal(node).map(str::to_owned));
+                let other = volumes.refusal(node).or_else(|| neighbours.refusal(node));
+                why.extend(other.map(str::to_owned));
             }
             if !why.is_empty() {
                 refusals.push(why);
@@ -126,17 +138,27 @@ impl Reconciler for Scheduler {
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
         self.enter(&pod, &ctx).await?;
         if !is_ours(&pod) {
-            self.waiting.remove(ctx.request());
+            self.forget(ctx.request());
             return Ok(Action::await_change());
         }
         // Before the nodes are read: one that changes afterwards finds the pod among those who wait.
         self.waiting.insert(ctx.request());
+        if neighbours::looks_around(&pod) {
+            self.beside.insert(ctx.request());
+        }
         let nodes = ctx.client().list::<Node>(None).await?;
         let volumes = match Volumes::of(&pod, &ctx).await? {
             Ok(volumes) => volumes,
             Err(why) => return wait(&ctx, &pod, &fit::nowhere_because(&why, nodes.len())).await,
         };
-        match self.choose(&pod, &volumes, &nodes) {
+        let mut namespaces = Namespaces::new();
+        if neighbours::asks_namespaces(&pod) || self.ledger().as_ref().is_some_and(Ledger::has_repelling) {
+            for namespace in ctx.client().list::<Namespace>(None).await? {
+                let name = meta::name(&namespace.metadata).to_owned();
+                namespaces.insert(name, meta::labels(&namespace.metadata));
+            }
+        }
+        match self.choose(&pod, &volumes, &namespaces, &nodes) {
             // The claims that become bound lead back here.
             Ok(node) if volumes.place(node, &ctx).await? => Ok(Action::requeue_after(TRY_AGAIN)),
             Ok(node) => {
@@ -151,7 +173,7 @@ impl Reconciler for Scheduler {
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.waiting.remove(&request);
+        self.forget(&request);
         if let Some(ledger) = self.ledger().as_mut() {
             ledger.remove(&request);
         }
