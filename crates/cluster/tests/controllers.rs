@@ -4,18 +4,21 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use common::soon;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount,
+    ConfigMap, Event, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
 };
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
@@ -482,4 +485,94 @@ async fn an_empty_namespace_says_so_before_it_is_finalized() {
         assert!(said.iter().all(|(_, status)| *status == "False"), "{said:?}");
     })
     .await;
+}
+
+/// Pods come, are ready, and go with what made them.
+#[tokio::test]
+async fn workloads_come_and_go() {
+    async fn lives<K>(client: Client, object: Value, ready: impl Fn(&Value) -> bool)
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
+    {
+        let api: Api<K> = Api::default_namespaced(client.clone());
+        create(&api, object).await;
+        let status = |object: &K| serde_json::to_value(object).expect("JSON")["status"].clone();
+        until(&api, "web", |object| {
+            object.is_some_and(|object| ready(&status(object)))
+        })
+        .await;
+        api.delete("web", &DeleteParams::foreground())
+            .await
+            .expect("it is deleted");
+        until(&api, "web", |object| object.is_none()).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let left = pods.list(&ListParams::default()).await.expect("pods").items;
+        assert!(left.is_empty(), "{} left pods", K::kind(&()));
+    }
+    check(async |client| {
+        let of = |version: &str, kind: &str, more: Value| {
+            let mut object = deployment("web", 2, "app:1");
+            (object["apiVersion"], object["kind"]) = (json!(version), json!(kind));
+            for (key, value) in more.as_object().expect("fields of a spec") {
+                object["spec"][key] = value.clone();
+            }
+            object
+        };
+        let set = of("apps/v1", "StatefulSet", json!({ "serviceName": "web" }));
+        lives::<StatefulSet>(client.clone(), set, |status| status["availableReplicas"] == 2).await;
+        let mut everywhere = of("apps/v1", "DaemonSet", json!({}));
+        everywhere["spec"].as_object_mut().expect("a spec").remove("replicas");
+        lives::<DaemonSet>(client.clone(), everywhere, |status| status["numberAvailable"] == 1).await;
+        let elder = of("v1", "ReplicationController", json!({ "selector": { "app": "web" } }));
+        lives::<ReplicationController>(client, elder, |status| status["availableReplicas"] == 2).await;
+    })
+    .await;
+}
+
+/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than maxSurge allows.
+#[tokio::test]
+async fn a_rolling_update_keeps_its_promises() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        create(&deployments, deployment("web", 20, "app:1")).await;
+        until(&deployments, "web", complete).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let listed = pods.list(&ListParams::default()).await.expect("pods");
+        let version = listed.metadata.resource_version.expect("a version");
+        let mut events = std::pin::pin!(pods.watch(&WatchParams::default(), &version).await.expect("a watch"));
+        let mut there: BTreeMap<String, bool> = listed.items.iter().map(|pod| (pod.name_any(), true)).collect();
+        let image =
+            json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "app:2" }] } } } });
+        merge(&deployments, "web", image).await;
+        let mut updated = BTreeSet::new();
+        while updated.len() < 20 || there.len() > 20 {
+            match events.next().await.expect("the watch goes on").expect("an event") {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) if pod.metadata.deletion_timestamp.is_none() => {
+                    let ready = is_ready(&pod);
+                    there.insert(pod.name_any(), ready);
+                    if ready
+                        && pod
+                            .spec
+                            .as_ref()
+                            .is_some_and(|spec| spec.containers[0].image.as_deref() == Some("app:2"))
+                    {
+                        updated.insert(pod.name_any());
+                    }
+                }
+                WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) => drop(there.remove(&pod.name_any())),
+                _ => {}
+            }
+            let ready = there.values().filter(|ready| **ready).count();
+            assert!(ready >= 15 && there.len() <= 25, "{ready} of {} are ready", there.len());
+        }
+    })
+    .await;
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
