@@ -387,7 +387,8 @@ async fn a_quota_is_charged_and_gets_back() {
     .await;
 }
 
-/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its server is gone.
+/// A cluster that stops in the middle of a rollout lets its controllers finish what they are at: none is told that its
+/// server is gone.
 #[tokio::test]
 async fn controllers_stop_before_the_server() {
     let failures = Arc::new(Mutex::new(Vec::new()));
@@ -422,7 +423,8 @@ async fn controllers_stop_before_the_server() {
     assert_eq!(failures.lock().unwrap().as_slice(), <[String; 0]>::default());
 }
 
-/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is no part of the wish.
+/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is no
+/// part of the wish.
 #[tokio::test]
 async fn a_new_deployment_stays_at_its_first_generation() {
     check(async |client| {
@@ -435,8 +437,8 @@ async fn a_new_deployment_stays_at_its_first_generation() {
     .await;
 }
 
-/// Dependents that do not block go before the owner loses `foregroundDeletion`: held by a finalizer of its own it would look like an owner
-/// that keeps them.
+/// Dependents that do not block go before the owner loses `foregroundDeletion`: held by a finalizer of its own it would
+/// look like an owner that keeps them.
 #[tokio::test]
 async fn foreground_deletion_takes_dependents_of_an_owner_that_stays() {
     check(async |client| {
@@ -473,14 +475,31 @@ async fn foreground_deletion_takes_dependents_of_an_owner_that_stays() {
 async fn an_empty_namespace_says_so_before_it_is_finalized() {
     check(async |client| {
         let namespaces: Api<Namespace> = Api::all(client);
-        let held = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "held" }, "spec": { "finalizers": ["example.com/hold"] } });
+        let held = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "held" },
+            "spec": { "finalizers": ["example.com/hold"] },
+        });
         create(&namespaces, held).await;
-        namespaces.delete("held", &DeleteParams::default()).await.expect("it is deleted");
-        let finalizers = |namespace: &Namespace| namespace.spec.clone().and_then(|spec| spec.finalizers).unwrap_or_default();
-        let ours_is_gone = |namespace: Option<&Namespace>| namespace.is_some_and(|namespace| finalizers(namespace) == ["example.com/hold"]);
+        namespaces
+            .delete("held", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        let finalizers = |namespace: &Namespace| {
+            namespace
+                .spec
+                .clone()
+                .and_then(|spec| spec.finalizers)
+                .unwrap_or_default()
+        };
+        let ours_is_gone = |namespace: Option<&Namespace>| {
+            namespace.is_some_and(|namespace| finalizers(namespace) == ["example.com/hold"])
+        };
         let held = until(&namespaces, "held", ours_is_gone).await.expect("it is there");
         let conditions = held.status.and_then(|status| status.conditions).unwrap_or_default();
-        let said: Vec<(&str, &str)> = conditions.iter().map(|of| (of.type_.as_str(), of.status.as_str())).collect();
+        let said: Vec<(&str, &str)> = conditions
+            .iter()
+            .map(|of| (of.type_.as_str(), of.status.as_str()))
+            .collect();
         assert_eq!(said.len(), 5, "{said:?}");
         assert!(said.iter().all(|(_, status)| *status == "False"), "{said:?}");
     })
@@ -530,7 +549,8 @@ async fn workloads_come_and_go() {
     .await;
 }
 
-/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than maxSurge allows.
+/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than maxSurge
+/// allows.
 #[tokio::test]
 async fn a_rolling_update_keeps_its_promises() {
     check(async |client| {
