@@ -2,8 +2,8 @@
 //!
 //! Which revision is the present one is decided by [`decide`], which is pure; [`present`] writes what follows from it.
 //!
-//! Invariants: the revision of the present template has the highest number; going back to an older template uses its revision again under
-//! the next number; a hash that collides with another template is counted and another name is tried.
+//! Invariants: the revision of the present template has the highest number; going back to an older template uses its
+//! revision again under the next number; a hash that collides with another template is counted and another name is tried.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How long a node on which a DaemonSet's pod has failed waits for the next one: 1 s, doubled each time, at most 15 min (`failedPodsBackoff`).
+//! How long a node on which a DaemonSet's pod has failed waits for the next one: 1 s, doubled each time, at most 15 min
+//! (`failedPodsBackoff`).
 //!
 //! Pure but for its memory; the time is passed in. After a restart every node is tried at once, as in Kubernetes.
 

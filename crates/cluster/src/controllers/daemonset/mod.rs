@@ -1,10 +1,10 @@
 //! The DaemonSet controller: a pod on each node that the template fits.
 //!
-//! A reconcile finds the revisions (`history`), decides about each node (`placement`, `plan`), makes and deletes pods, and writes what it sees.
-//! A step of an update is taken only when no node lacks a pod or has one too many.
+//! A reconcile finds the revisions (`history`), decides about each node (`placement`, `plan`), makes and deletes pods, and
+//! writes what it sees. A step of an update is taken only when no node lacks a pod or has one too many.
 //!
-//! Invariants: a set under deletion makes and deletes nothing, and its status is not written; a pod that fails again and again on a node is
-//! replaced there ever more slowly. Not here: binding, which is the scheduler's.
+//! Invariants: a set under deletion makes and deletes nothing, and its status is not written; a pod that fails again and
+//! again on a node is replaced there ever more slowly. Not here: binding, which is the scheduler's.
 
 mod failures;
 mod placement;
@@ -211,7 +211,7 @@ impl<'a> Sync<'a> {
             ..self.set.clone()
         };
         match self.ctx.client().update_status(&written).await {
-            // Gone meanwhile: nobody is left to tell.
+            // Gone meanwhile: there is nothing to write to.
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

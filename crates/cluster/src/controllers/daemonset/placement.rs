@@ -1,6 +1,8 @@
-//! On which nodes the pods of a DaemonSet belong, and what ties a pod to its node (`NodeShouldRunDaemonPod`, `CreatePodTemplate`).
+//! On which nodes the pods of a DaemonSet belong, and what ties a pod to its node (`NodeShouldRunDaemonPod`,
+//! `CreatePodTemplate`).
 //!
-//! Pure. Invariant: a pod is tied to one node by a required affinity to the node's name, so that the scheduler binds it there or nowhere.
+//! Pure. Invariant: a pod is tied to one node by a required affinity to the node's name, so that the scheduler binds it
+//! there or nowhere.
 
 use kubewright::k8s_openapi::api::apps::v1::DaemonSet;
 use kubewright::k8s_openapi::api::core::v1::{
@@ -183,7 +185,8 @@ mod tests {
             tainted("NoExecute"),
             Place::Wanted,
         );
-        let cordoned = json!({ "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] });
+        let taint = json!({ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" });
+        let cordoned = json!({ "unschedulable": true, "taints": [taint] });
         check(json!({}), cordoned, Place::Wanted);
     }
 

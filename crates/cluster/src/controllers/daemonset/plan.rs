@@ -1,7 +1,9 @@
-//! Which pods of a DaemonSet come and go (`podsShouldBeOnNode` and `rollingUpdate` of `pkg/controller/daemon`), and its status.
+//! Which pods of a DaemonSet come and go (`podsShouldBeOnNode` and `rollingUpdate` of `pkg/controller/daemon`), and its
+//! status.
 //!
-//! Pure. Invariants: without maxSurge a node has one pod, and no more than maxUnavailable nodes are without an available one on account of an
-//! update; with it an old pod goes only when the new one beside it is available, and no more than maxSurge nodes have two.
+//! Pure. Invariants: without maxSurge a node has one pod, and no more than maxUnavailable nodes are without an available
+//! one on account of an update; with it an old pod goes only when the new one beside it is available, and no more than
+//! maxSurge nodes have two.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +120,8 @@ impl<'a> View<'a> {
         self.places.values().filter(|place| **place == Place::Wanted).count()
     }
 
-    /// One pod where one belongs, none elsewhere. `may_kill` is asked about each failed pod and says whether its node has waited long enough.
+    /// One pod where one belongs, none elsewhere. `may_kill` is asked about each failed pod and says whether its node has
+    /// waited long enough.
     pub(crate) fn manage(&self, mut may_kill: impl FnMut(&str) -> bool) -> Changes<'a> {
         let mut changes = Changes::default();
         for (node, place) in &self.places {
@@ -350,7 +353,8 @@ mod tests {
         more["metadata"]["deletionTimestamp"] = json!(has("deleting").then_some("2026-01-01T00:00:00Z"));
         more["spec"]["nodeName"] = json!((!has("unbound")).then_some(words[0]));
         more["status"] = json!({ "phase": phase, "conditions": [{
-            "type": "Ready", "status": if has("ready") { "True" } else { "False" }, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "type": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "status": if has("ready") { "True" } else { "False" },
         }] });
         let pod: Pod = serde_json::from_value(more).expect("a pod");
         assert!(
@@ -365,7 +369,9 @@ mod tests {
     fn set(surge: Value, unavailable: Value) -> DaemonSet {
         serde_json::from_value(json!({ "metadata": { "name": "agent" }, "spec": {
             "selector": {}, "template": { "spec": { "containers": [] } },
-            "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } },
+            "updateStrategy": {
+                "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable },
+            },
         } }))
         .expect("a DaemonSet")
     }

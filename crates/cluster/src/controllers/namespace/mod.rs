@@ -1,11 +1,13 @@
 //! The namespace controller: empties namespaces that are being deleted, and lets them go.
 //!
-//! A namespace under deletion keeps the finalizer `kubernetes` in its spec until this controller has found nothing in it, of any kind that
-//! discovery knows. Pods go first; while any is left, nothing else is touched, so that what they need stays until they have stopped.
+//! A namespace under deletion keeps the finalizer `kubernetes` in its spec until this controller has found nothing in it,
+//! of any kind that discovery knows. Pods go first; while any is left, nothing else is touched, so that what they need
+//! stays until they have stopped.
 //!
-//! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the cache); the finalizer goes
-//! only after every kind was listed and found empty, and the conditions say so. What cannot be discovered or listed counts as not empty.
-//! Not here: refusing new content (the API server does), and objects of other finalizers in `spec.finalizers`.
+//! Invariants: nothing is deleted in a namespace that is not under deletion (asked of the API server, not of the cache);
+//! the finalizer goes only after every kind was listed and found empty, and the conditions say so. What cannot be
+//! discovered or listed counts as not empty. Not here: refusing new content (the API server does), and objects of other
+//! finalizers in `spec.finalizers`.
 
 mod conditions;
 
@@ -25,7 +27,8 @@ use super::meta;
 /// The entry of `spec.finalizers` that is ours.
 const FINALIZER: &str = "kubernetes";
 
-/// The first pause while content is on its way out; it doubles up to [`LONGEST_PAUSE`], since somebody else has to act then.
+/// The first pause while content is on its way out; it doubles up to [`LONGEST_PAUSE`], since somebody else has to act
+/// then.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -82,7 +85,7 @@ impl Reconciler for NamespaceReconciler {
             },
         };
         let is_empty = found.is_empty() && !pods_left(&ctx).await?;
-        // Said before the end as well: another finalizer may keep the namespace, and whoever looks wants to know what is left.
+        // Said before the end as well: another finalizer may keep the namespace, and its conditions then say what is left.
         let Some(namespace) = say(&ctx, namespace, &found).await? else {
             return Ok(Action::await_change());
         };
@@ -156,7 +159,8 @@ async fn empty(ctx: &Context, kinds: &[ApiResource]) -> Found {
         return pods;
     }
     if !pods.remaining.is_empty() {
-        // Pods that have their time to stop are not yet "remaining content": it is too early to say what will be. So says Kubernetes.
+        // Pods that have their time to stop are not yet "remaining content": it is too early to say what will be. So says
+        // Kubernetes.
         return Found::default();
     }
     let mut found = Found::default();

@@ -1,5 +1,5 @@
-//! The two kinds that are "as many pods as wished": ReplicaSet, and its elder ReplicationController, which Kubernetes runs by the same code
-//! behind adapters (`pkg/controller/replication`).
+//! The two kinds that are "as many pods as wished": ReplicaSet, and its elder ReplicationController, which Kubernetes runs
+//! by the same code behind adapters (`pkg/controller/replication`).
 //!
 //! Pure. Not here: anything that the two have in common.
 
@@ -141,7 +141,8 @@ mod tests {
         });
         let controller: ReplicationController = serde_json::from_value(json!({
             "metadata": { "name": "web" }, "status": status,
-            "spec": { "replicas": 3, "selector": { "app": "web" }, "template": { "metadata": { "labels": { "app": "web" } } } },
+            "spec": { "replicas": 3, "selector": { "app": "web" },
+                      "template": { "metadata": { "labels": { "app": "web" } } } },
         }))
         .expect("a ReplicationController");
         let there_and_back = controller.with(controller.present().expect("a status"));

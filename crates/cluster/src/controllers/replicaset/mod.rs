@@ -1,13 +1,16 @@
-//! The ReplicaSet controller: as many pods as wished, of one template. The ReplicationController is the same on another kind (`kinds`).
+//! The ReplicaSet controller: as many pods as wished, of one template. The ReplicationController is the same on another
+//! kind (`kinds`).
 //!
-//! A reconcile claims the pods that fit, makes or deletes what the number asks for, looks at the pods again, and writes what it sees. A
-//! failure to make pods is written into the status before it is returned, so that it is both seen and retried (5 ms, doubled each time).
+//! A reconcile claims the pods that fit, makes or deletes what the number asks for, looks at the pods again, and writes
+//! what it sees. A failure to make pods is written into the status before it is returned, so that it is both seen and
+//! retried (5 ms, doubled each time).
 //!
-//! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations and deletions
-//! because the client reads its own writes. Counting them (client-go's `ControllerExpectations`) would be a second, weaker bookkeeping.
+//! Why there are no expectations here: the second look, and the first one of the next reconcile, show our own creations and
+//! deletions because the client reads its own writes. Counting them (client-go's `ControllerExpectations`) would be a
+//! second, weaker bookkeeping.
 //!
-//! Invariants: failed and succeeded pods are neither counted nor deleted, they are replaced; a ReplicaSet under deletion makes no pods and
-//! adopts none; pods of another controller are never touched.
+//! Invariants: failed and succeeded pods are neither counted nor deleted, they are replaced; a ReplicaSet under deletion
+//! makes no pods and adopts none; pods of another controller are never touched.
 
 mod kinds;
 mod status;
@@ -117,7 +120,7 @@ async fn write_status<K: Replicated>(
         return Ok(());
     }
     match ctx.client().update_status(&written).await {
-        // Gone meanwhile: nobody is left to tell, and nothing to retry.
+        // Gone meanwhile: there is nothing to write to, and nothing to retry.
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -155,8 +158,8 @@ async fn manage<K: Replicated>(
         .map_err(failed("FailedDelete"))
 }
 
-/// The pods of all siblings (ReplicaSets of the same Deployment): what makes a node crowded. Without nodes there is no crowd and no need
-/// to look.
+/// The pods of all siblings (ReplicaSets of the same Deployment): what makes a node crowded. Without nodes there is no
+/// crowd and no need to look.
 async fn related_pods<K: Replicated>(ctx: &Context, set: &K, active: &[&Pod]) -> Result<Vec<Arc<Pod>>> {
     let bound = active
         .iter()
@@ -189,7 +192,8 @@ mod tests {
             "spec": {
                 "selector": {},
                 "template": {
-                    "metadata": { "labels": { "app": "web" }, "annotations": { "a": "b" }, "finalizers": ["example.com/f"] },
+                    "metadata": { "labels": { "app": "web" }, "annotations": { "a": "b" },
+                                  "finalizers": ["example.com/f"] },
                     "spec": { "containers": [{ "name": "c", "image": "app:1" }] },
                 },
             },

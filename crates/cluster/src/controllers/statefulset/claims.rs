@@ -1,7 +1,8 @@
-//! The claims of a StatefulSet's pods: what they are, and who owns them under `persistentVolumeClaimRetentionPolicy` (KEP-1847).
+//! The claims of a StatefulSet's pods: what they are, and who owns them under `persistentVolumeClaimRetentionPolicy`
+//! (KEP-1847).
 //!
-//! Pure. Invariants: with Retain and Retain the set owns nothing; a claim of an earlier set or pod of the same name is not touched; where
-//! another controller owns a claim, our own references are taken back.
+//! Pure. Invariants: with Retain and Retain the set owns nothing; a claim of an earlier set or pod of the same name is not
+//! touched; where another controller owns a claim, our own references are taken back.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +91,8 @@ pub(crate) fn is_stale(claim: &PersistentVolumeClaim, owner: &OwnerReference) ->
         .any(|reference| reference.uid != owner.uid)
 }
 
-/// The owners that the claim shall have; `None` when they are right (`isClaimOwnerUpToDate`, `updateClaimOwnerRefForSetAndPod`).
-/// `scaled_down`: the set does not want the pod any more.
+/// The owners that the claim shall have; `None` when they are right (`isClaimOwnerUpToDate`,
+/// `updateClaimOwnerRefForSetAndPod`). `scaled_down`: the set does not want the pod any more.
 pub(crate) fn owners(
     policy: Policy,
     claim: &PersistentVolumeClaim,

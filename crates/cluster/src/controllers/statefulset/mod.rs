@@ -1,10 +1,11 @@
 //! The StatefulSet controller: pods with names, an order, and claims of their own.
 //!
-//! A reconcile finds the revisions (`history`), decides (`plan`), acts, looks at the pods again and writes what it sees (`status`). What has
-//! to be awaited wakes it: a change of a pod, of a claim, or minReadySeconds.
+//! A reconcile finds the revisions (`history`), decides (`plan`), acts, looks at the pods again and writes what it sees
+//! (`status`). What has to be awaited wakes it: a change of a pod, of a claim, or minReadySeconds.
 //!
-//! Invariants: there is never a second pod of an ordinal, because its name is taken; claims come before their pod; a set under deletion
-//! makes and deletes nothing. Not here: the deletion of pods and claims with their set, which is the garbage collector's.
+//! Invariants: there is never a second pod of an ordinal, because its name is taken; claims come before their pod; a set
+//! under deletion makes and deletes nothing. Not here: the deletion of pods and claims with their set, which is the garbage
+//! collector's.
 
 mod claims;
 mod plan;
@@ -124,7 +125,7 @@ async fn write_status(
         ..set.clone()
     };
     match ctx.client().update_status(&written).await {
-        // Gone meanwhile: nobody is left to tell.
+        // Gone meanwhile: there is nothing to write to.
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }
@@ -280,7 +281,7 @@ impl<'a> Sync<'a> {
                 self.say_pod("Create", name, Ok(()));
                 Ok(())
             }
-            // The cache has not shown it yet, or somebody else has taken the name: the next look tells which.
+            // The cache has not shown it yet, or another object has the name: the next look tells which.
             Err(error) if error.is_already_exists() => Err(error),
             Err(error) => {
                 if !super::is_namespace_going(&error) {

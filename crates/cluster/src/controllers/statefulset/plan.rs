@@ -2,8 +2,9 @@
 //!
 //! Pure: [`plan`] looks at the pods and answers with [`Step`]s in the order in which they are to be taken.
 //!
-//! Invariants with OrderedReady: one pod is made or deleted at a time; a pod is made only after every lower ordinal is available, and
-//! deleted only after every lower one is, unless it is itself the first that is not. Scaling comes before updates. OnDelete updates nothing.
+//! Invariants with OrderedReady: one pod is made or deleted at a time; a pod is made only after every lower ordinal is
+//! available, and deleted only after every lower one is, unless it is itself the first that is not. Scaling comes before
+//! updates. OnDelete updates nothing.
 
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
@@ -212,7 +213,8 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:01:00Z";
 
-    /// `db-0 words`: `ready` (for a minute), `fresh` (for a second), `running`, `failed`, `deleting`, `old` (of another revision).
+    /// `db-0 words`: `ready` (for a minute), `fresh` (for a second), `running`, `failed`, `deleting`, `old` (of another
+    /// revision).
     fn pod(text: &str) -> Pod {
         let mut words = text.split_whitespace();
         let name = words.next().expect("a name");

@@ -1,7 +1,8 @@
 //! The status of a StatefulSet, out of its pods and revisions.
 //!
-//! Pure. Invariants: `availableReplicas` and `collisionCount` are always there, other counters only when they are not 0, besides `replicas`;
-//! `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never with OnDelete.
+//! Pure. Invariants: `availableReplicas` and `collisionCount` are always there, other counters only when they are not 0,
+//! besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never with
+//! OnDelete.
 
 use kubewright::k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use kubewright::k8s_openapi::api::core::v1::Pod;
@@ -81,7 +82,8 @@ mod tests {
                 "labels": { POD_LABEL: revision }, "deletionTimestamp": deleting.then_some("2026-01-01T00:00:00Z"),
             },
             "status": { "phase": "Running", "conditions": [{
-                "type": "Ready", "status": if ready { "True" } else { "False" }, "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "type": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "status": if ready { "True" } else { "False" },
             }] },
         }))
         .expect("a pod")
@@ -92,7 +94,8 @@ mod tests {
         let check = |strategy: &str, pods: &[Pod], expected: serde_json::Value| {
             let set: StatefulSet = serde_json::from_value(json!({
                 "metadata": { "generation": 2 },
-                "spec": { "replicas": 2, "serviceName": "", "selector": {}, "template": {}, "updateStrategy": { "type": strategy } },
+                "spec": { "replicas": 2, "serviceName": "", "selector": {}, "template": {},
+                          "updateStrategy": { "type": strategy } },
             }))
             .expect("a StatefulSet");
             let pods: Vec<&Pod> = pods.iter().collect();
@@ -140,7 +143,8 @@ mod tests {
         check(
             "OnDelete",
             &new,
-            json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 2, "currentRevision": "one" }),
+            json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 2,
+                    "currentRevision": "one" }),
         );
     }
 }

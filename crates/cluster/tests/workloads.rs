@@ -1,0 +1,251 @@
+//! Workloads as a user meets them: what was made comes to life, changes, and goes. The controllers' own decisions are tested beside them.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use common::soon;
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ReplicationController};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt as _};
+use kubewright_cluster::Cluster;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Runs a scenario on a cluster of its own.
+async fn check(scenario: impl AsyncFn(Client)) {
+    let cluster = Cluster::start().await.expect("a cluster starts");
+    soon("the scenario", scenario(cluster.client())).await;
+    cluster.stop().await;
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> K
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = serde_json::from_value(object).expect("a well-formed object");
+    api.create(&PostParams::default(), &object)
+        .await
+        .expect("it is created")
+}
+
+/// Waits until an object is as it should be; `None` is an object that does not exist.
+async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
+    soon(&format!("{} {name}", K::kind(&())), waiting)
+        .await
+        .expect("it can be watched")
+}
+
+async fn merge<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, patch: Value) {
+    let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.expect("it is patched");
+}
+
+fn deployment(name: &str, replicas: i32, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "c", "image": image }] },
+            },
+        },
+    })
+}
+
+fn complete(deployment: Option<&Deployment>) -> bool {
+    deployment.is_some_and(|deployment| {
+        let status = deployment.status.clone().unwrap_or_default();
+        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        status.observed_generation == deployment.metadata.generation
+            && status.available_replicas == wanted
+            && status.updated_replicas == wanted
+            && status.replicas == wanted
+            && status.unavailable_replicas.is_none()
+    })
+}
+
+/// Who reads `generation` to learn whether the spec changed sees no change that the user did not make: the revision is no
+/// part of the wish.
+#[tokio::test]
+async fn a_new_deployment_stays_at_its_first_generation() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client);
+        create(&deployments, deployment("web", 1, "app:1")).await;
+        let web = until(&deployments, "web", complete).await.expect("it is there");
+        assert_eq!(web.annotations()["deployment.kubernetes.io/revision"], "1");
+        assert_eq!(web.metadata.generation, Some(1));
+    })
+    .await;
+}
+
+/// Dependents that do not block go before the owner loses `foregroundDeletion`: held by a finalizer of its own it would
+/// look like an owner that keeps them.
+#[tokio::test]
+async fn foreground_deletion_takes_dependents_of_an_owner_that_stays() {
+    check(async |client| {
+        let configs: Api<ConfigMap> = Api::default_namespaced(client);
+        let config = |name: &str, more: Value| {
+            let mut config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": more });
+            config["metadata"]["name"] = json!(name);
+            config
+        };
+        let owner = create(&configs, config("owner", json!({ "finalizers": ["example.com/hold"] }))).await;
+        // Several, because whether one is looked at before its owner was a matter of uids.
+        let names: Vec<String> = (0..8).map(|at| format!("dependent-{at}")).collect();
+        let references = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid() }]);
+        for name in &names {
+            create(&configs, config(name, json!({ "ownerReferences": references }))).await;
+        }
+        configs
+            .delete("owner", &DeleteParams::foreground())
+            .await
+            .expect("it is deleted");
+        for name in &names {
+            until(&configs, name, |config| config.is_none()).await;
+        }
+        let held = |owner: Option<&ConfigMap>| owner.is_some_and(|owner| owner.finalizers() == ["example.com/hold"]);
+        until(&configs, "owner", held).await;
+        merge(&configs, "owner", json!({ "metadata": { "finalizers": null } })).await;
+        until(&configs, "owner", |owner| owner.is_none()).await;
+    })
+    .await;
+}
+
+/// A namespace that another finalizer holds says that it is empty.
+#[tokio::test]
+async fn an_empty_namespace_says_so_before_it_is_finalized() {
+    check(async |client| {
+        let namespaces: Api<Namespace> = Api::all(client);
+        let held = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "held" },
+            "spec": { "finalizers": ["example.com/hold"] },
+        });
+        create(&namespaces, held).await;
+        namespaces
+            .delete("held", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        let finalizers = |namespace: &Namespace| {
+            namespace
+                .spec
+                .clone()
+                .and_then(|spec| spec.finalizers)
+                .unwrap_or_default()
+        };
+        let ours_is_gone = |namespace: Option<&Namespace>| {
+            namespace.is_some_and(|namespace| finalizers(namespace) == ["example.com/hold"])
+        };
+        let held = until(&namespaces, "held", ours_is_gone).await.expect("it is there");
+        let conditions = held.status.and_then(|status| status.conditions).unwrap_or_default();
+        let said: Vec<(&str, &str)> = conditions
+            .iter()
+            .map(|of| (of.type_.as_str(), of.status.as_str()))
+            .collect();
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said.iter().all(|(_, status)| *status == "False"), "{said:?}");
+    })
+    .await;
+}
+
+/// Pods come, are ready, and go with what made them.
+#[tokio::test]
+async fn workloads_come_and_go() {
+    async fn lives<K>(client: Client, object: Value, ready: impl Fn(&Value) -> bool)
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
+    {
+        let api: Api<K> = Api::default_namespaced(client.clone());
+        create(&api, object).await;
+        let status = |object: &K| serde_json::to_value(object).expect("JSON")["status"].clone();
+        until(&api, "web", |object| {
+            object.is_some_and(|object| ready(&status(object)))
+        })
+        .await;
+        api.delete("web", &DeleteParams::foreground())
+            .await
+            .expect("it is deleted");
+        until(&api, "web", |object| object.is_none()).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let left = pods.list(&ListParams::default()).await.expect("pods").items;
+        assert!(left.is_empty(), "{} left pods", K::kind(&()));
+    }
+    check(async |client| {
+        let of = |version: &str, kind: &str, more: Value| {
+            let mut object = deployment("web", 2, "app:1");
+            (object["apiVersion"], object["kind"]) = (json!(version), json!(kind));
+            for (key, value) in more.as_object().expect("fields of a spec") {
+                object["spec"][key] = value.clone();
+            }
+            object
+        };
+        let set = of("apps/v1", "StatefulSet", json!({ "serviceName": "web" }));
+        lives::<StatefulSet>(client.clone(), set, |status| status["availableReplicas"] == 2).await;
+        let mut everywhere = of("apps/v1", "DaemonSet", json!({}));
+        everywhere["spec"].as_object_mut().expect("a spec").remove("replicas");
+        lives::<DaemonSet>(client.clone(), everywhere, |status| status["numberAvailable"] == 1).await;
+        let elder = of("v1", "ReplicationController", json!({ "selector": { "app": "web" } }));
+        lives::<ReplicationController>(client, elder, |status| status["availableReplicas"] == 2).await;
+    })
+    .await;
+}
+
+/// At every event of a rolling update as many pods are ready as maxUnavailable promises, and no more exist than maxSurge
+/// allows.
+#[tokio::test]
+async fn a_rolling_update_keeps_its_promises() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        create(&deployments, deployment("web", 20, "app:1")).await;
+        until(&deployments, "web", complete).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let listed = pods.list(&ListParams::default()).await.expect("pods");
+        let version = listed.metadata.resource_version.expect("a version");
+        let mut events = std::pin::pin!(pods.watch(&WatchParams::default(), &version).await.expect("a watch"));
+        let mut there: BTreeMap<String, bool> = listed.items.iter().map(|pod| (pod.name_any(), true)).collect();
+        let image =
+            json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "app:2" }] } } } });
+        merge(&deployments, "web", image).await;
+        let mut updated = BTreeSet::new();
+        while updated.len() < 20 || there.len() > 20 {
+            match events.next().await.expect("the watch goes on").expect("an event") {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) if pod.metadata.deletion_timestamp.is_none() => {
+                    let ready = is_ready(&pod);
+                    there.insert(pod.name_any(), ready);
+                    if ready
+                        && pod
+                            .spec
+                            .as_ref()
+                            .is_some_and(|spec| spec.containers[0].image.as_deref() == Some("app:2"))
+                    {
+                        updated.insert(pod.name_any());
+                    }
+                }
+                WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) => drop(there.remove(&pod.name_any())),
+                _ => {}
+            }
+            let ready = there.values().filter(|ready| **ready).count();
+            assert!(ready >= 15 && there.len() <= 25, "{ready} of {} are ready", there.len());
+        }
+    })
+    .await;
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
