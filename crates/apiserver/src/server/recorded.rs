@@ -171,6 +171,29 @@ fn patches_of_custom_resources_have_types() {
     }
 }
 
+/// `storedVersions` are filled in before it is asked what a write changes.
+#[test]
+fn whoever_empties_stored_versions_owns_nothing() {
+    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({"request": format!("POST {definitions}"), "body": {
+        "metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}});
+    assert_eq!(send(&api, &definition).0, 201);
+    let (_, before) = send(&api, &json!({"request": format!("GET {definitions}/ws.x.io")}));
+    for empty in [json!([]), json!(null)] {
+        let (code, after) = send(
+            &api,
+            &json!({
+                "request": format!("PATCH {definitions}/ws.x.io/status?fieldManager=s1"),
+                "type": "application/merge-patch+json",
+                "body": {"status": {"storedVersions": empty}},
+            }),
+        );
+        assert_eq!((code, &after), (200, &before), "{empty}");
+    }
+}
+
 /// The bytes that kube-apiserver 1.36.3 wrote: Go escapes what may not stand in HTML.
 #[test]
 fn texts_are_escaped_as_go_does() {
