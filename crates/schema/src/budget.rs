@@ -220,6 +220,50 @@ pub fn within<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Exhauste
     catch_unwind(AssertUnwindSafe(work)).map_err(of_payload)
 }
 
+/// Runs a part that may fail alone, with a share of what is left: a quarter of what is beyond half of a request's limits, and `least`
+/// steps at all events. However many parts use up their shares, something is left for the others. Without limits a part has a share of
+/// those of a request.
+///
+/// ```
+/// use kubewright_schema::budget::{self, Limits};
+/// let work = || (0..1000).map(|_| budget::share(10, || budget::spend(usize::MAX / 2))).filter(Option::is_some).count();
+/// assert_eq!(budget::within(Limits::REQUEST, work), Ok(0));
+/// ```
+pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
+    let outer = LEFT.with(Cell::get);
+    let of = |left: u64, request: u64| left.saturating_sub(request / 2) / 4;
+    let whole = outer.map_or(Limits::REQUEST, |left| left.limits);
+    let given = Limits {
+        steps: of(whole.steps, Limits::REQUEST.steps).max(least.min(whole.steps)),
+        bytes: of(whole.bytes, Limits::REQUEST.bytes).max(least.min(whole.bytes)),
+    };
+    let before = Before::replaced_by(Some(Left {
+        limits: given,
+        ..outer.unwrap_or(Left::of(given))
+    }));
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let after = LEFT.with(Cell::get);
+    drop(before);
+    let left = after.map_or(Limits { steps: 0, bytes: 0 }, |left| left.limits);
+    if let Some(mut now) = outer {
+        let steps = given.steps.saturating_sub(left.steps);
+        now.limits.steps = now.limits.steps.saturating_sub(steps);
+        now.limits.bytes = now.limits.bytes.saturating_sub(given.bytes.saturating_sub(left.bytes));
+        now.called |= after.is_some_and(|after| after.called);
+        let enough = now.tries(steps);
+        LEFT.set(Some(now));
+        if !enough {
+            LEFT.with(|left| cancel(left, Exhausted::Trial));
+        }
+    }
+    match done.map_err(of_payload) {
+        Ok(done) => Some(done),
+        // Whoever tries it begins again, elsewhere.
+        Err(Exhausted::Trial) => LEFT.with(|left| cancel(left, Exhausted::Trial)),
+        Err(Exhausted::Steps | Exhausted::Bytes) => None,
+    }
+}
+
 /// Runs a commit and what must follow it, without limits. A [`Trial`] is over: what was done may not be done again.
 pub fn commit<T>(work: impl FnOnce() -> T) -> T {
     LEFT.with(|left| left.set(left.get().map(|now| Left { trial: None, ..now })));

@@ -38,6 +38,13 @@ pub(crate) const DEFINITION: Strategy = Strategy {
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
+    // Whoever empties the list changes nothing, and so owns nothing.
+    if object
+        .get("status")
+        .is_none_or(|status| At::root(status).key("storedVersions").is_empty())
+    {
+        stored_version(object);
+    }
     let Some(spec) = ensure(object, "spec") else { return };
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
         spec.remove("preserveUnknownFields");

@@ -318,6 +318,41 @@ fn what_is_stored_is_not_too_large() {
     hostile.check("gone", &format!("GET {path}/unmanaged"), &Value::Null, 404, ANY);
 }
 
+/// One column that explodes does not take the list away from its readers, nor the other cells.
+#[test]
+fn a_column_that_explodes_is_cut() {
+    let hostile = Hostile::new();
+    let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    // Each of the unions finds the same value ten times.
+    let much = format!(".spec.deep{}", "['k','k','k','k','k','k','k','k','k','k']".repeat(8));
+    let crd = json!({"metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "ws", "kind": "W"}, "versions": [{"name": "v1", "served": true, "storage": true,
+            "additionalPrinterColumns": [column("Much", &much), column("Little", ".spec.n")],
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let definitions = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    hostile.check("definition", definitions, &crd, 201, ANY);
+    let path = "/apis/x.io/v1/namespaces/default/ws";
+    let deep = (0..8).fold(json!("x"), |below, _| json!({"k": below}));
+    const OBJECTS: usize = 60;
+    for at in 0..OBJECTS {
+        let object = json!({"apiVersion": "x.io/v1", "kind": "W", "metadata": {"name": format!("w{at}")},
+            "spec": {"n": "seen", "deep": deep}});
+        hostile.check("create", &format!("POST {path}"), &object, 201, ANY);
+    }
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let line = format!("GET {path}");
+    let answer = hostile
+        .world
+        .send_within(Limits::REQUEST, &line, &accept, String::new(), UserInfo::admin());
+    assert_eq!(answer.code, 200, "{}", answer.body["message"]);
+    let rows = answer.body["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), OBJECTS);
+    for row in rows {
+        assert_eq!(row["cells"][1], "<too large>");
+        assert_eq!(row["cells"][2], "seen");
+    }
+}
+
 /// The largest that kube-apiserver 1.36.3 kept with etcd's own limit, and one byte more.
 #[test]
 fn built_in_objects_are_as_large_as_in_etcd() {

@@ -840,6 +840,9 @@ impl Call<'_> {
             (Verb::Patch, true) => self.patch().await,
             (Verb::Delete, true) => self.delete().await,
             (Verb::Update | Verb::Patch, false) if self.resource.custom.is_some() && !everywhere => {
+                if verb == Verb::Patch {
+                    self.check_patch_type()?;
+                }
                 Err(Status::bad_request("name must be provided"))
             }
             (Verb::DeleteCollection, false) if !everywhere && verbs == Verbs::All => self.delete_collection().await,

@@ -89,9 +89,16 @@ impl Call<'_> {
         Ok(self.show(200, written?))
     }
 
-    /// Reads the body by its content type. How fields are validated decides which of Go's decoders speaks.
-    pub(crate) fn read_patch(&self, how: FieldValidation) -> Result<Patch, Status> {
-        let kind = match negotiate::content_type(self.headers).as_str() {
+    /// Whether patches of the kind may be of the content type, which is asked before anything else.
+    pub(crate) fn check_patch_type(&self) -> Result<(), Status> {
+        match super::apply::is_apply(self.headers) {
+            true => Ok(()),
+            false => self.patch_type().map(drop),
+        }
+    }
+
+    fn patch_type(&self) -> Result<PatchType, Status> {
+        Ok(match negotiate::content_type(self.headers).as_str() {
             "application/json-patch+json" => PatchType::Json,
             "application/merge-patch+json" => PatchType::Merge,
             "application/strategic-merge-patch+json" if self.resource.custom.is_none() => PatchType::Strategic,
@@ -105,12 +112,19 @@ impl Call<'_> {
                     Some(_) => CUSTOM_PATCHES,
                 }));
             }
+            // What is asked of the path for built-in kinds, `crdHandler` asks of the patch.
+            _ if self.resource.custom.is_some() => return Err(Status::unsupported_media_type(CUSTOM_PATCHES)),
             _ => {
                 return Err(
                     Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
                 );
             }
-        };
+        })
+    }
+
+    /// Reads the body by its content type. How fields are validated decides which of Go's decoders speaks.
+    pub(crate) fn read_patch(&self, how: FieldValidation) -> Result<Patch, Status> {
+        let kind = self.patch_type()?;
         let careless = how == FieldValidation::Ignore;
         let decoded = schema_decode::json(self.body).map_err(|error| match kind {
             PatchType::Merge if careless => Status::bad_request(BAD_MERGE_PATCH),

@@ -134,6 +134,66 @@ fn objects_that_do_not_fit_their_type_are_answered_as_kube_apiserver_answered_th
     check_sequences(include_str!("../../testdata/untyped.json"));
 }
 
+/// What a patch is written in is asked of custom resources before their name is, and in words of its own (`PatchResource`).
+#[test]
+fn patches_of_custom_resources_have_types() {
+    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let definition = json!({"request": "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", "body": {
+        "metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}});
+    assert_eq!(send(&api, &definition).0, 201);
+    let unknown = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+                   application/merge-patch+json, application/apply-patch+yaml";
+    let path = "/apis/x.io/v1/namespaces/default/ws";
+    for (request, kind, code, message) in [
+        (format!("PATCH {path}"), "application/json", 415, unknown),
+        (format!("PATCH {path}/a"), "application/json", 415, unknown),
+        (
+            format!("PATCH {path}"),
+            "application/merge-patch+json",
+            400,
+            "name must be provided",
+        ),
+        (
+            format!("PATCH {path}"),
+            "application/apply-patch+yaml",
+            400,
+            "name must be provided",
+        ),
+        (format!("PUT {path}"), "application/json", 400, "name must be provided"),
+    ] {
+        let (answered, body) = send(&api, &json!({"request": request, "type": kind, "body": {}}));
+        assert_eq!(
+            (answered, body["message"].as_str()),
+            (code, Some(message)),
+            "{request} {kind}"
+        );
+    }
+}
+
+/// `storedVersions` are filled in before it is asked what a write changes.
+#[test]
+fn whoever_empties_stored_versions_owns_nothing() {
+    let api = ApiServer::new(std::sync::Arc::new(Shared(FakeEnv::new())), Config::default());
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({"request": format!("POST {definitions}"), "body": {
+        "metadata": {"name": "ws.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "ws", "kind": "W"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}});
+    assert_eq!(send(&api, &definition).0, 201);
+    let (_, before) = send(&api, &json!({"request": format!("GET {definitions}/ws.x.io")}));
+    for empty in [json!([]), json!(null)] {
+        let (code, after) = send(
+            &api,
+            &json!({
+                "request": format!("PATCH {definitions}/ws.x.io/status?fieldManager=s1"),
+                "type": "application/merge-patch+json",
+                "body": {"status": {"storedVersions": empty}},
+            }),
+        );
+        assert_eq!((code, &after), (200, &before), "{empty}");
+    }
+}
+
 /// The bytes that kube-apiserver 1.36.3 wrote: Go escapes what may not stand in HTML.
 #[test]
 fn texts_are_escaped_as_go_does() {

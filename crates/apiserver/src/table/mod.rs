@@ -14,6 +14,7 @@ mod pod;
 
 use std::borrow::Cow;
 
+use kubewright_schema::budget;
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};
 
@@ -176,6 +177,9 @@ fn header(column: &Column) -> Value {
 
 /// The cells of an object in its stored form.
 fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now: jiff::Timestamp) -> Value {
+    // The cells of an object have this together, whatever others took.
+    const ROW: u64 = 500;
+    let least = ROW / u64::try_from(paths.len().max(1)).unwrap_or(ROW);
     resource
         .columns
         .iter()
@@ -183,12 +187,21 @@ fn cells_of(resource: &Resource, paths: &[Option<JsonPath>], object: &Value, now
         .map(|(column, path)| match &column.cell {
             Cell::Name => object.pointer("/metadata/name").cloned().unwrap_or_else(|| "".into()),
             Cell::Age => cells::created(object, now),
-            Cell::Path(_) => path
-                .as_ref()
-                .map_or(Value::Null, |path| found(path, &column.type_, object, now)),
+            Cell::Path(_) => path.as_ref().map_or(Value::Null, |path| {
+                let cell = budget::share(least, || found(path, &column.type_, object, now));
+                cell.unwrap_or_else(|| too_large(&column.type_))
+            }),
             Cell::With(make) => make(object, now),
         })
         .collect()
+}
+
+/// What stands in a cell whose path leads to more than one cell may cost: the list is answered all the same.
+fn too_large(type_: &str) -> Value {
+    match type_ {
+        "string" => "<too large>".into(),
+        _ => Value::Null,
+    }
 }
 
 /// The value of a path as its column's type wants it; null when it is absent or of another type.
