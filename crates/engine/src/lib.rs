@@ -53,7 +53,9 @@
 //! | SI1, SI3 valid history per handler | `tests/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
 //! | SI2 store is not older than the event | `tests/informer.rs` |
 //! | SI4 initial list flag | `store::tests::si4_initial_flag_on_the_first_list_only`, `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI5 a handler has returned for its first list | `dispatch::mailbox::tests::si5_a_mark_is_passed_when_the_handler_has_returned` |
 //! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
+//! | SI7 slow handler | `dispatch::mailbox::tests::si7_every_short_history_is_told_folded` (exhaustive), `si7_a_busy_key_keeps_its_place` |
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
 //! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
