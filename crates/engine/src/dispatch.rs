@@ -5,9 +5,11 @@
 //! others, and the store, go on (SI7). A removed handler is not called again (SI6).
 //!
 //! Handlers run synchronously and in order of registration, so they must be quick: map the event to keys and add them to a work
-//! queue. Not here: backlogs in front of slow handlers (`backlog.rs`), and the lock. The caller must not let a delta reach the store between
+//! queue, or put it into the [`mailbox`] of a handler that may be slow. Not here: the lock. The caller must not let a delta reach the store between
 //! the snapshot that it passes to [`Dispatcher::add`] and the return of that call; holding the dispatcher's lock over both, and
 //! over "apply, then dispatch", does it.
+
+pub mod mailbox;
 
 use crate::delta::Event;
 use std::any::Any;
@@ -64,7 +66,7 @@ impl<V: ?Sized> Dispatcher<V> {
         self.next += 1;
         let mut panics = Vec::new();
         for object in snapshot {
-            call(id, &handler, &Event::Added { object, initial: true }, &mut panics);
+            panics.extend(tell(id, &handler, &Event::Added { object, initial: true }));
         }
         self.handlers.insert(id, handler);
         (id, panics)
@@ -80,10 +82,15 @@ impl<V: ?Sized> Dispatcher<V> {
         let mut panics = Vec::new();
         for event in events {
             for (id, handler) in &self.handlers {
-                call(*id, handler, event, &mut panics);
+                panics.extend(tell(*id, handler, event));
             }
         }
         panics
+    }
+
+    /// Whether a handler is registered.
+    pub fn contains(&self, id: HandlerId) -> bool {
+        self.handlers.contains_key(&id)
     }
 
     /// How many handlers are registered.
@@ -97,14 +104,14 @@ impl<V: ?Sized> Dispatcher<V> {
     }
 }
 
-fn call<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>, panics: &mut Vec<HandlerPanic>) {
+/// Calls a handler; answers its panic.
+pub fn tell<V: ?Sized>(id: HandlerId, handler: &Handler<V>, event: &Event<V>) -> Option<HandlerPanic> {
     // The event is shared and immutable, and a handler's own state is its own business: nothing of ours can be left half done.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
-        panics.push(HandlerPanic {
-            handler: id,
-            message: end_of_panic(payload),
-        });
-    }
+    let payload = catch_unwind(AssertUnwindSafe(|| handler(event))).err()?;
+    Some(HandlerPanic {
+        handler: id,
+        message: end_of_panic(payload),
+    })
 }
 
 /// The text of a panic that was caught. What it carried is dropped here, and should that panic as well, it is left where it is.

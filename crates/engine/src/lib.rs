@@ -51,10 +51,11 @@
 //! | C4 late and duplicate indexes | `store::tests::c4_indexes_are_backfilled_and_names_are_unique` |
 //! | S6 index failure is isolated | `store::tests::s6_failing_index_function_is_isolated` |
 //! | SI1, SI3 valid history per handler | `tests/informer.rs` (property), `dispatch::tests::si1_late_joiner_sees_adds_first` |
-//! | SI1 for a handler with a backlog | `backlog::tests::si1_…` (exhaustive) |
 //! | SI2 store is not older than the event | `tests/informer.rs` |
 //! | SI4 initial list flag | `store::tests::si4_initial_flag_on_the_first_list_only`, `dispatch::tests::si1_late_joiner_sees_adds_first` |
+//! | SI5 a handler has returned for its first list | `dispatch::mailbox::tests::si5_a_mark_is_passed_when_the_handler_has_returned` |
 //! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
+//! | SI7 slow handler | `dispatch::mailbox::tests::si7_every_short_history_is_told_folded` (exhaustive), `si7_a_busy_key_keeps_its_place` |
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
 //! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
@@ -66,7 +67,6 @@
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |
 //! | R8 priority is the highest pending, kept by retries | `queue::tests::r8_priority_is_the_highest_pending` |
 
-pub mod backlog;
 pub mod backoff;
 pub mod delta;
 pub mod dispatch;

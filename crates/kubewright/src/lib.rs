@@ -30,7 +30,6 @@
 //! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
-//! | SI8 slow handlers | the engine's `backlog::tests`, `tests/runtime.rs::si8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
 //! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |

@@ -566,6 +566,102 @@ async fn rf5_a_server_without_send_initial_events_is_listed_in_pages() {
     eventually("the watch goes on", || store.get(Some("a"), "later").is_some()).await;
 }
 
+/// SI7: a handler that does not return holds up neither the store nor the others, and is told later how things stand then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn si7_a_slow_handler_holds_up_nobody() {
+    let fake = Fake::new();
+    fake.put(CONFIGS, raw("a", "x"));
+    let client = client(&fake);
+    let informer = client.cache().informer::<ConfigMap>();
+    let (slow, quick): (Told, Told) = Default::default();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (sink, held) = (slow.clone(), Mutex::new(held));
+    let slow_one = informer.add_handler(move |event: &Event<ConfigMap>| {
+        sink.lock().expect("quiet").push(told(event));
+        // Ends with the test, also when that fails.
+        let _ = held.lock().expect("quiet").recv();
+    });
+    let sink = quick.clone();
+    informer.add_handler(move |event: &Event<ConfigMap>| sink.lock().expect("quiet").push(told(event)));
+    eventually("the quick one is told", || quick.lock().expect("quiet").len() == 1).await;
+    for _ in 0..3 {
+        fake.put(CONFIGS, raw("a", "x"));
+    }
+    fake.put(CONFIGS, raw("a", "y"));
+    fake.remove(CONFIGS, "a", "y");
+    fake.put(CONFIGS, raw("a", "z"));
+    eventually("the quick one is told of the last", || {
+        quick
+            .lock()
+            .expect("quiet")
+            .last()
+            .is_some_and(|last| last == "added z")
+    })
+    .await;
+    client
+        .list::<ConfigMap>(None)
+        .await
+        .expect("reads do not wait for a handler");
+    assert_eq!(*slow.lock().expect("quiet"), ["added x"]);
+    assert!(
+        !informer.is_synced() && !informer.handler_synced(slow_one),
+        "SI5: it has not returned"
+    );
+    drop(release);
+    eventually("the slow one has caught up", || slow.lock().expect("quiet").len() == 3).await;
+    assert_eq!(
+        *slow.lock().expect("quiet"),
+        ["added x", "modified x", "added z"],
+        "folded by key"
+    );
+    informer.synced().await.expect("synced");
+    assert!(informer.handler_synced(slow_one));
+}
+
+/// SI5, SI6, SI7 of a handler that joins late, panics, and is removed.
+#[tokio::test]
+async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
+    let fake = Fake::new();
+    fake.put(CONFIGS, raw("a", "bad"));
+    fake.put(CONFIGS, raw("a", "x"));
+    let cache = Cache::new(fake.client());
+    let informer = cache.informer::<ConfigMap>();
+    informer.synced().await.expect("synced");
+    let log = Told::default();
+    let sink = log.clone();
+    let late = informer.add_handler(move |event: &Event<ConfigMap>| {
+        assert!(event.object().name_any() != "bad", "a handler's own mistake");
+        sink.lock().expect("quiet").push(told(event));
+    });
+    assert!(informer.is_synced(), "a late handler does not take that back");
+    eventually("it has been told", || informer.handler_synced(late)).await;
+    assert_eq!(*log.lock().expect("quiet"), ["added x"]);
+    assert!(informer.remove_handler(late) && !informer.remove_handler(late));
+    assert!(!informer.handler_synced(late));
+    let seen = Told::default();
+    let sink = seen.clone();
+    informer.add_inline_handler(move |event: &Event<ConfigMap>| sink.lock().expect("quiet").push(told(event)));
+    assert_eq!(
+        *seen.lock().expect("quiet"),
+        ["added bad", "added x"],
+        "told before it returned"
+    );
+    fake.remove(CONFIGS, "a", "x");
+    eventually("it is told of the end", || seen.lock().expect("quiet").len() == 3).await;
+    assert_eq!(*log.lock().expect("quiet"), ["added x"]);
+}
+
+type Told = Arc<Mutex<Vec<String>>>;
+
+fn told(event: &Event<ConfigMap>) -> String {
+    let verb = match event {
+        Event::Added { .. } => "added",
+        Event::Modified { .. } => "modified",
+        Event::Deleted { .. } => "deleted",
+    };
+    format!("{verb} {}", event.object().name_any())
+}
+
 /// DF2, SI1: a deletion that nobody saw is an event, with the last known object.
 #[tokio::test]
 async fn df2_a_deletion_in_a_gap_reaches_the_handlers() {
@@ -595,67 +691,6 @@ async fn df2_a_deletion_in_a_gap_reaches_the_handlers() {
     eventually("the deletion is told", || events.lock().expect("quiet").len() == 2).await;
     assert_eq!(*events.lock().expect("quiet"), ["added gone true", "deleted gone true"]);
     assert_eq!(informer.store().len(), 0);
-}
-
-/// A handler that blocks holds up neither the informer nor other handlers, and hears of the end of what it missed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn si8_a_slow_handler_holds_up_nobody() {
-    let fake = Fake::new();
-    fake.put(CONFIGS, raw("a", "x"));
-    let cache = Cache::new(fake.client());
-    let informer = cache.informer::<ConfigMap>();
-    informer.synced().await.expect("synced");
-    let (begun, has_begun) = std::sync::mpsc::channel();
-    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
-    let may_go_on = Mutex::new(may_go_on);
-    let log: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = log.clone();
-    informer.add_handler(move |event: &Event<ConfigMap>| {
-        let value = |object: &ConfigMap| object.data.clone().unwrap_or_default().remove("k").unwrap_or_default();
-        let text = match event {
-            Event::Added { object, .. } => format!("added {}", object.name_any()),
-            Event::Modified { old, new } => format!("{} to {}", value(old), value(new)),
-            Event::Deleted { object, .. } => format!("deleted {}", object.name_any()),
-        };
-        let first = text == "added x";
-        sink.lock().expect("quiet").push(text);
-        if first {
-            begun.send(()).expect("the test waits");
-            may_go_on.lock().expect("quiet").recv().expect("the test goes on");
-        }
-    });
-    let quick = Arc::new(AtomicUsize::new(0));
-    let counted = quick.clone();
-    informer.add_handler(move |_: &Event<ConfigMap>| {
-        counted.fetch_add(1, Ordering::SeqCst);
-    });
-    tokio::task::spawn_blocking(move || has_begun.recv().expect("it begins"))
-        .await
-        .expect("no panic");
-    let store = informer.store();
-    for value in 0..20 {
-        let mut changed = raw("a", "x");
-        changed["data"] = json!({ "k": value.to_string() });
-        fake.put(CONFIGS, changed);
-        fake.put(CONFIGS, raw("a", "comes-and-goes"));
-        let seen = || {
-            store
-                .get(Some("a"), "x")
-                .and_then(|object| object.data.clone()?.remove("k"))
-        };
-        eventually("the store goes on", || seen() == Some(value.to_string())).await;
-        fake.remove(CONFIGS, "a", "comes-and-goes");
-        eventually("the store goes on", || store.get(Some("a"), "comes-and-goes").is_none()).await;
-    }
-    eventually("the other handler goes on", || quick.load(Ordering::SeqCst) > 1).await;
-    go_on.send(()).expect("it waits");
-    eventually("the slow one hears of the end", || log.lock().expect("quiet").len() > 1).await;
-    fake.put(CONFIGS, raw("a", "last"));
-    eventually("and of what comes", || {
-        log.lock().expect("quiet").iter().any(|text| text == "added last")
-    })
-    .await;
-    assert_eq!(*log.lock().expect("quiet"), ["added x", " to 19", "added last"]);
 }
 
 // ---- apply and status

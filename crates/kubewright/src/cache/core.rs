@@ -1,28 +1,33 @@
 //! An informer without the type of its objects: one watch, one store, many handlers.
 //!
-//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`Shared`] is dropped. The dispatcher's lock is held over
-//! "apply to the store, tell the handlers" and over "take a snapshot, add a handler"; the store's lock only while it is changed, so that
-//! handlers may read it.
+//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`Shared`] (`core/shared.rs`) is dropped. The
+//! dispatcher's lock is held over "apply to the store, tell the handlers" and over "take a snapshot, add a handler"; the
+//! store's lock only while it is changed, so that handlers may read it. Handlers of users have a mailbox and a task
+//! (`handlers.rs`). Those of controllers run inline: they must map every state to keys, since the owner in between may have
+//! acted on it, and a hop to another task would delay each reconcile.
 //!
-//! Health has three sources: the first list, the watch, and objects that do not decode. The last hurts nobody else: the informer is
-//! synced without them and says so ([`Core::health`]).
+//! Health has three sources: the first list, the watch, and objects that do not decode. The last hurts nobody else: the
+//! informer is synced without them and says so ([`Core::health`]).
 //!
-//! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every handler has returned for
-//! every object of the first list; SI7 a panicking handler is reported and hurts nobody else; SI9 the task ends with the last handle.
+//! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every inline
+//! handler has returned for every object of the first list, `told` that the others have as well; SI7 a panicking handler is
+//! reported and hurts nobody else; SI9 the task ends with the last handle.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
-use std::time::Duration;
+mod shared;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::core::{ApiResource, ObjectMeta, Selector, SelectorExt};
-use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic, end_of_panic};
-use kubewright_engine::receipts::{Hold, Place, Receipts, Shown, Ticket, View};
-use kubewright_engine::reflector::ListPage;
-use kubewright_engine::{Delta, Event, HandlerId, Meta, ObjectKey, ResourceVersion, Unreadable};
+use kube::core::{ObjectMeta, Selector, SelectorExt};
+use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
+use kubewright_engine::receipts::{Place, Receipts, Shown, View};
+use kubewright_engine::{Delta, HandlerId, ObjectKey, ResourceVersion, Unreadable};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
 
+pub(crate) use self::shared::{Lease, Listed, Objects, Shared};
+use super::handlers::{Slot, Turn, drop_guarded};
 use super::informer::{self, Health};
 use super::scope::{Membership, Scope};
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
@@ -33,210 +38,9 @@ use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
 use crate::request::Request;
-use crate::runnable::StopSource;
-
-/// A handle of an informer; the watch stops after the last one is dropped.
-#[derive(Clone)]
-pub(crate) struct Shared(Arc<Lease>);
-
-/// What keeps the watch alive.
-pub(crate) struct Lease {
-    core: Arc<Core>,
-    /// Dropping it stops the task.
-    _stop: StopSource,
-}
 
 /// What an index says of an object.
 pub(crate) type IndexValues = Box<dyn Fn(&dyn Cached) -> Vec<String> + Send + Sync>;
-
-impl Shared {
-    pub(super) fn new(core: Arc<Core>, stop: StopSource) -> Shared {
-        Shared(Arc::new(Lease { core, _stop: stop }))
-    }
-
-    pub(super) fn downgrade(&self) -> Weak<Lease> {
-        Arc::downgrade(&self.0)
-    }
-
-    pub(super) fn upgrade(lease: &Weak<Lease>) -> Option<Shared> {
-        lease.upgrade().map(Shared)
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.0.core
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.core().name
-    }
-
-    pub(crate) fn form(&self) -> &Form {
-        &self.core().form
-    }
-
-    pub(crate) fn resource(&self) -> &ApiResource {
-        &self.core().form.resource
-    }
-
-    pub(crate) fn scope(&self) -> &Scope {
-        &self.core().scope
-    }
-
-    pub(crate) fn health(&self) -> Health {
-        self.core().health()
-    }
-
-    pub(crate) fn is_synced(&self) -> bool {
-        self.core().progress.borrow().synced
-    }
-
-    /// Waits until the first list is in the store and told to every handler.
-    ///
-    /// # Errors
-    /// [`Error::NotSynced`], with the last failure of the list.
-    pub(crate) async fn synced_within(&self, deadline: Duration) -> Result<()> {
-        let mut progress = self.core().progress.subscribe();
-        if timeout(deadline, progress.wait_for(|progress| progress.synced))
-            .await
-            .is_ok_and(|seen| seen.is_ok())
-        {
-            return Ok(());
-        }
-        let reason = match self.health() {
-            Health::Degraded { reason } => reason,
-            _ => "the API server has not answered the list yet".to_owned(),
-        };
-        Err(Error::NotSynced {
-            what: self.name().to_owned(),
-            waited: deadline,
-            reason,
-        })
-    }
-
-    pub(crate) fn add_handler(&self, handler: Handler<dyn Cached>) -> HandlerId {
-        self.core().add_handler(handler)
-    }
-
-    pub(crate) fn remove_handler(&self, handler: HandlerId) -> bool {
-        self.core().dispatcher().remove(handler)
-    }
-
-    pub(crate) fn add_index(&self, name: &str, values: IndexValues) -> Result<()> {
-        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
-        store
-            .add_index(name, values)
-            .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
-    }
-
-    /// Everything that this process has written and that was acknowledged until now. Taken before a read.
-    pub(crate) fn ticket(&self) -> Ticket {
-        self.core().receipts().ticket()
-    }
-
-    /// One object, as soon as the store shows all writes of our own to it that the ticket covers. `None` when it does not in time, or when
-    /// only the API server can tell.
-    pub(crate) async fn read_one(
-        &self,
-        request: &Request,
-        ticket: Ticket,
-        deadline: Instant,
-    ) -> Option<Result<Option<Arc<dyn Cached>>>> {
-        let (core, key) = (self.core(), ObjectKey::from(request));
-        let look = || {
-            let (receipts, store) = (core.receipts(), core.read());
-            match receipts.hold(&key, ticket, &view_of(&store, &key)) {
-                Hold::Nothing => Some(Some(core.look_up(&store, &key))),
-                Hold::Ask => Some(None),
-                Hold::Wait => None,
-            }
-        };
-        self.look_until(deadline, look).await.flatten()
-    }
-
-    /// What `read` finds in the store, as soon as it shows all writes of our own in the namespace that the ticket covers.
-    pub(crate) async fn read_many(
-        &self,
-        namespace: Option<&str>,
-        ticket: Ticket,
-        deadline: Instant,
-        read: impl Fn(&EngineStore) -> Objects,
-    ) -> Listed {
-        let core = self.core();
-        let look = || {
-            let (receipts, store) = (core.receipts(), core.read());
-            let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
-            if held.is_empty() {
-                return Some(Listed::Ready(read(&store)));
-            }
-            let asked = held.into_iter().filter(|(_, hold)| *hold == Hold::Ask);
-            let keys: Vec<ObjectKey> = asked.map(|(key, _)| key).collect();
-            (!keys.is_empty()).then_some(Listed::Ask(keys))
-        };
-        self.look_until(deadline, look).await.unwrap_or(Listed::Late)
-    }
-
-    /// Looks again after every change, until there is an answer.
-    async fn look_until<T>(&self, deadline: Instant, look: impl Fn() -> Option<T>) -> Option<T> {
-        let mut progress = self.core().progress.subscribe();
-        let looking = async {
-            loop {
-                progress.borrow_and_update();
-                if let Some(answer) = look() {
-                    return Some(answer);
-                }
-                progress.changed().await.ok()?;
-            }
-        };
-        timeout_at(deadline, looking).await.ok().flatten()
-    }
-
-    /// A list in the namespace has waited in vain: the next one asks the API server for what was missing.
-    pub(crate) fn overdue(&self, namespace: Option<&str>, ticket: Ticket) {
-        let (mut receipts, store) = (self.core().receipts(), self.core().read());
-        let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
-        receipts.overdue(held.iter().map(|(key, _)| key), ticket, |key| view_of(&store, key));
-    }
-
-    /// The API server was asked for one key after the ticket was taken; `page` is its answer. From now on the store must show that.
-    pub(crate) fn asked(&self, key: &ObjectKey, ticket: Ticket, page: &ListPage<dyn Cached>) {
-        let Some((version, place)) = found_in(page, key) else {
-            return;
-        };
-        let core = self.core();
-        core.with_view(key, |receipts, view| receipts.asked(key, ticket, version, place, view));
-        core.changed();
-    }
-
-    /// As [`Shared::asked`], for a list of the whole namespace.
-    pub(crate) fn asked_all(&self, namespace: Option<&str>, ticket: Ticket, page: &ListPage<dyn Cached>) {
-        let Some(version) = &page.resource_version else { return };
-        let versions = page.items.iter().filter_map(|object| {
-            let version = ResourceVersion::new(KubeMeta::resource_version(&**object)?);
-            Some((KubeMeta::key(&**object)?, version))
-        });
-        let unreadable = page.unreadable.iter();
-        let unreadable = unreadable.filter_map(|object| Some((object.key.clone(), object.resource_version.clone()?)));
-        let listed = versions.chain(unreadable).collect();
-        let core = self.core();
-        let (mut receipts, store) = (core.receipts(), core.read());
-        receipts.asked_all(namespace, ticket, version, &listed, |key| view_of(&store, key));
-        drop((receipts, store));
-        core.changed();
-    }
-}
-
-/// Objects of an informer, without their type.
-pub(crate) type Objects = Vec<Arc<dyn Cached>>;
-
-/// What became of a list.
-pub(crate) enum Listed {
-    /// Here it is.
-    Ready(Objects),
-    /// The API server must be asked about these first.
-    Ask(Vec<ObjectKey>),
-    /// The store did not catch up in time.
-    Late,
-}
 
 /// What the store shows for a key.
 fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
@@ -253,24 +57,6 @@ fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     }
 }
 
-/// The version and place of an object in a list that selects it; `None` when the server names no versions.
-fn found_in(page: &ListPage<dyn Cached>, key: &ObjectKey) -> Option<(ResourceVersion, Place)> {
-    let readable = page
-        .items
-        .iter()
-        .find(|object| KubeMeta::key(&***object).as_ref() == Some(key));
-    if let Some(object) = readable {
-        return Some((
-            ResourceVersion::new(KubeMeta::resource_version(&**object)?),
-            Place::Inside,
-        ));
-    }
-    match page.unreadable.iter().find(|object| object.key == *key) {
-        Some(object) => Some((object.resource_version.clone()?, Place::Inside)),
-        None => Some((page.resource_version.clone()?, Place::Outside)),
-    }
-}
-
 /// What an informer is, shared between its handles and its task.
 pub(crate) struct Core {
     pub(crate) name: String,
@@ -278,6 +64,10 @@ pub(crate) struct Core {
     pub(crate) scope: Scope,
     store: RwLock<EngineStore>,
     dispatcher: Mutex<Dispatcher<dyn Cached>>,
+    /// The handlers that have a task.
+    slots: Mutex<BTreeMap<HandlerId, Arc<Slot>>>,
+    /// Where those tasks run.
+    runtime: Handle,
     receipts: Mutex<Receipts>,
     progress: watch::Sender<Progress>,
     reports: Reports,
@@ -307,6 +97,7 @@ struct Progress {
 const REPORTED: usize = 10;
 
 impl Core {
+    /// Call it inside a tokio runtime.
     pub(crate) fn new(form: Form, scope: Scope, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
@@ -324,19 +115,26 @@ impl Core {
             scope,
             store: RwLock::new(store),
             dispatcher: Mutex::new(Dispatcher::new()),
+            slots: Mutex::default(),
+            runtime: Handle::current(),
             receipts: Mutex::new(Receipts::default()),
             progress: watch::Sender::default(),
             reports,
         }
     }
 
-    // No code of a user runs under these locks except handlers, whose panics are caught: a poisoned lock holds consistent data.
+    // No code of a user runs under these locks except handlers, whose panics are caught: a poisoned lock holds consistent
+    // data.
     fn read(&self) -> RwLockReadGuard<'_, EngineStore> {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn dispatcher(&self) -> MutexGuard<'_, Dispatcher<dyn Cached>> {
         self.dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn receipts(&self) -> MutexGuard<'_, Receipts> {
@@ -351,28 +149,47 @@ impl Core {
         id
     }
 
+    fn add_slow_handler(self: &Arc<Self>, handler: Handler<dyn Cached>) -> HandlerId {
+        let slot = Arc::new(Slot::new(&self.name, handler));
+        let late = self.progress.borrow().synced;
+        let mailbox = slot.clone();
+        let id = self.add_handler(Arc::new(move |event| mailbox.put(event)));
+        self.slots().insert(id, slot.clone());
+        // Looked at after the slot was filed: either this sees the sync, or the sync sees the slot.
+        if self.progress.borrow().synced {
+            slot.mark(late);
+        }
+        let core = self.clone();
+        let after = move |turn: Turn| {
+            core.report(&turn.panics);
+            core.changed();
+        };
+        self.runtime.spawn(slot.serve(id, after));
+        id
+    }
+
+    fn remove_handler(&self, handler: HandlerId) -> bool {
+        let known = self.dispatcher().remove(handler);
+        let slot = self.slots().remove(&handler);
+        if let Some(slot) = slot {
+            slot.close();
+            self.changed();
+        }
+        known
+    }
+
     /// Applies deltas to the store and tells the handlers; called by the task only.
     pub(crate) fn apply(&self, deltas: impl IntoIterator<Item = Delta<dyn Cached>>) {
         let dispatcher = self.dispatcher();
         for delta in deltas {
             let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
             self.report(&dispatcher.dispatch(&events));
-            self.drop_guarded(events);
+            drop_guarded(&self.name, events);
         }
         drop(dispatcher);
         self.report_unreadable();
         self.settle_receipts();
         self.changed();
-    }
-
-    /// What changed may be the last to hold an old state, whose `Drop` is the user's.
-    fn drop_guarded(&self, events: Vec<Event<dyn Cached>>) {
-        for event in events {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(event))) {
-                let error = end_of_panic(payload);
-                tracing::error!(resource = %self.name, error, "the Drop of an object panicked");
-            }
-        }
     }
 
     fn settle_receipts(&self) {
@@ -405,6 +222,8 @@ impl Core {
             changed
         });
         if changed {
+            self.slots().values().for_each(|slot| slot.mark(false));
+            self.changed();
             let objects = self.read().len();
             tracing::debug!(resource = %self.name, objects, "cache synced");
             self.reports.observers.tell(|| Observation::CacheSynced {

@@ -1,97 +1,191 @@
-//! Handlers of users, each with a task and a backlog of its own: a slow one holds up neither the informer nor the others, and what waits for it is
-//! bounded by the number of objects (`kubewright_engine::backlog`).
+//! A handler with a task of its own, so that it may be slow.
 //!
-//! Invariants: SI6 when [`Shared::remove_handler`] returns, no further call begins; SI7 a panic is logged and loses one event of one handler; the
-//! task ends with the informer. Not here: handlers of the runtime itself, which only hand keys over and run inline.
+//! The informer puts events into the handler's mailbox, where the engine folds them by key; the task takes them out. The
+//! handler runs on a thread for blocking work: one that waits holds up no other task, also in a runtime of a single thread.
+//!
+//! Invariants: SI5 a handler is synced when it has returned for everything of the first list, or of the snapshot that it
+//! joined with; SI6 when the removal returns, the handler is not called again; SI7 what waits is bounded by the keys, and a
+//! panic is reported and hurts nobody else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kubewright_engine::backlog::Backlog;
-use kubewright_engine::dispatch::{Handler, end_of_panic};
+use kubewright_engine::dispatch::mailbox::{Mail, Mailbox, Mark};
+use kubewright_engine::dispatch::{Handler, HandlerPanic, end_of_panic, tell};
 use kubewright_engine::{Event, HandlerId, Meta};
 use tokio::sync::Notify;
 
-use super::core::Shared;
 use super::store::KubeMeta;
 use crate::form::Cached;
 
+/// After so many keys the task looks whether the handler is synced, and lets others use the thread.
+const BATCH: usize = 256;
+
+/// One handler and what waits for it.
+pub(super) struct Slot {
+    resource: String,
+    handler: Handler<dyn Cached>,
+    line: Mutex<Line>,
+    /// Held while the handler runs.
+    running: Mutex<()>,
+    wake: Notify,
+}
+
+#[derive(Default)]
 struct Line {
-    name: String,
-    backlog: Mutex<Backlog<dyn Cached>>,
-    woken: Notify,
-    closed: AtomicBool,
+    mailbox: Mailbox<dyn Cached>,
+    /// Where what the handler must have been told of to be synced ends; not known before the first list is complete.
+    mark: Option<Mark>,
+    synced: bool,
+    /// It joined after the first list, so that the informer's own sync does not wait for it.
+    late: bool,
+    closed: bool,
 }
 
-/// Held by the dispatcher; dropping it ends the task.
-struct Feed(Arc<Line>);
+/// What became of a turn of the handler.
+#[derive(Default)]
+pub(super) struct Turn {
+    pub(super) panics: Vec<HandlerPanic>,
+    /// More waits.
+    more: bool,
+}
 
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Release);
-        self.0.woken.notify_one();
+impl Slot {
+    pub(super) fn new(resource: &str, handler: Handler<dyn Cached>) -> Slot {
+        Slot {
+            resource: resource.to_owned(),
+            handler,
+            line: Mutex::default(),
+            running: Mutex::new(()),
+            wake: Notify::new(),
+        }
     }
-}
 
-impl Shared {
-    /// Adds a handler that may be slow. Call it inside a tokio runtime.
-    pub(crate) fn add_slow_handler(&self, handler: Handler<dyn Cached>) -> HandlerId {
-        let line = Arc::new(Line {
-            name: self.name().to_owned(),
-            backlog: Mutex::default(),
-            woken: Notify::new(),
-            closed: AtomicBool::new(false),
-        });
-        let feed = Feed(line.clone());
-        let id = self.add_handler(Arc::new(move |event| feed.0.push(event)));
-        tokio::spawn(line.serve(handler));
-        id
+    // No code of a user runs under this lock.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an event into the mailbox.
+    pub(super) fn put(&self, event: &Event<dyn Cached>) {
+        let key = match event {
+            Event::Deleted { key, .. } => Some(key.clone()),
+            other => KubeMeta::key(&**other.object()),
+        };
+        // The store holds nothing that has no name.
+        let Some(key) = key else { return };
+        let spent = {
+            let mut line = self.line();
+            if line.closed {
+                return;
+            }
+            line.mailbox.put(key, event.clone())
+        };
+        drop_guarded(&self.resource, spent);
+        self.wake.notify_one();
+    }
+
+    /// Everything that the handler is to be synced with is in the mailbox. The first call counts.
+    pub(super) fn mark(&self, late: bool) {
+        let mut line = self.line();
+        if line.mark.is_none() {
+            line.mark = Some(line.mailbox.mark());
+            line.late = late;
+            line.settle();
+        }
+    }
+
+    pub(super) fn synced(&self) -> bool {
+        self.line().synced
+    }
+
+    /// Whether the informer's sync does not wait for this handler, or need not any more.
+    pub(super) fn lets_sync(&self) -> bool {
+        let line = self.line();
+        line.synced || line.late
+    }
+
+    /// When this returns the handler is not called again.
+    pub(super) fn close(&self) {
+        let dropped = {
+            let mut line = self.line();
+            line.closed = true;
+            std::mem::take(&mut line.mailbox)
+        };
+        self.wake.notify_one();
+        drop(self.running.lock());
+        self.drop_mailbox(dropped);
+    }
+
+    /// As [`Slot::close`], without waiting for a call that is under way.
+    pub(super) fn abandon(&self) {
+        self.line().closed = true;
+        self.wake.notify_one();
+    }
+
+    fn drop_mailbox(&self, mut mailbox: Mailbox<dyn Cached>) {
+        while let Some(mail) = mailbox.take() {
+            drop_guarded(&self.resource, [Some(mail.first), mail.then].into_iter().flatten());
+        }
+    }
+
+    /// Tells the handler of some of what waits.
+    fn turn(&self, id: HandlerId) -> Turn {
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = Turn::default();
+        for _ in 0..BATCH {
+            let Some(mail) = self.take() else { return turn };
+            for event in [Some(mail.first), mail.then].into_iter().flatten() {
+                turn.panics.extend(tell(id, &self.handler, &event));
+                drop_guarded(&self.resource, [event]);
+            }
+            let mut line = self.line();
+            line.mailbox.done();
+            line.settle();
+        }
+        turn.more = true;
+        turn
+    }
+
+    fn take(&self) -> Option<Mail<dyn Cached>> {
+        let mut line = self.line();
+        if line.closed { None } else { line.mailbox.take() }
+    }
+
+    /// The task of the handler, until the slot is closed. `after` is called after every turn.
+    pub(super) async fn serve(self: Arc<Slot>, id: HandlerId, after: impl Fn(Turn)) {
+        let mut more = false;
+        loop {
+            if !more {
+                self.wake.notified().await;
+            }
+            let slot = self.clone();
+            // It fails when the runtime shuts down.
+            let Ok(turn) = tokio::task::spawn_blocking(move || slot.turn(id)).await else {
+                return;
+            };
+            more = turn.more;
+            after(turn);
+            if self.line().closed {
+                let left = std::mem::take(&mut self.line().mailbox);
+                return self.drop_mailbox(left);
+            }
+        }
     }
 }
 
 impl Line {
-    // A panic under this lock is a defect of ours; states of users are dropped outside of it.
-    fn backlog(&self) -> MutexGuard<'_, Backlog<dyn Cached>> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    fn settle(&mut self) {
+        self.synced |= self.mark.is_some_and(|mark| self.mailbox.passed(mark));
     }
+}
 
-    fn push(&self, event: &Event<dyn Cached>) {
-        let key = match event {
-            Event::Deleted { key, .. } => Some(key.clone()),
-            Event::Added { object, .. } | Event::Modified { new: object, .. } => KubeMeta::key(&**object),
-        };
-        // The store keeps nothing without a name.
-        let Some(key) = key else { return };
-        let dropped = self.backlog().push(&key, event.clone());
-        self.woken.notify_one();
-        drop(dropped);
-    }
-
-    async fn serve(self: Arc<Self>, handler: Handler<dyn Cached>) {
-        loop {
-            let next = self.backlog().pop();
-            if self.closed.load(Ordering::Acquire) {
-                return;
-            }
-            let Some(event) = next else {
-                self.woken.notified().await;
-                continue;
-            };
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                handler(&event);
-                drop(event); // perhaps the last to hold an old state, whose `Drop` is the user's
-            }));
-            if let Err(payload) = told {
-                let error = end_of_panic(payload);
-                tracing::error!(
-                    resource = self.name,
-                    error,
-                    "an event handler panicked; the event is lost for this handler only"
-                );
-            }
-            // A handler with much to do must not starve the other tasks.
-            tokio::task::consume_budget().await;
+/// What is dropped may be the last to hold an object, whose `Drop` is the user's.
+pub(super) fn drop_guarded<T>(resource: &str, all: impl IntoIterator<Item = T>) {
+    for one in all {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(one))) {
+            let error = end_of_panic(payload);
+            tracing::error!(resource, error, "the Drop of an object panicked");
         }
     }
 }

@@ -58,8 +58,8 @@ pub enum Health {
     Syncing,
     /// The store follows the server.
     Synced,
-    /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The store serves what it
-    /// has; with objects that cannot be decoded the informer may well be synced.
+    /// The last list or watch failed and is tried again, or objects cannot be decoded ([`Informer::unreadable`]). The store
+    /// serves what it has; with objects that cannot be decoded the informer may well be synced.
     Degraded {
         /// What failed.
         reason: String,
@@ -67,7 +67,8 @@ pub enum Health {
 }
 
 /// An object that exists and does not decode into the type of its informer. It is in no list; a read of it is
-/// [`Error::Undecodable`](crate::Error::Undecodable). Handlers that knew it keep its last readable state until it is deleted.
+/// [`Error::Undecodable`](crate::Error::Undecodable). Handlers that knew it keep its last readable state until it is
+/// deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
@@ -120,9 +121,16 @@ impl<K: AnyObject> Informer<K> {
         self.0.core().unreadable()
     }
 
-    /// Whether the first list is in the store and every handler has been told all of it. It stays true when the watch fails later.
+    /// Whether the first list is in the store and every handler that there was has been told all of it. It stays true when
+    /// the watch fails later, and when handlers join.
     pub fn is_synced(&self) -> bool {
-        self.0.is_synced()
+        self.0.is_told()
+    }
+
+    /// Whether this handler has returned for everything that was there when it was added, or for all of the first list when
+    /// it was added before that.
+    pub fn handler_synced(&self, handler: HandlerId) -> bool {
+        self.0.handler_synced(handler)
     }
 
     /// Waits until [`Informer::is_synced`], at most [`SYNC_TIMEOUT`].
@@ -138,34 +146,38 @@ impl<K: AnyObject> Informer<K> {
     /// # Errors
     /// As [`Informer::synced`].
     pub fn synced_within(&self, deadline: Duration) -> impl Future<Output = Result<()>> + Send + '_ {
-        self.0.synced_within(deadline)
+        self.0.told_within(deadline)
     }
 
-    /// Adds a handler: it is told of everything that is in the store, and then of every change, in a task of its own. Call it inside a tokio
-    /// runtime.
+    /// Adds a handler: it is told of everything that is in the store, and then of every change.
     ///
-    /// A handler may take its time: neither the informer nor other handlers wait for it. What happens to an object meanwhile is folded into one
-    /// event, from the last state that the handler was told of to the present one; what was deleted and made again stays two. It must not block the
-    /// thread for long where a runtime has only one.
+    /// A handler has a task of its own and may take its time: neither the store nor other handlers wait for it. Changes
+    /// that it has not been told of are folded by key, so that at most one of each key waits, and it knows what the store
+    /// holds when it has caught up. Of an object that came and went meanwhile it is not told.
+    ///
+    /// A handler must not remove itself.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
         self.0
             .add_slow_handler(Arc::new(move |event| handler(&typed_event(event))))
     }
 
-    /// Adds a handler that runs on the informer's own task, between one change of the store and the next: it sees every single one, and
-    /// [`Informer::synced`] waits for it. Everything else waits for it, too, so it must be quick: turn the event into keys and add them to a queue.
+    /// Adds a handler that runs on the informer's task: it is told of everything that is in the store before this returns,
+    /// and then of every single change as soon as the store shows it.
     ///
-    /// It is told of everything that is in the store before this returns. It must not add or remove handlers of the same informer.
+    /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add them
+    /// to a queue. It must not add or remove handlers of the same informer.
     pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
         self.0.add_handler(Arc::new(move |event| handler(&typed_event(event))))
     }
 
-    /// Removes a handler; when this returns no further call of it begins. `false` when it was not there.
+    /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when it
+    /// was not there.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
         self.0.remove_handler(handler)
     }
 
-    /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are there are indexed too.
+    /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are there
+    /// are indexed too.
     ///
     /// # Errors
     /// [`Error::Configuration`](crate::Error::Configuration) when the name is taken.

@@ -4,7 +4,7 @@
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
 //! no controller reads; a write that carries none leaves the server's alone.
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
 //! - `scope.rs`: which objects, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod core;

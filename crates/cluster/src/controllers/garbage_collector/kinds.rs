@@ -87,6 +87,7 @@ impl Kinds {
     fn watch(&self, kind: &Kind) -> Informer<Metadata> {
         let informer = self.cache.informer_dynamic::<Metadata>(&kind.resource, Scope::all());
         let (listener, kind) = (self.listener.clone(), kind.clone());
+        // The graph must know every state, and before the store's readers do.
         informer.add_inline_handler(move |event: &Event<Metadata>| match event {
             Event::Deleted { object, .. } => listener(Change::Gone(object)),
             // A namesake in place of another object, seen as one change: the old one is gone.
