@@ -12,9 +12,13 @@ mod table;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kubewright::kube::api::{Api, PostParams};
+use kubewright::kube::ResourceExt;
+use kubewright::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams, WatchEvent, WatchParams};
 use kubewright_codegen::project::Project;
 use kubewright_codegen::{MemoryFiles, Plan, manifests};
 use serde_json::json;
@@ -140,22 +144,74 @@ fn there_are_no_others() {
     assert_eq!(names, known, "folders in testdata/golden, and the table of this test");
 }
 
-/// Definitions that stand for cert-manager's: `config/default` of a project with webhooks has a Certificate.
-async fn install_cert_manager(cluster: &RunningCluster) {
-    for kind in ["Certificate", "Issuer"] {
-        let plural = format!("{}s", kind.to_lowercase());
-        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.cert-manager.io")},
-            "spec": {
-                "group": "cert-manager.io", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-            },
-        });
-        let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().await);
-        let crd = serde_json::from_value(crd).unwrap();
-        definitions.create(&PostParams::default(), &crd).await.unwrap();
+/// What stands for cert-manager, because `config/default` of a project with webhooks has Certificates: its definitions, and the one effect that
+/// a pod waits for, the Secret that a Certificate names.
+struct CertManager(tokio::task::JoinHandle<()>);
+
+impl CertManager {
+    async fn install(cluster: &RunningCluster) -> Self {
+        let client = cluster.client().await;
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for (plural, kind) in [("certificates", "Certificate"), ("issuers", "Issuer")] {
+            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let crd = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{plural}.cert-manager.io")},
+                "spec": {
+                    "group": "cert-manager.io", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+                },
+            });
+            let crd = serde_json::from_value(crd).unwrap();
+            definitions.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        established(&definitions, "certificates.cert-manager.io").await;
+        Self(tokio::spawn(Self::issue(client)))
+    }
+
+    async fn issue(client: kubewright::kube::Client) {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", "Certificate"));
+        let certificates: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        let changes = certificates.watch(&WatchParams::default(), "0").await.unwrap();
+        let mut changes = pin!(changes);
+        while let Some(change) = changes.next().await {
+            let WatchEvent::Added(certificate) = change.unwrap() else {
+                continue;
+            };
+            let name = certificate.data["spec"]["secretName"].as_str().unwrap();
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &certificate.namespace().unwrap());
+            let secret = json!({
+                "metadata": {"name": name}, "type": "kubernetes.io/tls",
+                "stringData": {"tls.crt": "a certificate", "tls.key": "a key"},
+            });
+            let secret = serde_json::from_value(secret).unwrap();
+            secrets.create(&PostParams::default(), &secret).await.unwrap();
+        }
+    }
+}
+
+async fn established(definitions: &Api<CustomResourceDefinition>, name: &str) {
+    let named = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let changes = definitions.watch(&named, "0").await.unwrap();
+    let mut changes = pin!(changes);
+    while let Some(change) = changes.next().await {
+        let (WatchEvent::Added(crd) | WatchEvent::Modified(crd)) = change.unwrap() else {
+            continue;
+        };
+        let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
+        if conditions
+            .iter()
+            .any(|condition| condition.type_ == "Established" && condition.status == "True")
+        {
+            return;
+        }
+    }
+    panic!("the watch of {name} ended before it was established");
+}
+
+impl Drop for CertManager {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -167,14 +223,14 @@ fn say(line: &str, project: &Path, cluster: &RunningCluster) -> String {
     )
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_takes_them() {
     let kubectl = support::kubectl_is_there();
     for golden in PROJECTS {
         let project = folder(golden);
         let before = files(&project);
         let cluster = RunningCluster::start(&[]);
-        install_cert_manager(&cluster).await;
+        let _cert_manager = CertManager::install(&cluster).await;
         if project.join("config/samples").is_dir() {
             say("kubewright install", &project, &cluster);
             // Samples of several versions need the operator, which converts them.
