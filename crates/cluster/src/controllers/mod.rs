@@ -26,6 +26,7 @@
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
+//! | `horizontalpodautoscaler` | `horizontalpodautoscaler.rs` | keeps targets within their bounds; there are no metrics |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
@@ -45,6 +46,7 @@ mod garbage_collector;
 mod history;
 mod intstr;
 mod job;
+mod horizontalpodautoscaler;
 mod meta;
 mod namespace;
 mod node;
@@ -96,6 +98,7 @@ pub const NAMES: &[&str] = &[
     "pod-garbage-collector",
     "persistentvolume-binder",
     "certificatesigningrequest",
+    "horizontalpodautoscaler",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -224,6 +227,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
         "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
+        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller()),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
