@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
-use crate::controllers::{CertificateSource, Settings, TokenSource};
+use crate::controllers::{CertificateSource, Nodes, Settings, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
@@ -156,7 +156,20 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the controllers are told: the name of the simulated node, and how long its pods take. The certificate that they publish
+    /// The simulated nodes that the cluster has from its start: how many, or with labels, capacity and zones.
+    ///
+    /// ```
+    /// use kubewright_cluster::{Cluster, Nodes};
+    /// let three = Cluster::builder().nodes(3);
+    /// let small = Cluster::builder().nodes(Nodes::from(3).zones(["a", "b", "c"]).capacity("cpu", "2"));
+    /// ```
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl Into<Nodes>) -> ClusterBuilder {
+        self.settings.nodes = nodes.into();
+        self
+    }
+
+    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they publish
     /// is always the cluster's own.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
@@ -265,10 +278,13 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::DataDir`] when the folder cannot be used,
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so, [`Error::DataDir`] when the folder cannot be used,
     /// and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
+        if let Some(why) = self.settings.nodes.wrong() {
+            return Err(Error::Nodes(why));
+        }
         let data = match self.data_dir {
             Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,

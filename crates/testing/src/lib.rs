@@ -29,7 +29,7 @@ mod wait;
 
 pub use cluster::TestCluster;
 pub use error::{Error, Result};
-pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Nodes};
 pub use running::RunningOperator;
 
 /// Compiles the code of the book's chapter on the runtime.

@@ -16,7 +16,7 @@
 //! | `statefulset` | `statefulset/` | pods with names, an order and claims |
 //! | `daemonset` | `daemonset/` | a pod on each node |
 //! | `scheduler` | `scheduler/` | gives pods a node |
-//! | `node` | `node/` | one simulated node |
+//! | `node` | `node/` | simulated nodes and their kubelets |
 //! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
 //! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
 //! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
@@ -44,9 +44,9 @@ mod disruption_target;
 mod endpoints;
 mod garbage_collector;
 mod history;
+mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-mod horizontalpodautoscaler;
 mod meta;
 mod namespace;
 mod node;
@@ -73,6 +73,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::{Error, ManagerBuilder, Request};
+
+pub use self::node::Nodes;
 
 /// The names of the built-in controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[
@@ -133,11 +135,11 @@ pub struct Settings {
     pub service_account_token: TokenSource,
     /// Signs the requests of CertificateSigningRequests. `None`: there is no authority, and nothing is signed.
     pub certificates: Option<CertificateSource>,
-    /// The name of the simulated node.
-    pub node: String,
-    /// How long a pod on the simulated node takes from being bound to being Ready.
+    /// The simulated nodes that the cluster has from its start.
+    pub nodes: Nodes,
+    /// How long a pod on a simulated node takes from being bound to being Ready.
     pub pod_start: Duration,
-    /// How long a pod on the simulated node takes from being deleted to being gone.
+    /// How long a pod on a simulated node takes from being deleted to being gone.
     pub pod_stop: Duration,
 }
 
@@ -147,7 +149,7 @@ impl Default for Settings {
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
             certificates: None,
-            node: "node-0".to_owned(),
+            nodes: Nodes::default(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
         }
@@ -160,12 +162,12 @@ impl fmt::Debug for Settings {
             root_ca: _,
             service_account_token: _,
             certificates: _,
-            node,
+            nodes,
             pod_start,
             pod_stop,
         } = self;
         f.debug_struct("Settings")
-            .field("node", node)
+            .field("nodes", nodes)
             .field("pod_start", pod_start)
             .field("pod_stop", pod_stop)
             .finish_non_exhaustive()
@@ -208,12 +210,11 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 start: settings.pod_start,
                 stop: settings.pod_stop,
             };
-            let name: Arc<str> = Arc::from(settings.node.as_str());
-            let kubelet = node::kubelet(&settings.node, pace);
+            let nodes = Arc::new(settings.nodes.clone());
             manager
-                .add(kubelet)
-                .add(node::keeper(&settings.node))
-                .runnable("node", move |client, stop| node::register(name.clone(), client, stop))
+                .add(node::kubelet(pace))
+                .add(node::keeper(nodes.clone()))
+                .runnable("node", move |client, _| node::register(nodes.clone(), client))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
