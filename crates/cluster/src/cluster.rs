@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Plan};
-use crate::controllers::{CertificateSource, Nodes, Settings, TokenSource};
+use crate::controllers::{Behaviours, CertificateSource, Nodes, Settings, Stages, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
@@ -64,6 +64,7 @@ pub struct Cluster {
 struct Inner {
     front: Front,
     client: kube::Client,
+    behaviours: Behaviours,
     limits: Limits,
     /// Serve HTTPS.
     threads: Threads,
@@ -166,6 +167,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn nodes(mut self, nodes: impl Into<Nodes>) -> ClusterBuilder {
         self.settings.nodes = nodes.into();
+        self
+    }
+
+    /// What becomes of pods on simulated nodes, in kwok's vocabulary (kind Stage).
+    #[must_use]
+    pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
+        self.settings.stages = stages;
         self
     }
 
@@ -304,6 +312,7 @@ impl ClusterBuilder {
             certificates: self.pki.is_none().then(|| certificates(authority.clone())),
             ..self.settings
         };
+        let behaviours = settings.behaviours.clone();
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
@@ -348,6 +357,7 @@ impl ClusterBuilder {
         let inner = Inner {
             front,
             client,
+            behaviours,
             limits: self.limits,
             threads,
             stop: source,
@@ -395,6 +405,11 @@ impl Cluster {
     pub fn client_of_service_account(&self, namespace: &str, name: &str) -> kube::Client {
         let user = UserInfo::service_account(namespace, name);
         inprocess::client(self.inner.front.clone(), user)
+    }
+
+    /// How pods with certain labels behave on the simulated nodes.
+    pub fn behaviours(&self) -> &Behaviours {
+        &self.inner.behaviours
     }
 
     /// The API server, for those who talk to it without HTTP.

@@ -45,7 +45,7 @@ mod work;
 
 pub use audit::{AuditFile, AuditStdout, Rotation};
 pub use cluster::{Cluster, ClusterBuilder, Controllers};
-pub use controllers::Nodes;
+pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
-use kubewright_cluster::{Cluster, ClusterBuilder, Nodes};
+use kubewright_cluster::{Cluster, ClusterBuilder, Nodes, Stages};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -285,6 +285,50 @@ async fn hands_off() {
         until(&pods, "q", is_ready).await;
         let p = pods.get("p").await.expect("a pod");
         assert_eq!(p.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
+    })
+    .await;
+}
+
+/// A stage plays for the pods that it selects: what it says stays, others live as they do.
+#[tokio::test]
+async fn stages_play_for_pods() {
+    let stages = r#"
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: ready}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {app: db}
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+    - {key: .status.podIP, operator: DoesNotExist}
+  delay: {durationMilliseconds: 20}
+  next:
+    event: {type: Normal, reason: Staged, message: it begins}
+    statusTemplate: |
+      phase: Running
+      podIP: 10.1.2.3
+      conditions:
+      - {type: Ready, status: "False", reason: Stage, lastTransitionTime: {{ Now | Quote }}}
+"#;
+    let stages = Stages::parse(stages).expect("stages");
+    check(Cluster::builder().stages(stages), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let mut db = pod("db", json!({}), json!({}));
+        db["metadata"]["labels"] = json!({ "app": "db" });
+        create(&pods, db).await;
+        let ip = |pod: Option<&Pod>| pod.and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
+        let staged = until(&pods, "db", |pod| ip(pod).is_some()).await;
+        assert_eq!(ip(staged.as_ref()).as_deref(), Some("10.1.2.3"));
+        said(&client, "db", &["Staged"]).await;
+        create(&pods, pod("web", json!({}), json!({}))).await;
+        until(&pods, "web", is_ready).await;
+        assert!(!is_ready(pods.get_opt("db").await.expect("an answer").as_ref()));
+        pods.delete("db", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&pods, "db", |pod| pod.is_none()).await;
     })
     .await;
 }

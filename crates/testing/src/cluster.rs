@@ -16,6 +16,7 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
@@ -92,6 +93,24 @@ impl TestCluster {
     /// The client of kube: every request goes to the server.
     pub fn kube(&self) -> kube::Client {
         self.cluster.client()
+    }
+
+    /// The pods that a label selector selects, to say how they behave on the simulated nodes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// # let cluster = kubewright_testing::TestCluster::start().await?;
+    /// cluster.pods("app=db").fail(137).await?;
+    /// cluster.pods("app=web").slow(std::time::Duration::from_secs(10)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn pods(&self, selector: &str) -> Pods {
+        Pods {
+            kube: self.kube(),
+            behaviours: self.cluster.behaviours().clone(),
+            selector: selector.to_owned(),
+            namespace: None,
+        }
     }
 
     /// Opens HTTPS on loopback and returns a kubeconfig (YAML) for it, for tests of programs in other processes.

@@ -41,6 +41,9 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+    /// A label selector that is none.
+    #[error("{0}")]
+    Selector(String),
     /// The cluster could not be started or could not listen.
     #[error(transparent)]
     Cluster(#[from] kubewright_cluster::Error),

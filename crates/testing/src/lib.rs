@@ -21,6 +21,7 @@
 mod cluster;
 pub mod conversion;
 mod error;
+mod pods;
 mod rights;
 mod routes;
 mod running;
@@ -29,7 +30,8 @@ mod wait;
 
 pub use cluster::TestCluster;
 pub use error::{Error, Result};
-pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Nodes};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Nodes, Stages};
+pub use pods::Pods;
 pub use running::RunningOperator;
 
 /// Compiles the code of the book's chapter on the runtime.

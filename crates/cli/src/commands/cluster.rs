@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use kubewright_cluster::{
-    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Nodes, Rotation, ServiceRange, StaticTokens,
+    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Nodes, Rotation, ServiceRange, Stages,
+    StaticTokens,
 };
 use serde_json::json;
 
@@ -56,6 +57,10 @@ pub(crate) struct Arguments {
     /// Zones over which these nodes are spread in turn (topology.kubernetes.io/zone)
     #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
     node_zones: Vec<String>,
+
+    /// What becomes of pods: stages in kwok's vocabulary, as YAML
+    #[arg(long, value_name = "FILE")]
+    stages: Option<PathBuf>,
 
     /// Users who authenticate with a token: CSV with a line `token,user,uid,"group1,group2"` for each
     #[arg(long, value_name = "FILE")]
@@ -108,6 +113,7 @@ impl Arguments {
             capacity: self.node_capacity.into_iter().collect(),
             zones: self.node_zones,
         };
+        let stages = self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
         let signal = stop_signal()?;
         let orphaned = async move {
             match parent {
@@ -125,6 +131,7 @@ impl Arguments {
             let builder = builder
                 .controllers(self.controllers)
                 .nodes(nodes)
+                .stages(stages)
                 .api(config)
                 .service_range(self.service_cluster_ip_range)
                 .event_ttl(self.event_ttl);
@@ -189,6 +196,17 @@ fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
             .because(why)
             .hint("each line is token,user,uid,\"group1,group2\"; nothing has been started")
     })
+}
+
+fn read_stages(path: &Path) -> Result<Stages, Failure> {
+    let attempted = || Failure::new(format!("cannot take the stages of {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    let refused = |why: String| {
+        attempted()
+            .because(std::io::Error::other(why))
+            .hint("nothing has been started")
+    };
+    Stages::parse(&text).map_err(refused)
 }
 
 /// Saves what can be saved of a damaged folder.

@@ -74,7 +74,7 @@ use std::time::Duration;
 
 use kubewright::{Error, ManagerBuilder, Request};
 
-pub use self::node::Nodes;
+pub use self::node::{Behaviours, Nodes, Stages};
 
 /// The names of the built-in controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[
@@ -137,6 +137,10 @@ pub struct Settings {
     pub certificates: Option<CertificateSource>,
     /// The simulated nodes that the cluster has from its start.
     pub nodes: Nodes,
+    /// How pods with certain labels behave.
+    pub behaviours: Behaviours,
+    /// What becomes of pods, in kwok's vocabulary.
+    pub stages: Stages,
     /// How long a pod on a simulated node takes from being bound to being Ready.
     pub pod_start: Duration,
     /// How long a pod on a simulated node takes from being deleted to being gone.
@@ -150,6 +154,8 @@ impl Default for Settings {
             service_account_token: Arc::new(|_| None),
             certificates: None,
             nodes: Nodes::default(),
+            behaviours: Behaviours::default(),
+            stages: Stages::default(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
         }
@@ -162,6 +168,8 @@ impl fmt::Debug for Settings {
             root_ca: _,
             service_account_token: _,
             certificates: _,
+            behaviours: _,
+            stages: _,
             nodes,
             pod_start,
             pod_stop,
@@ -212,7 +220,11 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             };
             let nodes = Arc::new(settings.nodes.clone());
             manager
-                .add(node::kubelet(pace))
+                .add(node::kubelet(
+                    pace,
+                    settings.behaviours.clone(),
+                    settings.stages.clone(),
+                ))
                 .add(node::keeper(nodes.clone()))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
         }

@@ -1,7 +1,7 @@
 //! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container is ever started.
 //!
 //! Which nodes there are is in `fleet`, who keeps them in `keeper`. How a container behaves is said by the annotations of its pod
-//! (`behaviour`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
+//! (`behaviour`), of the pod itself or of all with certain labels (`rules`), or by stages (`stage`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
 //!
 //! Invariants: nodes that others play for are left alone, and so are their pods. What others write into a pod's status stays until the
 //! simulation has something else to say. A node that has fallen silent does nothing.
@@ -14,14 +14,17 @@ mod keeper;
 mod lease;
 mod life;
 mod needs;
+mod rules;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, PodStatus, Secret};
-use kubewright::kube::api::DeleteParams;
+use kubewright::kube::api::{DeleteParams, Patch};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use serde_json::json;
 use tokio::time::Instant;
 
 use self::addresses::Addresses;
@@ -30,6 +33,9 @@ pub use self::fleet::Nodes;
 use self::fleet::State;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
+pub use self::rules::Behaviours;
+use self::stage::Stage;
+pub use self::stage::Stages;
 use super::bound::{self, Bound};
 use super::{Waiting, meta, pods};
 
@@ -48,6 +54,8 @@ pub(crate) struct Pace {
 /// The kubelets of all simulated nodes.
 pub(crate) struct Kubelet {
     pace: Pace,
+    behaviours: Behaviours,
+    stages: Stages,
     memory: Mutex<Memory>,
     addresses: Mutex<Addresses>,
     /// Pods by the node that they were bound to, whether it is known yet or not.
@@ -74,12 +82,18 @@ struct OfPod {
     mark: Option<String>,
     /// The failures of probes that were told.
     failing: Vec<(String, String)>,
+    /// The stage that plays for it, and when its delay is over.
+    stage: Option<(String, Instant)>,
+    /// A stage has said its status.
+    staged: bool,
 }
 
 /// The kubelets as a controller of pods.
-pub(crate) fn kubelet(pace: Pace) -> Controller {
+pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages) -> Controller {
     let kubelet = Kubelet {
         pace,
+        behaviours,
+        stages,
         memory: Mutex::default(),
         addresses: Mutex::default(),
         bound: Bound::default(),
@@ -241,6 +255,72 @@ impl Kubelet {
             .extend(pulled.into_iter().map(|image| (node.to_owned(), image)));
     }
 
+    /// What the stages make of a pod; nothing when it is not theirs.
+    async fn staged(&self, ctx: &Context, pod: &Pod) -> Option<Result<Action>> {
+        if self.stages.is_empty() {
+            return None;
+        }
+        let seen = stage::seen(pod);
+        let Some(stage) = self.stages.of(&seen) else {
+            let staged = self.with(pod, |of_pod| {
+                of_pod.stage = None;
+                of_pod.staged
+            });
+            // A pod that is deleted ends as others do, unless a stage plays that too.
+            return (staged && !meta::is_deleting(&pod.metadata)).then(|| Ok(Action::await_change()));
+        };
+        let now = Instant::now();
+        let due = self.with(pod, |of_pod| {
+            let planned = of_pod.stage.take().filter(|(name, _)| *name == stage.name);
+            let planned = planned.unwrap_or_else(|| (stage.name.clone(), now + stage.delay));
+            of_pod.stage.insert(planned).1
+        });
+        let wait = due.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Some(Ok(Action::requeue_after(wait)));
+        }
+        self.with(pod, |of_pod| of_pod.stage = None);
+        Some(self.play(ctx, pod, stage, &seen).await)
+    }
+
+    async fn play(&self, ctx: &Context, pod: &Pod, stage: &Stage, seen: &serde_json::Value) -> Result<Action> {
+        if let Some((kind, reason, message)) = &stage.event {
+            ctx.event(pod, *kind, reason, message);
+        }
+        let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
+        match stage.status(seen, ctx.now()) {
+            Ok(None) => {}
+            Ok(Some(status)) => {
+                let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": status });
+                self.with(pod, |of_pod| of_pod.staged = true);
+                ctx.client()
+                    .patch_status::<Pod, _>(namespace, name, &Patch::Strategic(patch))
+                    .await?;
+            }
+            Err(why) => ctx.event(
+                pod,
+                EventType::Warning,
+                "StageFailed",
+                format!("stage {}: {why}", stage.name),
+            ),
+        }
+        if let Some(finalizers) = &stage.finalizers {
+            let next = finalizers.of(pod.metadata.finalizers.as_deref().unwrap_or_default());
+            let patch = json!({ "metadata": { "uid": pod.metadata.uid, "finalizers": next } });
+            ctx.client()
+                .patch::<Pod, _>(namespace, name, &Patch::Merge(patch))
+                .await?;
+        }
+        if stage.delete {
+            let at_once = DeleteParams {
+                grace_period_seconds: Some(0),
+                ..DeleteParams::default()
+            };
+            ctx.client().delete_with(pod, at_once).await?;
+        }
+        Ok(Action::await_change())
+    }
+
     /// Ends a pod that is deleted: its containers are told, and when the last has ended or the grace is over, it goes.
     async fn finish(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Action> {
         let now = Instant::now();
@@ -388,6 +468,10 @@ impl Reconciler for Kubelet {
         if fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
+        if let Some(done) = self.staged(&ctx, &pod).await {
+            return gone_is_fine(done);
+        }
+        let pod = self.behaviours.apply(pod);
         if meta::is_deleting(&pod.metadata) {
             return gone_is_fine(self.finish(&ctx, &pod, &node).await);
         }
