@@ -5,7 +5,7 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: what a data folder looks like inside (see `durable`), a clock that a test may move.
+//! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use kubewright::{Observer, Stop, StopSource, kube};
+use kubewright::{Clock, Observer, Stop, StopSource, kube};
 use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
@@ -110,6 +110,7 @@ pub struct ClusterBuilder {
     advertised: Option<IpAddr>,
     functions: Functions,
     audit: Option<AuditLog>,
+    still: bool,
 }
 
 impl Default for ClusterBuilder {
@@ -131,6 +132,7 @@ impl Default for ClusterBuilder {
             advertised: None,
             functions: Functions::default(),
             audit: None,
+            still: false,
         }
     }
 }
@@ -174,6 +176,20 @@ impl ClusterBuilder {
     #[must_use]
     pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
         self.settings.stages = stages;
+        self
+    }
+
+    /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused, all delays. The
+    /// time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of its own; nodes that are well say so
+    /// without a Lease that is renewed all the time; watches are told nothing for hours when there is nothing to tell.
+    ///
+    /// `TestCluster::in_virtual_time` of `kubewright-testing` does what else is needed.
+    #[must_use]
+    pub fn virtual_time(mut self, clock: Arc<dyn Clock>) -> ClusterBuilder {
+        self.settings.clock = clock;
+        self.settings.heartbeats = false;
+        self.config.bookmark_interval = Duration::from_secs(24 * 3600);
+        self.still = true;
         self
     }
 
@@ -318,7 +334,7 @@ impl ClusterBuilder {
         let mut config = self.config;
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
-        let mut parts = Parts::new(Arc::new(RealEnv::new()), config);
+        let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
         parts.signer = key;
         parts.audit = self.audit;
         let journal = data.map(|data| {
@@ -340,7 +356,11 @@ impl ClusterBuilder {
             stop,
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
-            workers: Workers::for_this_machine(),
+            workers: if self.still {
+                Workers::none()
+            } else {
+                Workers::for_this_machine()
+            },
             warns: !names.is_empty(),
         };
         let client = inprocess::client(front.clone(), UserInfo::admin());

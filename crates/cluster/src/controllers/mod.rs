@@ -72,7 +72,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::{Error, ManagerBuilder, Request};
+use kubewright::{Clock, Error, ManagerBuilder, Request, SystemClock};
 
 pub use self::node::{Behaviours, Nodes, Stages};
 
@@ -137,6 +137,11 @@ pub struct Settings {
     pub certificates: Option<CertificateSource>,
     /// The simulated nodes that the cluster has from its start.
     pub nodes: Nodes,
+    /// Tells the time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not. Without, a node is
+    /// silent when it is told to be (annotation `kubewright.dev/node: silent`).
+    pub heartbeats: bool,
     /// How pods with certain labels behave.
     pub behaviours: Behaviours,
     /// What becomes of pods, in kwok's vocabulary.
@@ -153,6 +158,8 @@ impl Default for Settings {
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
             certificates: None,
+            clock: Arc::new(SystemClock),
+            heartbeats: true,
             nodes: Nodes::default(),
             behaviours: Behaviours::default(),
             stages: Stages::default(),
@@ -168,6 +175,8 @@ impl fmt::Debug for Settings {
             root_ca: _,
             service_account_token: _,
             certificates: _,
+            clock: _,
+            heartbeats,
             behaviours: _,
             stages: _,
             nodes,
@@ -176,6 +185,7 @@ impl fmt::Debug for Settings {
         } = self;
         f.debug_struct("Settings")
             .field("nodes", nodes)
+            .field("heartbeats", heartbeats)
             .field("pod_start", pod_start)
             .field("pod_stop", pod_stop)
             .finish_non_exhaustive()
@@ -197,7 +207,12 @@ impl fmt::Debug for Settings {
 pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
     match name {
         "namespace" => manager.add(namespace::controller()),
-        "garbage-collector" => manager.runnable("garbage-collector-controller", garbage_collector::run),
+        "garbage-collector" => {
+            let clock = settings.clock.clone();
+            manager.runnable("garbage-collector-controller", move |client, stop| {
+                garbage_collector::run(client, clock.clone(), stop)
+            })
+        }
         "serviceaccount" => manager
             .add(serviceaccount::accounts())
             .add(serviceaccount::root_ca(settings.root_ca.clone()))
@@ -225,12 +240,12 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                     settings.behaviours.clone(),
                     settings.stages.clone(),
                 ))
-                .add(node::keeper(nodes.clone()))
+                .add(node::keeper(nodes.clone(), settings.heartbeats))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
-        "node-lifecycle" => manager.add(node_lifecycle::controller()),
+        "node-lifecycle" => manager.add(node_lifecycle::controller(settings.heartbeats)),
         "endpoints" => manager
             .add(endpoints::slices())
             .add(endpoints::legacy())

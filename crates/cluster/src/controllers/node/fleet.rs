@@ -75,6 +75,11 @@ pub(super) fn state(node: &Node) -> State {
     }
 }
 
+/// Whether a simulated node has fallen silent because it was told to; of other nodes nothing.
+pub(crate) fn is_silent(node: &Node) -> Option<bool> {
+    is_simulated(node).then(|| state(node) == State::Silent)
+}
+
 /// Whether its condition Ready is True.
 pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());

@@ -18,14 +18,21 @@ use crate::controllers::meta;
 /// Keeps the nodes.
 pub(crate) struct Keeper {
     nodes: Arc<Nodes>,
+    /// Whether Leases are renewed.
+    heartbeats: bool,
     /// Nodes that were cordoned when they were last seen.
     cordoned: Mutex<BTreeSet<String>>,
 }
 
 /// The controller of the simulated nodes.
-pub(crate) fn controller(nodes: Arc<Nodes>) -> Controller {
+pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
     let cordoned = Mutex::default();
-    Controller::of(Keeper { nodes, cordoned }).named("node-keeper")
+    let keeper = Keeper {
+        nodes,
+        heartbeats,
+        cordoned,
+    };
+    Controller::of(keeper).named("node-keeper")
 }
 
 /// Registers the nodes that the cluster has from its start.
@@ -88,6 +95,9 @@ impl Keeper {
         let due = present
             .as_deref()
             .map_or(Duration::ZERO, |present| lease::due(present, ctx.now()));
+        if present.is_some() && !self.heartbeats {
+            return Ok(Action::await_change());
+        }
         if !due.is_zero() {
             return Ok(Action::requeue_after(due));
         }

@@ -31,6 +31,7 @@ use self::addresses::Addresses;
 use self::container::{Notes, Scene};
 pub use self::fleet::Nodes;
 use self::fleet::State;
+pub(crate) use self::fleet::is_silent;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
 pub use self::rules::Behaviours;
