@@ -7,6 +7,7 @@ use std::fmt::Debug;
 
 use common::soon;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
@@ -329,6 +330,54 @@ spec:
             .await
             .expect("it is deleted");
         until(&pods, "db", |pod| pod.is_none()).await;
+    })
+    .await;
+}
+
+/// A pod of a higher priority takes the place of the least one that makes room, and of nobody when it may not.
+#[tokio::test]
+async fn higher_priorities_take_places() {
+    let nodes = Nodes::from(1).capacity("cpu", "2");
+    check(Cluster::builder().nodes(nodes), async |client| {
+        let classes: Api<PriorityClass> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        for (name, value, policy) in [("low", 1, "PreemptLowerPriority"), ("high", 100, "PreemptLowerPriority"), ("polite", 50, "Never")] {
+            let class = json!({ "metadata": { "name": name }, "value": value, "preemptionPolicy": policy });
+            create(&classes, class).await;
+        }
+        let asking = |name: &str, class: Option<&str>, cpu: &str| {
+            let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": cpu } } });
+            pod(name, json!({}), json!({ "priorityClassName": class, "containers": [container] }))
+        };
+        create(&pods, asking("low", Some("low"), "1")).await;
+        create(&pods, asking("none", None, "1")).await;
+        for name in ["low", "none"] {
+            until(&pods, name, is_ready).await;
+        }
+        let why = |pod: Option<&Pod>| {
+            let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.find(|one| one.type_ == "PodScheduled").and_then(|one| one.message.clone()).unwrap_or_default()
+        };
+        create(&pods, asking("polite", Some("polite"), "1")).await;
+        let polite = until(&pods, "polite", |pod| !why(pod).is_empty()).await;
+        assert_eq!(
+            why(polite.as_ref()),
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+        );
+        create(&pods, asking("high", Some("high"), "1")).await;
+        let high = until(&pods, "high", is_ready).await.expect("a pod");
+        assert_eq!(high.spec.and_then(|spec| spec.node_name).as_deref(), Some("node-0"));
+        // The one of priority 0 had to go.
+        assert!(pods.get_opt("none").await.expect("an answer").is_none());
+        assert!(is_ready(pods.get_opt("low").await.expect("an answer").as_ref()));
+        said(&client, "none", &["Preempted"]).await;
+        create(&pods, asking("huge", Some("high"), "3")).await;
+        let huge = until(&pods, "huge", |pod| !why(pod).is_empty()).await;
+        assert_eq!(
+            why(huge.as_ref()),
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        );
     })
     .await;
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure. A node is asked the questions of kube-scheduler in its order, and the first that it fails gives its reasons: unschedulable, taints,
 //! node affinity and nodeSelector, ports of the host, number of pods and requests of resources.
-//! Not here: affinity between pods and topology spread (`neighbours`), volumes; and preemption, which there is none of.
+//! Not here: affinity between pods and topology spread (`neighbours`), volumes (`volumes`), who gives way (`preempt`).
 
 use std::collections::BTreeMap;
 
@@ -131,8 +131,21 @@ fn requirement_fits(wanted: &NodeSelectorRequirement, value: Option<&str>) -> bo
     }
 }
 
-/// The sentence for a pod that fits nowhere: how many nodes there are, and how many of them refuse for which reason.
+/// The sentence for a pod that fits nowhere, after nobody was found to give way.
 pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
+    let total = refusals.len();
+    match refusals {
+        [] => available(refusals),
+        _ => format!(
+            "{} preemption: 0/{total} nodes are available: {}.",
+            available(refusals),
+            helpless(refusals)
+        ),
+    }
+}
+
+/// How many nodes there are, and how many of them refuse for which reason.
+pub(super) fn available(refusals: &[Vec<String>]) -> String {
     if refusals.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
@@ -146,10 +159,18 @@ pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
         .collect();
     reasons.sort();
     let total = refusals.len();
-    // Nothing is ever preempted here. The real scheduler says which nodes would be helped by room, and that nobody there gives way.
-    let full = refusals
-        .iter()
-        .filter(|refusal| refusal.iter().all(|reason| is_room(reason)));
+    format!("0/{total} nodes are available: {}.", reasons.join(", "))
+}
+
+/// Whether a node that refuses for these reasons would take the pod when others went.
+pub(super) fn is_full(refusal: &[String]) -> bool {
+    refusal.iter().all(|reason| is_room(reason))
+}
+
+/// Why nobody gives way: which nodes would be helped by room, and have nobody of a lower priority, and which would not.
+fn helpless(refusals: &[Vec<String>]) -> String {
+    let total = refusals.len();
+    let full = refusals.iter().filter(|refusal| is_full(refusal));
     let full = full.count();
     let mut helpless = Vec::new();
     if full > 0 {
@@ -160,11 +181,7 @@ pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
         helpless.push(format!("{others} Preemption is not helpful for scheduling"));
     }
     helpless.sort();
-    format!(
-        "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {}.",
-        reasons.join(", "),
-        helpless.join(", ")
-    )
+    helpless.join(", ")
 }
 
 /// The sentence for a pod that fits nowhere for a reason of its own.

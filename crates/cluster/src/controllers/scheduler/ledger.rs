@@ -26,7 +26,7 @@ pub(super) struct Taken {
 }
 
 /// The pods of all nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     nodes: BTreeMap<String, Taken>,
     places: BTreeMap<Request, String>,

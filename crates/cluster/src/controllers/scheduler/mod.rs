@@ -4,28 +4,35 @@
 //! the fewest pods. What is taken on each node is kept in a `ledger`, so that no pod is placed by listing all of them. A pod that fits nowhere is told so, in its condition PodScheduled and in an event, and is looked at again when a node
 //! changes, when another pod goes, and from time to time.
 //!
+//! A pod of a higher priority may take the place of others (`preempt`): they are deleted, and it is nominated for their node, so that
+//! nobody of a lower priority takes the room meanwhile.
+//!
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so that no node gets more
 //! pods than it has room for.
 
 pub(crate) mod fit;
 mod ledger;
 mod neighbours;
+mod preempt;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{
     Binding, Namespace, Node, ObjectReference, PersistentVolumeClaim, Pod, PodCondition,
 };
+use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
 use self::ledger::{Ledger, Taken};
 use self::neighbours::{Namespaces, Neighbours};
+use self::preempt::Candidate;
 use self::volumes::Volumes;
-use super::{Waiting, bound, meta, pods};
+use super::{Waiting, bound, disruption_target, meta, pods};
 
 /// The name that pods ask for, and that signs events.
 const NAME: &str = "default-scheduler";
@@ -41,6 +48,16 @@ pub(crate) struct Scheduler {
     beside: Waiting,
     /// None until all pods have been entered once.
     ledger: Mutex<Option<Ledger>>,
+    /// Pods for which others have given way, and where.
+    nominated: Mutex<BTreeMap<Request, (Arc<Pod>, String)>>,
+}
+
+/// Why a pod has no node, as it is told.
+enum Nowhere {
+    /// It waits.
+    Waits(String),
+    /// These give way to it.
+    Preempts(Candidate, String),
 }
 
 /// The controller, ready to be added to a manager.
@@ -85,6 +102,7 @@ impl Scheduler {
     fn forget(&self, request: &Request) {
         self.waiting.remove(request);
         self.beside.remove(request);
+        self.nominated().remove(request);
     }
 
     /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before those that were.
@@ -101,35 +119,167 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The node for a pod, or why each refuses.
+    fn nominated(&self) -> MutexGuard<'_, BTreeMap<Request, (Arc<Pod>, String)>> {
+        // Nothing under this lock can panic half way through a change.
+        self.nominated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers for which node a pod is nominated, as it says itself.
+    fn nominate(&self, request: &Request, pod: &Arc<Pod>) {
+        let node = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.nominated_node_name.clone());
+        match node.filter(|node| !node.is_empty()) {
+            Some(node) => self.nominated().insert(request.clone(), (pod.clone(), node)),
+            None => self.nominated().remove(request),
+        };
+    }
+
+    /// What is taken, with the pods for which others have given way and that a pod must not displace.
+    fn taken(&self, request: &Request, pod: &Pod) -> Ledger {
+        let mut taken = self.ledger().clone().unwrap_or_default();
+        for (other, (nominated, node)) in self.nominated().iter() {
+            if other != request && preempt::priority(nominated) >= preempt::priority(pod) {
+                taken.place(other, nominated, node);
+            }
+        }
+        taken
+    }
+
+    /// The node for a pod, or why each refuses, with the node.
     fn choose<'a>(
         &self,
+        request: &Request,
         pod: &Pod,
         volumes: &Volumes,
         namespaces: &Namespaces,
         nodes: &'a [Arc<Node>],
-    ) -> std::result::Result<&'a str, Vec<Vec<String>>> {
+    ) -> std::result::Result<&'a str, Vec<(&'a Node, Vec<String>)>> {
+        let reserved = (!self.nominated().is_empty()).then(|| self.taken(request, pod));
         let guard = self.ledger();
-        let (nothing, nobody) = (Taken::default(), Ledger::default());
-        let all: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
-        let neighbours = Neighbours::of(pod, &all, guard.as_ref().unwrap_or(&nobody), namespaces);
-        let (mut refusals, mut best): (Vec<Vec<String>>, Option<(usize, &str)>) = (vec![], None);
+        let nobody = Ledger::default();
+        let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
+        let question = Question::new(pod, volumes, namespaces, nodes, ledger);
+        let (mut refusals, mut best): (Vec<(&Node, Vec<String>)>, Option<(usize, &str)>) = (vec![], None);
         for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
-            let taken = guard.as_ref().and_then(|ledger| ledger.on(name)).unwrap_or(&nothing);
-            let (mut why, there) = (fit::refusals(pod, node, taken), taken.pods.len());
-            if why.is_empty() {
-                let other = volumes.refusal(node).or_else(|| neighbours.refusal(node));
-                why.extend(other.map(str::to_owned));
-            }
+            let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
+            let why = question.ask(node);
             if !why.is_empty() {
-                refusals.push(why);
+                refusals.push((node, why));
             } else if best.is_none_or(|(fewest, _)| there < fewest) {
                 best = Some((there, name));
             }
         }
         best.map(|(_, name)| name).ok_or(refusals)
     }
+
+    /// Who gives way to a pod that every node refuses; or what it is told.
+    async fn make_room(
+        &self,
+        ctx: &Context,
+        pod: &Pod,
+        volumes: &Volumes,
+        namespaces: &Namespaces,
+        nodes: &[Arc<Node>],
+        refusals: Vec<(&Node, Vec<String>)>,
+    ) -> Result<Nowhere> {
+        let full: Vec<&Node> = refusals
+            .iter()
+            .filter(|(_, why)| fit::is_full(why))
+            .map(|(node, _)| *node)
+            .collect();
+        let why: Vec<Vec<String>> = refusals.into_iter().map(|(_, why)| why).collect();
+        let ledger = self.taken(ctx.request(), pod);
+        if let Some(ineligible) = preempt::ineligible(pod, &ledger).filter(|_| !why.is_empty()) {
+            return Ok(Nowhere::Waits(format!(
+                "{} preemption: {ineligible}",
+                fit::available(&why)
+            )));
+        }
+        let lower = |node: &&Node| {
+            let there = ledger.on(meta::name(&node.metadata)).map(|taken| taken.pods.values());
+            there.is_some_and(|mut there| there.any(|other| preempt::priority(other) < preempt::priority(pod)))
+        };
+        let full: Vec<&Node> = full.into_iter().filter(lower).collect();
+        if full.is_empty() {
+            return Ok(Nowhere::Waits(fit::nowhere(&why)));
+        }
+        let budgets = ctx.client().list::<PodDisruptionBudget>(None).await?;
+        let candidates = full.into_iter().filter_map(|node| {
+            let fits = |left: &Ledger| {
+                Question::new(pod, volumes, namespaces, nodes, left)
+                    .ask(node)
+                    .is_empty()
+            };
+            preempt::victims(pod, meta::name(&node.metadata), &ledger, &budgets, fits)
+        });
+        Ok(match preempt::best(candidates.collect()) {
+            Some(candidate) => Nowhere::Preempts(candidate, fit::available(&why)),
+            None => Nowhere::Waits(fit::nowhere(&why)),
+        })
+    }
+}
+
+/// What nodes are asked about a pod, as things are.
+struct Question<'a> {
+    pod: &'a Pod,
+    volumes: &'a Volumes,
+    ledger: &'a Ledger,
+    neighbours: Neighbours,
+}
+
+impl<'a> Question<'a> {
+    fn new(
+        pod: &'a Pod,
+        volumes: &'a Volumes,
+        namespaces: &Namespaces,
+        nodes: &[Arc<Node>],
+        ledger: &'a Ledger,
+    ) -> Question<'a> {
+        let all: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+        Question {
+            pod,
+            volumes,
+            ledger,
+            neighbours: Neighbours::of(pod, &all, ledger, namespaces),
+        }
+    }
+
+    /// Why a node refuses; nothing when it does not.
+    fn ask(&self, node: &Node) -> Vec<String> {
+        let nothing = Taken::default();
+        let taken = self.ledger.on(meta::name(&node.metadata)).unwrap_or(&nothing);
+        let mut why = fit::refusals(self.pod, node, taken);
+        if why.is_empty() {
+            let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
+            why.extend(other.map(str::to_owned));
+        }
+        why
+    }
+}
+
+/// Takes the victims away, and says for which node the pod is nominated (`prepareCandidate`).
+async fn preempt(ctx: &Context, pod: &Pod, candidate: &Candidate, why: &str) -> Result<Action> {
+    let node = &candidate.node;
+    for victim in candidate
+        .victims
+        .iter()
+        .filter(|victim| !meta::is_deleting(&victim.metadata))
+    {
+        let message = format!("{NAME}: preempting to accommodate a higher priority pod");
+        let because = Some(("PreemptionByScheduler", message.as_str()));
+        let condition = disruption_target::condition(victim, ctx, "True", because);
+        disruption_target::write(ctx, victim, &condition, json!({})).await?;
+        ctx.client().delete(&**victim).await?;
+        let message = format!("Preempted by pod {} on node {node}", meta::uid(&pod.metadata));
+        ctx.event(&**victim, EventType::Normal, "Preempted", message);
+    }
+    let nominated = json!({ "nominatedNodeName": node });
+    disruption_target::patch_status(ctx, pod, nominated).await?;
+    // The victims that go lead back here.
+    wait(ctx, pod, why).await
 }
 
 impl Reconciler for Scheduler {
@@ -158,17 +308,25 @@ impl Reconciler for Scheduler {
                 namespaces.insert(name, meta::labels(&namespace.metadata));
             }
         }
-        match self.choose(&pod, &volumes, &namespaces, &nodes) {
+        self.nominate(ctx.request(), &pod);
+        let refusals = match self.choose(ctx.request(), &pod, &volumes, &namespaces, &nodes) {
             // The claims that become bound lead back here.
-            Ok(node) if volumes.place(node, &ctx).await? => Ok(Action::requeue_after(TRY_AGAIN)),
+            Ok(node) if volumes.place(node, &ctx).await? => return Ok(Action::requeue_after(TRY_AGAIN)),
             Ok(node) => {
                 // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
                 if let Some(ledger) = self.ledger().as_mut() {
                     ledger.place(ctx.request(), &pod, node);
                 }
-                bind(&ctx, &pod, node).await
+                return bind(&ctx, &pod, node).await;
             }
-            Err(refusals) => wait(&ctx, &pod, &fit::nowhere(&refusals)).await,
+            Err(refusals) => refusals,
+        };
+        match self
+            .make_room(&ctx, &pod, &volumes, &namespaces, &nodes, refusals)
+            .await?
+        {
+            Nowhere::Waits(why) => wait(&ctx, &pod, &why).await,
+            Nowhere::Preempts(candidate, why) => preempt(&ctx, &pod, &candidate, &why).await,
         }
     }
 
