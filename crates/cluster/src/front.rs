@@ -6,7 +6,7 @@
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection; what turns out to take
 //!   long, or to follow from a webhook's answer, goes there as well;
-//! - nothing is answered to whoever leaves too many answers unread (see [`crate::unsent`]).
+//! - nothing is answered to whoever leaves too many answers unread (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
@@ -31,9 +31,9 @@ use kubewright_apiserver::{
 use tokio::sync::Semaphore;
 
 use crate::absent;
-use crate::listen::Place;
+use crate::places::Place;
+use crate::response::unsent::{Counted, Sending, Unsent};
 use crate::response::{Elsewhere, ResponseBody};
-use crate::unsent::{Counted, Sending, Unsent};
 use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use kubewright_schema::cel::names::is_reserved;
+use kubewright_cel::names::is_reserved;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::jsonpath::JsonPath;
 use kubewright_schema::names;

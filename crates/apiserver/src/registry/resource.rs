@@ -14,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use kubewright_schema::SchemaRef;
-use kubewright_schema::cel::rules::Validator;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::protobuf::order::Order;
+use kubewright_schema::rules::Validator;
 use kubewright_schema::schema::GroupVersionKind;
 use kubewright_schema::{budget, decode};
 use serde_json::Value;

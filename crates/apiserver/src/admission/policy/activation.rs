@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kubewright_schema::cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
-use kubewright_schema::cel::value::{Fields, Map, Value as Cel};
+use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
+use kubewright_cel::value::{Fields, Map, Value as Cel};
 use serde_json::{Map as JsonMap, Value, json};
 
 use super::compiled::{Expression, Variable};

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use kubewright_schema::cel::library::authorizer::{Authorizer, Decision, Question, ResourceCheck};
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::value::Value as Cel;
+use kubewright_cel::value::opaque::authorizer::{Authorizer, Decision, Question, ResourceCheck};
 
 use super::super::{Attributes, Session};
 use super::activation::Authorizers;

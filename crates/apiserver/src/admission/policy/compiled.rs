@@ -1,6 +1,6 @@
 //! Policies and bindings as they are in force: read once from what is stored.
 
-use kubewright_schema::cel::Program;
+use kubewright_cel::Program;
 use serde_json::Value;
 
 use super::super::matching::Criteria;

@@ -1,7 +1,7 @@
 //! `matchConditions` of a policy or a webhook: whether a request that its rules choose is meant after all.
 
-use kubewright_schema::cel::eval::MATCH_CONDITIONS_BUDGET;
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::eval::MATCH_CONDITIONS_BUDGET;
+use kubewright_cel::value::Value as Cel;
 use serde_json::Value;
 
 use super::super::{Attributes, Session};

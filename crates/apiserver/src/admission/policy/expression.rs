@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use kubewright_cel::types::{Decl, Field, ObjectType, Type};
+use kubewright_cel::{Environment, Program, compile};
 use kubewright_schema::budget;
-use kubewright_schema::cel::types::{Decl, Field, ObjectType, Type};
-use kubewright_schema::cel::{Environment, Program, compile};
 
 /// What an expression must evaluate to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Compiler {
         let program =
             compile(source, &self.environment(returns)).map_err(|issues| format!("compilation failed: {issues}"))?;
         returns.check(program.result_type())?;
-        kubewright_schema::cel::eval::instantiate(&program)
+        kubewright_cel::eval::instantiate(&program)
             .map_err(|error| format!("program instantiation failed: {error}"))?;
         Ok(program)
     }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use kubewright_cel::eval::RUNTIME_BUDGET;
+use kubewright_cel::names::unescape;
+use kubewright_cel::value::Value as Cel;
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
-use kubewright_schema::cel::eval::RUNTIME_BUDGET;
-use kubewright_schema::cel::names::unescape;
-use kubewright_schema::cel::value::Value as Cel;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
 use serde_json::{Map, Value};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubewright_schema::cel::eval::RUNTIME_BUDGET;
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::eval::RUNTIME_BUDGET;
+use kubewright_cel::value::Value as Cel;
 use serde_json::Value;
 
 use super::super::matching::Matched;
