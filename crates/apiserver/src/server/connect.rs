@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::respond::{Content, Reply};
 use super::{Call, admit};
-use crate::admission::Operation;
-use crate::status::Status;
+use crate::model::Operation;
+use crate::model::status::Status;
 
 impl Call<'_> {
     /// Answers a request to the subresource `name`, whose options are of `kind`; `instead` says why it ends nowhere.

@@ -8,7 +8,7 @@ use kubewright_cel::value::opaque::authorizer::{Authorizer, Decision, Question, 
 use super::super::{Attributes, Session};
 use super::activation::Authorizers;
 use crate::authorization::Attributes as Access;
-use crate::user::{UserInfo, service_account_groups, service_account_name};
+use crate::model::user::{UserInfo, service_account_groups, service_account_name};
 
 struct Asked<'a> {
     session: &'a Session<'a>,

@@ -8,9 +8,9 @@ use super::super::{Attributes, Session};
 use super::activation::{Inputs, Scope};
 use super::authorizer;
 use super::compiled::{Expression, Policy};
-use super::expression::{Compiler, Returns};
 use crate::admission::matching::Matched;
-use crate::kinds::check::get;
+use crate::kinds::admission_policies::expression::{Compiler, Returns};
+use crate::values::get;
 
 /// Whether the conditions are met.
 pub(super) enum Met {

@@ -23,10 +23,10 @@ use super::source::{Hook, Source};
 use super::validating::namespace;
 use super::{is_exempt, params};
 use crate::admission::subject;
-use crate::object;
-use crate::registry::Resource;
-use crate::server::object_type;
-use crate::status::{Cause, Status};
+use crate::model::Resource;
+use crate::model::form::object_type;
+use crate::model::object;
+use crate::model::status::{Cause, Status};
 
 /// The plugin's name, under which it is asked for a second round.
 const PLUGIN: &str = "MutatingAdmissionPolicy";

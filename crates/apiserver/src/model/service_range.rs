@@ -51,7 +51,7 @@ impl ServiceRange {
 
     /// The addresses that a Service may have, in the order in which they are tried. The lower part is kept for those that are asked for
     /// by name, and comes last.
-    pub(super) fn candidates(self, random: u64) -> impl Iterator<Item = Ipv4Addr> {
+    pub(crate) fn candidates(self, random: u64) -> impl Iterator<Item = Ipv4Addr> {
         let lower = (self.size() / 16).clamp(16, 256);
         let lower = if self.size() <= 32 { 0 } else { lower };
         let upper_size = self.size() - 2 - lower;

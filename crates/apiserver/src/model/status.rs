@@ -10,7 +10,7 @@ use kubewright_schema::error::{FieldError, aggregate_texts, distinct};
 use kubewright_schema::internal;
 use serde_json::{Map, Value, json};
 
-use crate::registry::Resource;
+use crate::model::Resource;
 
 /// How many errors in fields one answer tells; it says how many more there are. kube-apiserver tells all.
 const MAX_TOLD: usize = 1000;

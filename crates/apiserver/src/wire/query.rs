@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::status::Status;
+use crate::model::status::Status;
 
 /// The longest query that is read, in bytes. Long selectors fit; what does not is refused in words.
 const MAX_QUERY: usize = 64 * 1024;

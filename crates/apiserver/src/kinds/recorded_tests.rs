@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Registry, StrategyContext, Taken, Unallocated};
+use crate::model::{StrategyContext, Taken, Unallocated};
+use crate::registry::Registry;
 
 /// A text such as `${uid:1}` in a recording stands for anything.
 pub(crate) fn fits(ours: &Value, recorded: &Value) -> bool {
@@ -82,7 +83,7 @@ fn check(case: &Value) -> Result<(), String> {
     let mut texts: Vec<String> = errors
         .iter()
         .map(|error| {
-            let body = crate::status::body(&row.group, &row.kind, error);
+            let body = crate::model::status::body(&row.group, &row.kind, error);
             loose(&format!("{}: {body}", error.field))
         })
         .collect();

@@ -24,12 +24,13 @@ use serde_json::{Value, json};
 use crate::body::Lines;
 use crate::env::{BoxFuture, Env};
 use crate::json;
-use crate::object;
-use crate::registry::Resource;
+use crate::model::Resource;
+use crate::model::form::full;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::server::convert::{Converter, defaulted, is_converted, predates};
-use crate::server::respond::{full, is_shown_as_stored, prefix, table_of, write_object};
+use crate::server::respond::{is_shown_as_stored, prefix, table_of, write_object};
 use crate::server::weight::LIGHT_TEXT;
-use crate::status::Status;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use crate::table::{self, IncludeObject, Shown};
 

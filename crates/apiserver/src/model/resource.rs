@@ -381,13 +381,13 @@ pub struct StrategyContext<'a> {
     /// Time and entropy.
     pub env: &'a dyn Env,
     /// The user who writes.
-    pub user: &'a crate::UserInfo,
+    pub user: &'a super::user::UserInfo,
     /// Whether nothing will be persisted.
     pub dry_run: bool,
     /// Whether an object that is created came without labels; it may have got some by default.
     pub unlabelled: bool,
     /// The addresses that Services get.
-    pub service_range: crate::ServiceRange,
+    pub service_range: super::ServiceRange,
     /// Which of them are written down as somebody's.
     pub held_ips: &'a dyn HeldIps,
     /// Where the next search for a free address or port begins.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::UserInfo;
 use crate::admission::additions;
 use crate::env::fake::{FakeEnv, Shared};
-use crate::registry::{Allocation, Registry, Resource, StrategyContext, Taken, Unallocated};
+use crate::model::{Allocation, Resource, StrategyContext, Taken, Unallocated};
+use crate::registry::Registry;
 
 fn row(path: &str) -> std::sync::Arc<Resource> {
     let (group_version, plural) = path.rsplit_once('/').expect("a path");

@@ -2,7 +2,7 @@
 //!
 //! kube-apiserver looks at the metadata several times: before every update, and then again in most kinds, in some of them as if the object
 //! were new. Each look tells its errors, and the answer lists them all. How often a kind looks stands in its strategy
-//! ([`Looks`](crate::registry::Looks)).
+//! ([`Looks`](crate::model::Looks)).
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     finalizers, is_terminating, metadata, metadata_mut, unqualified_finalizers, validate_common, validate_identity,
 };
-use crate::registry::{NameRule, Resource};
+use crate::model::{NameRule, Resource};
 
 /// Carries over what an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The namespace is the request's
 /// to check.

@@ -11,7 +11,7 @@ use kubewright_schema::{budget, names};
 use serde_json::{Map, Value, json};
 
 use crate::env::{self, Env};
-use crate::registry::{NameRule, Resource};
+use crate::model::{NameRule, Resource};
 
 pub(crate) mod conditions;
 mod update;

@@ -18,7 +18,7 @@ pub fn parse(list: &Value) -> ResourceList {
 }
 
 /// A quantity, which JSON may also hold as a number.
-pub(super) fn quantity(value: &Value) -> Option<Quantity> {
+pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => Quantity::from_str(text).ok(),
         Value::Number(number) => Quantity::from_str(&number.to_string()).ok(),
@@ -35,7 +35,7 @@ pub fn to_value(list: &ResourceList) -> Value {
 }
 
 /// A number of objects.
-pub(super) fn number(count: usize) -> Quantity {
+pub(crate) fn number(count: usize) -> Quantity {
     Quantity::new(i128::try_from(count).unwrap_or(i128::MAX), 0, Format::DecimalSi)
 }
 
@@ -51,7 +51,7 @@ pub fn add(sum: &mut ResourceList, more: &ResourceList) {
 }
 
 /// Raises each amount to that of the other list.
-pub(super) fn at_least(list: &mut ResourceList, other: &ResourceList) {
+pub(crate) fn at_least(list: &mut ResourceList, other: &ResourceList) {
     for (name, amount) in other {
         if list.get(name).is_none_or(|known| known < amount) {
             list.insert(name.clone(), amount.clone());
@@ -60,7 +60,7 @@ pub(super) fn at_least(list: &mut ResourceList, other: &ResourceList) {
 }
 
 /// What is left of `list` without `other`, never less than nothing.
-pub(super) fn without(list: &ResourceList, other: &ResourceList) -> ResourceList {
+pub(crate) fn without(list: &ResourceList, other: &ResourceList) -> ResourceList {
     let left = list.iter().map(|(name, amount)| {
         let left = match other.get(name) {
             Some(less) if less >= amount => Quantity::new(0, 0, amount.format()),
@@ -73,13 +73,13 @@ pub(super) fn without(list: &ResourceList, other: &ResourceList) -> ResourceList
 }
 
 /// The amounts of the names that `keep` says.
-pub(super) fn only(list: &ResourceList, keep: impl Fn(&str) -> bool) -> ResourceList {
+pub(crate) fn only(list: &ResourceList, keep: impl Fn(&str) -> bool) -> ResourceList {
     let kept = list.iter().filter(|(name, _)| keep(name));
     kept.map(|(name, amount)| (name.clone(), amount.clone())).collect()
 }
 
 /// `name=amount`, separated by commas, as refusals show amounts.
-pub(super) fn text(list: &ResourceList) -> String {
+pub(crate) fn text(list: &ResourceList) -> String {
     let parts: Vec<String> = list.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
     parts.join(",")
 }

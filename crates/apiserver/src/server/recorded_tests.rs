@@ -1,7 +1,7 @@
 //! What kube-apiserver answered to server-side apply, step by step (`testdata/apply.json`): codes, messages, who owns what, whether the
 //! version moved, and the values.
 
-use crate::kinds::recorded::fits;
+use crate::kinds::recorded_tests::fits;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

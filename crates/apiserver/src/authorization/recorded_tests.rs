@@ -9,7 +9,7 @@ use http::Request;
 use serde_json::{Value, json};
 
 use crate::env::fake::{FakeEnv, Shared};
-use crate::user::service_account_groups;
+use crate::model::user::service_account_groups;
 use crate::{ApiServer, Config, UserInfo};
 
 /// Who asks in a step.
