@@ -132,7 +132,7 @@ impl Arguments {
                 "milliseconds": took.as_secs_f64() * 1000.0,
             }),
         );
-        crate::resident::give_back_when_idle(stop, || running.cluster.api().rehearse()).await;
+        crate::rest::until(stop, || running.cluster.api().rehearse()).await;
         running.stop().await;
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
