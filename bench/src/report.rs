@@ -139,8 +139,6 @@ pub(crate) async fn memory(kubewright: &Path) -> Result<(), String> {
     server.stop().await;
     let ratio = private / json;
     let verdict = if ratio <= MOST { "met" } else { "MISSED" };
-    println!(
-        "\n{OBJECTS} objects: {private:.0} MB private, {json:.0} MB of JSON: {ratio:.2} × (≤ {MOST} ×) {verdict}"
-    );
+    println!("\n{OBJECTS} objects: {private:.0} MB private, {json:.0} MB of JSON: {ratio:.2} × (≤ {MOST} ×) {verdict}");
     Ok(())
 }
