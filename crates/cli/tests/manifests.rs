@@ -71,6 +71,21 @@ fn files_are_written_checked_and_shown() {
 }
 
 #[test]
+fn a_kind_that_is_no_longer_declared_leaves_no_list_that_dangles_unsaid() {
+    let project = Project::new();
+    project.write("src/declaration.json", &declared(json!({"type": "integer"})));
+    project.write(
+        "config/crd/kustomization.yaml",
+        "resources:\n- bases/webapp.my.domain_guestbooks.yaml\n",
+    );
+    said(&project, &[]);
+    let nothing = json!({"declaration": 1, "name": "probe"});
+    project.write("src/declaration.json", &nothing.to_string());
+    insta::assert_snapshot!("gone", said(&project, &[]));
+    insta::assert_snapshot!("gone_check", said(&project, &["--check"]));
+}
+
+#[test]
 fn why_there_is_no_declaration_is_said() {
     let project = Project::new();
     project.source("broken", "let size: i32 = \"three\";");

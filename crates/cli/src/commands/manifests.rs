@@ -62,6 +62,10 @@ impl Arguments {
             output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));
         }
         let stale: Vec<String> = plan.changes().map(|(path, _)| path.to_owned()).collect();
+        for note in &plan.notes {
+            output.say(&paint(DIM, note), &json!({"event": "note", "note": note}));
+        }
+        let dangling = plan.warnings.iter().any(|warning| warning.code == crds::DANGLING);
         if self.diff {
             output.say(plan.diff().trim_end(), &json!({"event": "diff", "diff": plan.diff()}));
         } else if self.check {
@@ -70,6 +74,13 @@ impl Arguments {
                 let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
                 return Err(Failure::from(
                     told.fix("run `kubewright manifests` and commit what it writes"),
+                ));
+            }
+            if dangling {
+                return Err(Failure::from(
+                    Diagnostic::new(crds::DANGLING, "config/ cannot be rendered")
+                        .because("a list names a file that the code does not make, as the warning says")
+                        .fix("mend it as the warning says, and commit what `kubewright manifests` writes"),
                 ));
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));

@@ -46,6 +46,10 @@ pub const DECLARATION: Code = Code(390);
 pub const BUILD: Code = Code(391);
 /// Generated files are not current.
 pub const STALE: Code = Code(392);
+/// A list in `config/` names a generated file that is not there.
+pub const DANGLING: Code = Code(393);
+/// A generated file is named by no list in `config/`.
+pub const UNLISTED: Code = Code(394);
 
 /// The code of what an operator found wrong about a type, by its word, and what to do.
 pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
@@ -231,5 +235,21 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "generated files are not current",
         story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run `kubewright manifests` and commit what it \
                 writes.",
+    },
+    Explanation {
+        code: DANGLING,
+        title: "a list in config/ names a generated file that is not there",
+        story: "`config/crd/kustomization.yaml`, `config/rbac/kustomization.yaml` and `config/webhook/kustomization.yaml` name files that `kubewright \
+                manifests` makes from the code. The code no longer declares what one of them is made of, so the file is gone and `config/` cannot be \
+                rendered. `manifests` warns, `manifests --check` fails.\n\nMostly a line of `operator()` was lost: a kind needs `.crd::<Kind>()`, a \
+                webhook its registration. If the kind or the webhook is to go, `kubewright delete api` and `kubewright delete webhook` take it out of \
+                PROJECT and of the lists.",
+    },
+    Explanation {
+        code: UNLISTED,
+        title: "a generated file is named by no list in config/",
+        story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` leave its manifest out. \
+                `kubewright create api` and `kubewright create webhook` write the lists; for what was written by hand, add the file to `resources` of the \
+                kustomization that the message names.",
     },
 ];

@@ -11,6 +11,8 @@
 //! | any controller | `create`, `patch` of core `events` |
 //! | `#[rbac]` | what it says |
 //!
+//! The role that the operator's account is bound to is always there; without a controller and without rules it allows nothing.
+//!
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace included. What lives in no namespace
 //! needs a ClusterRole, to which such a project binds nobody: that is a warning.
 //!
@@ -61,6 +63,8 @@ pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, found: &
         found.warnings.extend(unbound(&rules, namespace));
     }
     let mut roles: BTreeMap<(String, String), Vec<Rule>> = BTreeMap::new();
+    // The account is bound to this one (config/rbac/role_binding.yaml), also when it allows nothing.
+    roles.insert((namespace.unwrap_or_default().to_owned(), ROLE.to_owned()), Vec::new());
     for rule in rules {
         let name = if rule.role_name.is_empty() {
             ROLE

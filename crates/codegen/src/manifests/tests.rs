@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::MemoryFiles;
+use crate::project::{Project, Resource, Webhooks};
 use serde_json::json;
 
 /// The source behind the kind of these tests.
@@ -32,6 +33,31 @@ pub enum More {
 
 fn files() -> MemoryFiles {
     MemoryFiles::from([("api/src/v1/wrong_types.rs", SOURCE)])
+}
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// A declaration of one webhook.
+fn hooked(change: fn(&mut Webhook)) -> Declaration {
+    let mut webhook = Webhook {
+        name: "a.b.io".to_owned(),
+        path: Some("/x".to_owned()),
+        verbs: texts(&["create"]),
+        failure_policy: Some("Fail".to_owned()),
+        side_effects: Some("None".to_owned()),
+        admission_review_versions: texts(&["v1"]),
+        mutating: true,
+        ..Webhook::default()
+    };
+    webhook.kind.kind = "Thing".to_owned();
+    change(&mut webhook);
+    Declaration {
+        declaration: 1,
+        webhooks: vec![webhook],
+        ..Declaration::default()
+    }
 }
 
 /// A declaration of one kind whose spec has these properties; `change` does the rest.
@@ -87,26 +113,6 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
         declaration: 1,
         rbac: vec![rule],
         ..Declaration::default()
-    };
-    let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    let webhook = |change: fn(&mut Webhook)| {
-        let mut webhook = Webhook {
-            name: "a.b.io".to_owned(),
-            path: Some("/x".to_owned()),
-            verbs: texts(&["create"]),
-            failure_policy: Some("Fail".to_owned()),
-            side_effects: Some("None".to_owned()),
-            admission_review_versions: texts(&["v1"]),
-            mutating: true,
-            ..Webhook::default()
-        };
-        webhook.kind.kind = "Thing".to_owned();
-        change(&mut webhook);
-        Declaration {
-            declaration: 1,
-            webhooks: vec![webhook],
-            ..Declaration::default()
-        }
     };
     let cases: Vec<(&str, Declaration)> = vec![
         (
@@ -189,14 +195,14 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
                 ..Rule::default()
             }),
         ),
-        ("webhook-no-path", webhook(|webhook| webhook.path = None)),
+        ("webhook-no-path", hooked(|webhook| webhook.path = None)),
         (
             "webhook-no-failure-policy",
-            webhook(|webhook| webhook.failure_policy = None),
+            hooked(|webhook| webhook.failure_policy = None),
         ),
         (
             "webhook-side-effects-some",
-            webhook(|webhook| webhook.side_effects = Some("Some".to_owned())),
+            hooked(|webhook| webhook.side_effects = Some("Some".to_owned())),
         ),
         ("two-storage-versions", {
             let mut declaration = crd(|_| {});
@@ -223,7 +229,7 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
         ),
         (
             "a webhook's patch",
-            webhook(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
+            hooked(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
         ),
     ];
     let all: Vec<String> = cases
@@ -241,7 +247,7 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let made = plan(&declaration, &before, &Options::default()).expect("nothing is wrong");
     assert_eq!(
         made.changes().map(|(path, _)| path).collect::<Vec<_>>(),
-        ["config/crd/bases/wrong.example.org_wrongs.yaml"]
+        ["config/crd/bases/wrong.example.org_wrongs.yaml", ROLES]
     );
     files.apply(&made);
     files
@@ -260,6 +266,95 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let gone = plan(&none, &current, &Options::default()).expect("nothing is wrong");
     let changes: Vec<_> = gone.changes().map(|(path, change)| (path, change.verb())).collect();
     assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
+}
+
+/// A project as the command makes it, with PROJECT's `config/` and nothing that is generated from code.
+fn configured(project: &Project) -> MemoryFiles {
+    let nothing = MemoryFiles::default();
+    let mut plan = Plan::new(&nothing);
+    crate::config::sync(None, project, &mut plan).expect("nothing is in the way");
+    let mut files = MemoryFiles::default();
+    files.apply(&plan);
+    files
+}
+
+/// What `manifests` says of a project, and what rendering says of the result.
+fn written(project: &Project, declaration: &Declaration) -> String {
+    let mut files = configured(project);
+    // As after a time when everything was declared.
+    for path in [WEBHOOKS, "config/crd/bases/wrong.example.org_wrongs.yaml"] {
+        files.0.insert(
+            path.to_owned(),
+            format!("{HEADER}kind: ConfigMap\napiVersion: v1\nmetadata: {{name: old}}\n"),
+        );
+    }
+    let options = Options {
+        namespace: project.namespaced.then(|| project.namespace()),
+        ..Options::default()
+    };
+    let before = files.clone();
+    let plan = plan(declaration, &before, &options).expect("nothing is wrong");
+    files.apply(&plan);
+    let mut said: Vec<String> = plan.notes.clone();
+    said.extend(plan.warnings.iter().map(ToString::to_string));
+    said.push(match crate::kustomize::build("config/default", &files) {
+        Ok(objects) => {
+            let mut roles = objects
+                .iter()
+                .filter(|object| object["metadata"]["name"] == "guestbook-manager-role");
+            let role = roles.next().map_or_else(
+                || "no role".to_owned(),
+                |role| format!("{} {}", role["kind"], role["rules"]),
+            );
+            format!("rendered, with {role}")
+        }
+        Err(why) => why.to_string(),
+    });
+    said.join("\n")
+}
+
+#[test]
+fn what_is_written_and_what_config_names_agree() {
+    let none = Declaration {
+        declaration: 1,
+        ..Declaration::default()
+    };
+    let kind = declared(json!({}), |_| {});
+    let hook = |mut declaration: Declaration| {
+        declaration.webhooks = hooked(|_| {}).webhooks;
+        declaration
+    };
+    let empty = Project::new("guestbook", "my.domain");
+    let mut namespaced = empty.clone();
+    namespaced.namespaced = true;
+    let with = |webhooks: bool| {
+        let mut project = empty.clone();
+        let mut resource = Resource::own("wrong", "example.org", "v1", "Wrong", true);
+        resource.webhooks = webhooks.then(|| Webhooks {
+            validation: true,
+            ..Webhooks::default()
+        });
+        project.resources.push(resource);
+        project
+    };
+    let cases = [
+        ("nothing at all", &empty, &none),
+        ("in one namespace", &namespaced, &none),
+        ("a kind without a controller", &with(false), &kind),
+        ("webhooks without a controller", &with(true), &hook(kind.clone())),
+        ("a kind that is not declared", &with(false), &none),
+        ("a webhook that is not declared", &with(true), &kind),
+        (
+            "a kind and a webhook that PROJECT does not have",
+            &empty,
+            &hook(kind.clone()),
+        ),
+    ];
+    let all: Vec<String> = cases
+        .iter()
+        .map(|(name, project, declaration)| format!("# {name}\n{}", written(project, declaration)))
+        .collect();
+    insta::assert_snapshot!(all.join("\n\n"));
 }
 
 #[test]
