@@ -235,7 +235,7 @@ fn write(
         add(change, &words, &file, before)?;
     } else {
         change.create(&file, words.webhook_text())?;
-        if let Some((path, text)) = words.webhook_test() {
+        if let Some((path, text)) = words.webhook_test(&change.plan)? {
             change.create(&path, text)?;
         }
     }
@@ -288,7 +288,7 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
         }
         Ok(())
     })?;
-    let Some((path, text)) = words.webhook_test() else {
+    let Some((path, text)) = words.webhook_test(&change.plan)? else {
         return Ok(());
     };
     match change.plan.read(&path)? {

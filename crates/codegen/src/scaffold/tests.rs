@@ -209,6 +209,42 @@ fn webhooks_one_after_the_other_are_webhooks_at_once() {
 }
 
 #[test]
+fn each_version_has_tests_of_its_own() {
+    let second = "create webhook --group webapp --version v2 --kind Guestbook --defaulting --programmatic-validation";
+    let version = "create api --group webapp --version v2 --kind Guestbook --resource";
+    let mut files = project(&[INIT, GUESTBOOK, BOTH, version, second]);
+    is_formatted(&files);
+    let (first, other) = ("tests/guestbook_webhook.rs", "tests/guestbook_v2_webhook.rs");
+    assert!(files.0[first].contains("webhook::v1::") && files.0[other].contains("webhook::v2::"));
+    files.0.get_mut(first).unwrap().push_str("// mine\n");
+    for command in [
+        format!("{second} --force"),
+        "edit --multigroup".to_owned(),
+        "edit --multigroup=false".to_owned(),
+    ] {
+        run(&mut files, &command).unwrap();
+        assert!(files.0.iter().any(|(_, text)| text.ends_with("// mine\n")), "{command}");
+    }
+    // A part of the second goes, then the rest; the first stays.
+    run(
+        &mut files,
+        "delete webhook --group webapp --version v2 --kind Guestbook --defaulting",
+    )
+    .unwrap();
+    assert!(files.0.contains_key(other));
+    run(
+        &mut files,
+        "delete webhook --group webapp --version v2 --kind Guestbook",
+    )
+    .unwrap();
+    assert!(!files.0.contains_key(other) && files.0[first].ends_with("// mine\n"));
+    // The one that comes first has the short name, whichever it is.
+    let files = project(&[INIT, GUESTBOOK, version, second, BOTH]);
+    assert!(files.0[first].contains("webhook::v2::"));
+    assert!(files.0["tests/guestbook_v1_webhook.rs"].contains("webhook::v1::"));
+}
+
+#[test]
 fn versions_with_conversion() {
     let files = project(&[
         INIT,
