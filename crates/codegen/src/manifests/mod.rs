@@ -2,7 +2,8 @@
 //!
 //! A [`Declaration`] comes from running the operator's own program; [`plan`] decides the files. - `declaration.rs`: its form, - `crd.rs`, `schema.rs`,
 //! `check.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
-//! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust.
+//! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which
+//! type a name means there.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when anything is wrong nothing is
 //! written, and all that is wrong is told at once.
@@ -14,6 +15,7 @@ mod declaration;
 mod place;
 mod rbac;
 mod schema;
+mod scope;
 mod webhook;
 
 #[cfg(test)]

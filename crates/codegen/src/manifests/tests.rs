@@ -32,7 +32,10 @@ pub enum More {
 "#;
 
 fn files() -> MemoryFiles {
-    MemoryFiles::from([("api/src/v1/wrong_types.rs", SOURCE)])
+    MemoryFiles::from([
+        ("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n"),
+        ("api/src/v1/wrong_types.rs", SOURCE),
+    ])
 }
 
 fn texts(list: &[&str]) -> Vec<String> {
@@ -266,6 +269,93 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let gone = plan(&none, &current, &Options::default()).expect("nothing is wrong");
     let changes: Vec<_> = gone.changes().map(|(path, change)| (path, change.verb())).collect();
     assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
+}
+
+/// What is said of a field `spec.inner.name`, a number, in a project of these files besides the kind's own.
+fn said_of_inner(kind: &str, files: &[(&str, &str)]) -> bool {
+    let mut all = MemoryFiles::from([("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n")]);
+    let kind = format!(
+        "{kind}\n#[derive(CustomResource)]\n#[kube(kind = \"Wrong\")]\npub struct WrongSpec {{ pub inner: INNER }}\n"
+    );
+    // What stands for the type is said in the first line: `// INNER`.
+    let inner = kind
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("// ")
+        .to_owned();
+    all.0
+        .insert("api/src/v1/wrong_types.rs".to_owned(), kind.replace("INNER", &inner));
+    for (path, text) in files {
+        all.0.insert((*path).to_owned(), (*text).to_owned());
+    }
+    let properties = json!({"inner": {"type": "object", "properties": {"name": {"type": "integer"}}}});
+    match objects(&declared(properties, |_| {}), &all, &Options::default()) {
+        Ok(_) => false,
+        Err(wrong) => {
+            assert!(
+                wrong.iter().all(|wrong| wrong.code.to_string() == "KWR0312"),
+                "{wrong:?}"
+            );
+            true
+        }
+    }
+}
+
+#[test]
+fn rules_are_read_from_the_type_that_the_compiler_means() {
+    const RULED: &str = "pub struct Inner { #[schemars(length(min = 1))] pub name: String }";
+    const PLAIN: &str = "pub struct Inner { pub name: i32 }";
+    let here = |text: &str| format!("// Inner\n{text}");
+    let other = "api/src/net.rs";
+    // (what is in the kind's own file, another file, what that file holds, whether the rule without effect is found)
+    let cases: &[(&str, &str, &str, bool)] = &[
+        (&here(RULED), other, PLAIN, true),
+        (&here(PLAIN), other, RULED, false),
+        ("// crate::net::Inner", other, RULED, true),
+        ("// crate::net::Inner", "api/src/other.rs", RULED, false),
+        ("// Inner\nuse k8s_openapi::api::core::v1::Inner;", other, RULED, false),
+        ("// Inner\nuse k8s_openapi::api::core::v1::*;", other, RULED, false),
+        ("// k8s_openapi::Inner", other, RULED, false),
+        ("// Inner\nuse crate::net::Inner;", other, RULED, true),
+        ("// Port\nuse crate::net::Inner as Port;", other, RULED, true),
+        (
+            "// Option<Box<Port>>\nuse crate::net::{Inner as Port, self};",
+            other,
+            RULED,
+            true,
+        ),
+        ("// net::Inner\nuse crate::{net};", other, RULED, true),
+        ("// Inner\nuse super::*;", "api/src/v1/mod.rs", RULED, true),
+        ("// Inner\nuse super::super::net::*;", other, RULED, true),
+        ("// wrong_api::net::Inner", other, RULED, true),
+        (
+            "// super::Inner",
+            "api/src/v1/mod.rs",
+            &format!("mod deep {{ {RULED} }}\npub use deep::Inner;"),
+            true,
+        ),
+        (
+            "// Wrapper<Inner>\npub struct Wrapper<T> { pub name: T }\nuse crate::net::Inner;",
+            other,
+            RULED,
+            false,
+        ),
+        ("// Inner\ntype Inner = serde_json::Value;", other, RULED, false),
+        (
+            "// Inner\nuse crate::a::Inner;",
+            "api/src/a.rs",
+            "pub use crate::b::Inner;\npub mod b { pub use crate::a::Inner; }",
+            false,
+        ),
+    ];
+    for (kind, path, text, expected) in cases {
+        assert_eq!(
+            said_of_inner(kind, &[(path, text)]),
+            *expected,
+            "{kind}\n--- {path}\n{text}"
+        );
+    }
 }
 
 /// A project as the command makes it, with PROJECT's `config/` and nothing that is generated from code.
