@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
-use crate::program::{self, How, Voice, declaration};
+use crate::program::{self, How, Voice, declaration, judge};
 use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
@@ -57,7 +57,11 @@ impl Arguments {
             allow_dangerous_types: self.allow_dangerous_types,
             ..usual(&disk)?
         };
-        let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
+        let objects = manifests::objects(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
+        judge::webhooks(&objects.webhooks)
+            .await
+            .map_err(|wrong| all(wrong, output))?;
+        let plan = manifests::plan_of(objects, &disk)?;
         for warning in &plan.warnings {
             output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));
         }

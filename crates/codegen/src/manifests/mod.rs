@@ -24,6 +24,7 @@ mod tests;
 use serde_json::Value;
 
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};
+pub use webhook::refused;
 
 use crate::diagnostic::Diagnostic;
 use crate::plan::{Files, Plan};
@@ -120,8 +121,16 @@ pub fn plan<'a>(
     options: &Options,
 ) -> Result<Plan<'a>, Vec<Diagnostic>> {
     let objects = objects(declaration, files, options)?;
+    plan_of(objects, files).map_err(|error| vec![error])
+}
+
+/// As [`plan`], with objects that were made before.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn plan_of(objects: Objects, files: &dyn Files) -> Result<Plan<'_>, Diagnostic> {
     let mut plan = Plan::new(files);
-    write(&mut plan, objects).map_err(|error| vec![error])?;
+    write(&mut plan, objects)?;
     Ok(plan)
 }
 
