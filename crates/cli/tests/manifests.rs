@@ -145,6 +145,17 @@ fn why_there_is_no_declaration_is_said() {
     let end = told.split("! error: cannot").last().unwrap();
     insta::assert_snapshot!("not_compiled", format!("! error: cannot{end}"));
 
+    project.write(
+        "src/main.rs",
+        "fn main() {\n    None::<u8>.expect(\"the size is said in the environment\");\n}",
+    );
+    let panicked = said(&project, &[]);
+    assert!(panicked.contains("  at: src/main.rs:2:16\n"), "{panicked}");
+    assert!(
+        panicked.contains("panicked: the size is said in the environment\n"),
+        "{panicked}"
+    );
+
     project.write("src/main.rs", "fn main() {}");
     insta::assert_snapshot!("undeclared", said(&project, &[]));
 
