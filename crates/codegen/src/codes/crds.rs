@@ -40,6 +40,8 @@ pub const COLUMN: Code = Code(317);
 pub const PANIC: Code = Code(318);
 /// A schema that may not be what is meant.
 pub const DOUBT: Code = Code(319);
+/// A path of `scale` is wrong.
+pub const SCALE: Code = Code(320);
 /// The operator's declaration cannot be read.
 pub const DECLARATION: Code = Code(390);
 /// The operator cannot be built or run.
@@ -199,7 +201,9 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: COLUMN,
         title: "a column cannot be",
         story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, `string`, `boolean`, `date`) and a JSON path \
-                that starts with a dot.",
+                that starts with a dot.\n\nThe path leads to a field of the schema, by its name in JSON: `.spec.size`, \
+                `.status.conditions[?(@.type==\"Ready\")].status`, `.metadata.creationTimestamp`. An API server takes any path; a column whose path leads \
+                nowhere is empty for ever, so this is an error here.",
     },
     Explanation {
         code: PANIC,
@@ -214,6 +218,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, where Kubernetes writes bytes in base64 \
                 (`k8s_openapi::ByteString`). A set of objects is a list in which doubles are not refused. Values of a map that is flattened beside fields \
                 are not checked.",
+    },
+    Explanation {
+        code: SCALE,
+        title: "a path of `scale` is wrong",
+        story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: `spec_replicas_path` below `.spec`, \
+                `status_replicas_path` below `.status`, both integers, and `label_selector_path`, a text. Each is a plain path of fields that the schema has. \
+                An API server takes a path that leads nowhere, and scaling then fails.",
     },
     Explanation {
         code: DECLARATION,

@@ -1,17 +1,19 @@
 //! What `kubewright manifests` writes: CustomResourceDefinitions, roles and webhook configurations, out of what an operator declares.
 //!
 //! A [`Declaration`] comes from running the operator's own program; [`plan`] decides the files. - `declaration.rs`: its form, - `crd.rs`, `schema.rs`,
-//! `check.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
+//! `check.rs`, `advice.rs`, `paths.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
 //! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which
 //! type a name means there.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when anything is wrong nothing is
 //! written, and all that is wrong is told at once.
 
+mod advice;
 mod agree;
 mod check;
 mod crd;
 mod declaration;
+mod paths;
 mod place;
 mod rbac;
 mod schema;

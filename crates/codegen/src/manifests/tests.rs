@@ -231,6 +231,64 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
             declared(json!({"howFar": {"type": "integer", "default": true}}), |_| {}),
         ),
         (
+            "list types",
+            declared(
+                json!({
+                    "noSuchType": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"},
+                    "noSuchMap": {"type": "object", "x-kubernetes-map-type": "loose"},
+                    "setOfStructs": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"},
+                    "mapOfTexts": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
+                    "optionalKey": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                        "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
+                    "otherKey": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["q"],
+                        "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}},
+                    "keysOfASet": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", "x-kubernetes-list-map-keys": ["k"]},
+                }),
+                |_| {},
+            ),
+        ),
+        (
+            "columns and scale",
+            declared(
+                json!({"size": {"type": "integer"}, "colour": {"type": "string"}}),
+                |crd| {
+                    let version = &mut crd["spec"]["versions"][0];
+                    version["additionalPrinterColumns"] = json!([
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                        {"name": "Sise", "type": "integer", "jsonPath": ".spec.sise"},
+                        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+                    ]);
+                    version["subresources"] =
+                        json!({"scale": {"specReplicasPath": ".spec.colour", "statusReplicasPath": ".status.size"}});
+                },
+            ),
+        ),
+        (
+            "no version is served",
+            crd(|crd| crd["spec"]["versions"][0]["served"] = json!(false)),
+        ),
+        (
+            "verbs",
+            Declaration {
+                declaration: 1,
+                rbac: ["gett", "GET", "watchh", "post", "get,list", "patch", "impersonate-on"]
+                    .iter()
+                    .map(|verb| Rule {
+                        groups: texts(&["apps"]),
+                        resources: texts(&["deployments"]),
+                        verbs: texts(&[verb]),
+                        ..Rule::default()
+                    })
+                    .collect(),
+                ..Declaration::default()
+            },
+        ),
+        (
+            "a path and another URL",
+            hooked(|webhook| webhook.url = Some("https://example.org/y".to_owned())),
+        ),
+        (
             "a webhook's patch",
             hooked(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
         ),

@@ -171,6 +171,14 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
                 "start the url with `https://`",
             );
         }
+        // The operator answers on the path; what the URL leads to is asked there.
+        (Some(path), Some(url)) if !url.split(['?', '#']).next().unwrap_or_default().ends_with(path) => {
+            say(
+                "url",
+                format!("{url:?} does not end with {path}, on which the operator answers"),
+                "let the url end with the path, or give the webhook that path: `.path(\"/…\")`",
+            );
+        }
         _ => {}
     }
     let mut one_of = |field: &str, value: Option<&str>, known: &[&str], required: bool| match value {
