@@ -42,6 +42,8 @@ pub const PANIC: Code = Code(318);
 pub const DOUBT: Code = Code(319);
 /// A path of `scale` is wrong.
 pub const SCALE: Code = Code(320);
+/// A comment with a marker of Go.
+pub const COMMENT: Code = Code(321);
 /// The operator's declaration cannot be read.
 pub const DECLARATION: Code = Code(390);
 /// The operator cannot be built or run.
@@ -225,6 +227,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: `spec_replicas_path` below `.spec`, \
                 `status_replicas_path` below `.status`, both integers, and `label_selector_path`, a text. Each is a plain path of fields that the schema has. \
                 An API server takes a path that leads nowhere, and scaling then fails.",
+    },
+    Explanation {
+        code: COMMENT,
+        title: "a marker of kubebuilder stands in a comment",
+        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. Here the same is said with attributes of serde, schemars and kube, \
+                which the compiler checks, so the comment has no effect (and as a doc comment it would be part of the description). The warning names the \
+                attribute; `docs/src/markers.md` has the table.",
     },
     Explanation {
         code: DECLARATION,

@@ -3,7 +3,7 @@
 //! A [`Declaration`] comes from running the operator's own program; [`plan`] decides the files. - `declaration.rs`: its form, - `crd.rs`, `schema.rs`,
 //! `check.rs`, `advice.rs`, `paths.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
 //! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which
-//! type a name means there.
+//! type a name means there, - `comments.rs`: markers of Go, which say nothing here.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when anything is wrong nothing is
 //! written, and all that is wrong is told at once.
@@ -11,6 +11,7 @@
 mod advice;
 mod agree;
 mod check;
+mod comments;
 mod crd;
 mod declaration;
 mod paths;
@@ -98,6 +99,7 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     let crds = crd::definitions(declaration, options, &sources, &mut found);
     let roles = rbac::roles(declaration, options.namespace.as_deref(), &mut found);
     let webhooks = webhook::configurations(declaration, &mut found.errors);
+    found.warnings.extend(comments::warnings(files));
     if found.errors.is_empty() {
         Ok(Objects {
             crds: crds.into_iter().collect(),

@@ -171,8 +171,8 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
                 "start the url with `https://`",
             );
         }
-        // The operator answers on the path; what the URL leads to is asked there.
-        (Some(path), Some(url)) if !url.split(['?', '#']).next().unwrap_or_default().ends_with(path) => {
+        // A path of its own was given, so the operator is meant to answer there; what the URL leads to is asked instead.
+        (Some(path), Some(url)) if path != usual_path(webhook) && !before_query(url).ends_with(path) => {
             say(
                 "url",
                 format!("{url:?} does not end with {path}, on which the operator answers"),
@@ -255,6 +255,17 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
             "say `v1`",
         );
     }
+}
+
+/// The path of a webhook that is given none.
+fn usual_path(webhook: &Webhook) -> String {
+    let verb = if webhook.mutating { "mutate" } else { "validate" };
+    let kind = &webhook.kind;
+    crate::project::webhook_path(verb, &kind.group, &kind.version, &kind.kind)
+}
+
+fn before_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 const FAILURE: &[&str] = &["Fail", "Ignore"];
