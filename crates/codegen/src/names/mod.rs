@@ -143,6 +143,20 @@ pub fn group(group: &str, domain: &str) -> Checked {
     }
 }
 
+/// A group of the project's own: groups without a dot are Kubernetes'.
+///
+/// # Errors
+/// When group and domain together have no dot.
+pub fn own_group(group: &str, domain: &str) -> Checked {
+    if full_group(group, domain).contains('.') {
+        return Ok(());
+    }
+    Err(BadName::new(
+        "the project has no domain, and a group without a dot cannot be that of a CustomResourceDefinition",
+        format!("write the group in full, for example `{group}.my.domain`"),
+    ))
+}
+
 /// Group and domain as they stand in an `apiVersion`: `webapp.my.domain`; the core group is empty.
 ///
 /// ```

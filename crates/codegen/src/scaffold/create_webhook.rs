@@ -85,6 +85,7 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
             resource.kind
         ));
     }
+    change.plan.notes.extend(asked.external.of_go());
     let mut plan = change.finish()?;
     plan.next.push("kubewright manifests".to_owned());
     Ok(plan)
