@@ -50,7 +50,8 @@ pub(crate) const PROJECTS: &[Golden] = &[
             },
             Edit {
                 file: "api/src/crew/v1/sailor_types.rs",
-                from: r#"    /// An example of a field: edit or remove it.
+                from: r#"    /// An example of a field.
+    // Edit or remove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foo: Option<String>,
 "#,
