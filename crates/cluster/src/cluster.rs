@@ -5,7 +5,7 @@
 //! - a cluster lives as long as one of its handles; the tasks that it runs never hold one;
 //! - [`Cluster::stop`] leaves nothing running, within a second.
 //!
-//! Not here: what a data folder looks like inside (see `durable`), a clock that a test may move.
+//! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use kubewright::{Observer, Stop, StopSource, kube};
+use kubewright::{Clock, Observer, Stop, StopSource, kube};
 use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
 use crate::control::{self, Controllers, Plan};
-use crate::controllers::{CertificateSource, Settings, TokenSource};
+use crate::controllers::{Behaviours, CertificateSource, Nodes, Settings, Stages, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
@@ -66,6 +66,7 @@ pub struct Cluster {
 struct Inner {
     front: Front,
     client: kube::Client,
+    behaviours: Behaviours,
     limits: Limits,
     /// Serve HTTPS.
     threads: Threads,
@@ -99,6 +100,7 @@ pub struct ClusterBuilder {
     advertised: Option<IpAddr>,
     functions: Functions,
     audit: Option<AuditLog>,
+    still: bool,
 }
 
 impl Default for ClusterBuilder {
@@ -120,6 +122,7 @@ impl Default for ClusterBuilder {
             advertised: None,
             functions: Functions::default(),
             audit: None,
+            still: false,
         }
     }
 }
@@ -146,7 +149,41 @@ impl ClusterBuilder {
         self
     }
 
-    /// What the controllers are told: the name of the simulated node, and how long its pods take. The certificate that they publish
+    /// The simulated nodes that the cluster has from its start: how many, or with labels, capacity and zones.
+    ///
+    /// ```
+    /// use kubewright_cluster::{Cluster, Nodes};
+    /// let three = Cluster::builder().nodes(3);
+    /// let small = Cluster::builder().nodes(Nodes::from(3).zones(["a", "b", "c"]).capacity("cpu", "2"));
+    /// ```
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl Into<Nodes>) -> ClusterBuilder {
+        self.settings.nodes = nodes.into();
+        self
+    }
+
+    /// What becomes of pods on simulated nodes, in kwok's vocabulary (kind Stage).
+    #[must_use]
+    pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
+        self.settings.stages = stages;
+        self
+    }
+
+    /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused, all delays. The
+    /// time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of its own; nodes that are well say so
+    /// without a Lease that is renewed all the time; watches are told nothing for hours when there is nothing to tell.
+    ///
+    /// `TestCluster::in_virtual_time` of `kubewright-testing` does what else is needed.
+    #[must_use]
+    pub fn virtual_time(mut self, clock: Arc<dyn Clock>) -> ClusterBuilder {
+        self.settings.clock = clock;
+        self.settings.heartbeats = false;
+        self.config.bookmark_interval = Duration::from_secs(24 * 3600);
+        self.still = true;
+        self
+    }
+
+    /// What the controllers are told: the simulated nodes, and how long their pods take. The certificate that they publish
     /// is always the cluster's own.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> ClusterBuilder {
@@ -255,10 +292,13 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::DataDir`] when the folder cannot be used,
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so, [`Error::DataDir`] when the folder cannot be used,
     /// and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
+        if let Some(why) = self.settings.nodes.wrong() {
+            return Err(Error::Nodes(why));
+        }
         let data = match self.data_dir {
             Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,
@@ -278,12 +318,13 @@ impl ClusterBuilder {
             certificates: self.pki.is_none().then(|| certificates(authority.clone())),
             ..self.settings
         };
+        let behaviours = settings.behaviours.clone();
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
-        let mut parts = Parts::new(Arc::new(RealEnv::new()), config);
+        let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
         parts.signer = key;
         parts.audit = self.audit;
         let journal = data.map(|data| {
@@ -305,7 +346,11 @@ impl ClusterBuilder {
             stop,
             body_timeout: self.limits.body,
             bodies: Arc::new(Semaphore::new(BODIES)),
-            workers: Workers::for_this_machine(),
+            workers: if self.still {
+                Workers::none()
+            } else {
+                Workers::for_this_machine()
+            },
             warns: !names.is_empty(),
         };
         let client = inprocess::client(front.clone(), UserInfo::admin());
@@ -322,6 +367,7 @@ impl ClusterBuilder {
         let inner = Inner {
             front,
             client,
+            behaviours,
             limits: self.limits,
             threads,
             stop: source,
@@ -369,6 +415,11 @@ impl Cluster {
     pub fn client_of_service_account(&self, namespace: &str, name: &str) -> kube::Client {
         let user = UserInfo::service_account(namespace, name);
         inprocess::client(self.inner.front.clone(), user)
+    }
+
+    /// How pods with certain labels behave on the simulated nodes.
+    pub fn behaviours(&self) -> &Behaviours {
+        &self.inner.behaviours
     }
 
     /// The API server, for those who talk to it without HTTP.

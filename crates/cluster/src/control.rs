@@ -116,6 +116,7 @@ pub(crate) fn start(plan: Plan, client: &kube::Client, stop: &Stop) -> Option<Jo
 async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Result<()> {
     let mut manager = Manager::builder(client)
         .name("kube-controller-manager")
+        .clock(plan.settings.clock.clone())
         .graceful_shutdown(GRACE / 2);
     if let Some(observer) = plan.observer.clone() {
         manager = manager.observe(observer);

@@ -1,18 +1,20 @@
 //! The world as it is: the API server core asks for time, entropy and timers, and here it gets the machine's.
 //!
-//! Not here: a clock that a test may move. The core takes any [`Env`]; this one is for clusters that live in real time.
+//! The time of day is that of a [`Clock`], which a test may own; delays run on tokio's timers, which a test may pause.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use kubewright::Clock;
 use kubewright_apiserver::Env;
 use kubewright_apiserver::env::BoxFuture;
 use rustls::crypto::SecureRandom;
 
-/// Real time, the operating system's entropy, tokio's timers.
+/// A clock, the operating system's entropy, tokio's timers.
 pub(crate) struct RealEnv {
     random: &'static dyn SecureRandom,
     drawn: Mutex<Drawn>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Entropy that was drawn and not yet used: every write needs some, and asking the system each time is a call into it.
@@ -23,8 +25,9 @@ struct Drawn {
 }
 
 impl RealEnv {
-    pub(crate) fn new() -> RealEnv {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> RealEnv {
         RealEnv {
+            clock,
             random: rustls::crypto::ring::default_provider().secure_random,
             drawn: Mutex::default(),
         }
@@ -33,7 +36,7 @@ impl RealEnv {
 
 impl Env for RealEnv {
     fn now(&self) -> jiff::Timestamp {
-        now()
+        self.clock.now()
     }
 
     fn random(&self) -> u64 {
@@ -59,22 +62,15 @@ impl Env for RealEnv {
     }
 }
 
-/// The machine's time. A clock that is set outside of what a time stamp can hold reads as 1970, which is visible and does no harm.
-fn now() -> jiff::Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i128::try_from(since.as_nanos())
-        .ok()
-        .and_then(|nanos| jiff::Timestamp::from_nanosecond(nanos).ok())
-        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
-}
-
 #[cfg(test)]
 mod tests {
+    use kubewright::SystemClock;
+
     use super::*;
 
     #[test]
     fn time_goes_on_and_entropy_does_not_repeat() {
-        let env = RealEnv::new();
+        let env = RealEnv::new(Arc::new(SystemClock));
         let first = env.now();
         assert!(first.as_second() > 1_700_000_000, "{first}");
         assert!(env.now() >= first);

@@ -46,6 +46,9 @@ pub enum Error {
         /// The names that exist, joined with ", ".
         known: String,
     },
+    /// The simulated nodes cannot be as they are asked for.
+    #[error("the simulated nodes cannot be so: {0}")]
+    Nodes(String),
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

@@ -47,6 +47,7 @@ mod work;
 pub use audit::{AuditFile, AuditStdout, Rotation};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use control::Controllers;
+pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};

@@ -74,6 +74,15 @@ impl Workers {
         Workers::new(std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2)))
     }
 
+    /// No threads: long requests are answered where they arrive. For clusters whose time is not the machine's, where a thread that computes
+    /// would look like one that waits.
+    pub(crate) fn none() -> Workers {
+        Workers {
+            turns: Arc::new(Turns::new(1)),
+            pool: Arc::new(OnceLock::from(Pool(None))),
+        }
+    }
+
     /// Does the work of a client on one of the threads. Dropping the future gives it up.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use common::soon;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
@@ -226,6 +227,32 @@ async fn the_node_comes_back() {
             node.is_some_and(|node| ready(node) && node.uid() != first.uid())
         })
         .await;
+    })
+    .await;
+}
+
+/// Without metrics, an autoscaler keeps its target within its bounds, and says that it knows no more.
+#[tokio::test]
+async fn autoscalers_keep_bounds() {
+    check(async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        let deployment = json!({ "metadata": { "name": "web" }, "spec": {
+            "replicas": 1, "selector": { "matchLabels": { "app": "web" } },
+            "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+        } });
+        create(&deployments, deployment).await;
+        let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(client.clone());
+        let scaler = json!({ "metadata": { "name": "web" }, "spec": {
+            "minReplicas": 2, "maxReplicas": 4, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        } });
+        create(&scalers, scaler).await;
+        let of = |deployment: &Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        until(&deployments, "web", |deployment| deployment.and_then(of) == Some(2)).await;
+        let said = |scaler: &HorizontalPodAutoscaler| {
+            let conditions = scaler.status.as_ref().and_then(|status| status.conditions.as_ref());
+            conditions.is_some_and(|all| all.iter().any(|one| one.reason.as_deref() == Some("FailedGetResourceMetric")))
+        };
+        until(&scalers, "web", |scaler| scaler.is_some_and(said)).await;
     })
     .await;
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kubewright::Clock as _;
+use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ObjectMeta, PostParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
@@ -16,9 +18,11 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
+use crate::time::{self, TokioClock};
 use crate::troubles::{self, Troubles};
 use crate::wait::{Seen, selector, until};
 
@@ -35,6 +39,8 @@ pub struct TestCluster {
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
     ended: watch::Sender<Option<(String, String)>>,
     troubles: Troubles,
+    /// The time of a cluster whose time is the test's.
+    clock: Option<Arc<TokioClock>>,
 }
 
 impl TestCluster {
@@ -67,7 +73,77 @@ impl TestCluster {
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
             troubles: Troubles::default(),
+            clock: None,
         })
+    }
+
+    /// A cluster whose time is the test's, beginning with `start`: hours pass in milliseconds, because the time goes on at once to what
+    /// is due next whenever nothing is left to do. That goes for everything that runs on tokio's timers, operators under test among it. The
+    /// deadlines of waits are in this time, too.
+    ///
+    /// The test runs on one thread, as `#[tokio::test]` does by default; work on other threads and over sockets looks idle, and time would
+    /// pass it by. One such cluster for each test.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// use kubewright_testing::{Cluster, TestCluster};
+    /// use std::time::Duration;
+    /// let cluster = TestCluster::in_virtual_time("2026-01-01T00:00:00Z".parse().expect("a time"), Cluster::builder()).await?;
+    /// cluster.advance(Duration::from_secs(3600)).await?;
+    /// cluster.settle().await?;
+    /// assert!(cluster.now()?.to_string().starts_with("2026-01-01T01:00:"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Cluster`].
+    ///
+    /// # Panics
+    /// On a runtime with several threads, or when tokio's time is paused already.
+    pub async fn in_virtual_time(start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
+        let clock = Arc::new(TokioClock::paused(start));
+        let cluster = TestCluster::start_with(builder.virtual_time(clock.clone())).await?;
+        Ok(TestCluster {
+            clock: Some(clock),
+            ..cluster
+        })
+    }
+
+    /// The time of a cluster whose time is the test's.
+    ///
+    /// # Errors
+    /// [`Error::RealTime`] with any other cluster.
+    pub fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.as_ref().ok_or(Error::RealTime)?.now())
+    }
+
+    /// Lets so much time pass; all that is due meanwhile happens in its order.
+    ///
+    /// # Errors
+    /// [`Error::RealTime`].
+    pub async fn advance(&self, time: Duration) -> Result<()> {
+        self.now()?;
+        tokio::time::sleep(time).await;
+        Ok(())
+    }
+
+    /// Waits until nothing is left to do but what is due at a later time: until half a second has passed in which nothing changed.
+    ///
+    /// # Errors
+    /// [`Error::RealTime`], and [`Error::Unsettled`] when there is no such half second within a minute.
+    pub async fn settle(&self) -> Result<()> {
+        const LONGEST: Duration = Duration::from_secs(60);
+        let begin = tokio::time::Instant::now();
+        let mut before = self.cluster.api().resource_version();
+        while begin.elapsed() < LONGEST {
+            self.advance(time::QUIET).await?;
+            let now = self.cluster.api().resource_version();
+            if now == before {
+                return Ok(());
+            }
+            before = now;
+        }
+        Err(Error::Unsettled(LONGEST))
     }
 
     /// The same cluster with another deadline for the waits of this handle. Default 30 seconds.
@@ -92,6 +168,24 @@ impl TestCluster {
     /// The client of kube: every request goes to the server.
     pub fn kube(&self) -> kube::Client {
         self.cluster.client()
+    }
+
+    /// The pods that a label selector selects, to say how they behave on the simulated nodes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
+    /// # let cluster = kubewright_testing::TestCluster::start().await?;
+    /// cluster.pods("app=db").fail(137).await?;
+    /// cluster.pods("app=web").slow(std::time::Duration::from_secs(10)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn pods(&self, selector: &str) -> Pods {
+        Pods {
+            kube: self.kube(),
+            behaviours: self.cluster.behaviours().clone(),
+            selector: selector.to_owned(),
+            namespace: None,
+        }
     }
 
     /// Opens HTTPS on loopback and returns a kubeconfig (YAML) for it, for tests of programs in other processes.
@@ -202,7 +296,11 @@ impl TestCluster {
         let name = operator.name().to_owned();
         let mut crds = operator.crds()?;
         let observer = Arc::new(self.troubles.clone());
-        let manager = operator.manager(kube).observe(observer).build()?;
+        let mut manager = operator.manager(kube).observe(observer);
+        if let Some(clock) = &self.clock {
+            manager = manager.clock(clock.clone());
+        }
+        let manager = manager.build()?;
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
         routes.convert(&mut crds);

@@ -41,6 +41,15 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+    /// The time of this cluster is the machine's.
+    #[error("the time of this cluster is the machine's; start it with TestCluster::in_virtual_time")]
+    RealTime,
+    /// Something goes on and on.
+    #[error("the cluster did not settle within {0:?} of its own time: something changes again and again")]
+    Unsettled(Duration),
+    /// A label selector that is none.
+    #[error("{0}")]
+    Selector(String),
     /// The cluster could not be started or could not listen.
     #[error(transparent)]
     Cluster(#[from] kubewright_cluster::Error),

@@ -16,20 +16,23 @@
 //! ```
 //!
 //! Inside: `cluster` is the kit, `wait` looks at one object or one kind until it is as expected, `running` is an operator in the
-//! background, `rights` the role that it runs under, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. Not here: a clock that a test may move and the fault explorer.
+//! background, `rights` the role that it runs under, `troubles` why a wait was in vain, `routes` leads the API server to its webhooks; [`conversion`] tries conversions on random objects. `time` is time that a test owns, `pods` makes pods misbehave. Not here: the fault explorer.
 
 mod cluster;
 pub mod conversion;
 mod error;
+mod pods;
 mod rights;
 mod routes;
 mod running;
+mod time;
 mod troubles;
 mod wait;
 
 pub use cluster::TestCluster;
 pub use error::{Error, Result};
-pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Nodes, Stages};
+pub use pods::Pods;
 pub use running::RunningOperator;
 
 /// Compiles the code of the book's chapter on the runtime.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use kubewright_cluster::{
-    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Rotation, ServiceRange, StaticTokens,
+    AuditLog, Cluster, Config, Controllers, KUBERNETES_VERSION, Listening, Nodes, Rotation, ServiceRange, Stages,
+    StaticTokens,
 };
 use serde_json::json;
 
@@ -40,6 +41,26 @@ pub(crate) struct Arguments {
     /// Built-in controllers to run: `all`, `none`, or names with commas
     #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
     controllers: Controllers,
+
+    /// How many simulated nodes there are from the start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+
+    /// A label of these nodes; may be given more than once
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    node_label: Vec<(String, String)>,
+
+    /// What each of these nodes has to give, such as `cpu=4,memory=16Gi,pods=110`
+    #[arg(long, value_name = "RESOURCE=AMOUNT,…", value_delimiter = ',', value_parser = pair)]
+    node_capacity: Vec<(String, String)>,
+
+    /// Zones over which these nodes are spread in turn (topology.kubernetes.io/zone)
+    #[arg(long, value_name = "ZONE,…", value_delimiter = ',')]
+    node_zones: Vec<String>,
+
+    /// What becomes of pods: stages in kwok's vocabulary, as YAML
+    #[arg(long, value_name = "FILE")]
+    stages: Option<PathBuf>,
 
     /// Users who authenticate with a token: CSV with a line `token,user,uid,"group1,group2"` for each
     #[arg(long, value_name = "FILE")]
@@ -86,6 +107,13 @@ impl Arguments {
             (Some(policy), Some(path)) => Some(open_audit_log(policy, path)?),
             _ => None,
         };
+        let nodes = Nodes {
+            count: self.nodes,
+            labels: self.node_label.into_iter().collect(),
+            capacity: self.node_capacity.into_iter().collect(),
+            zones: self.node_zones,
+        };
+        let stages = self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
         let signal = stop_signal()?;
         let orphaned = async move {
             match parent {
@@ -102,6 +130,8 @@ impl Arguments {
         let running = Running::start(self.listen, self.kubeconfig, |builder| {
             let builder = builder
                 .controllers(self.controllers)
+                .nodes(nodes)
+                .stages(stages)
                 .api(config)
                 .service_range(self.service_cluster_ip_range)
                 .event_ttl(self.event_ttl);
@@ -137,6 +167,12 @@ impl Arguments {
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
     }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or_else(|| "say KEY=VALUE".to_owned())?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
@@ -177,6 +213,17 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|why| format!("cannot find {text}: {why}"))?;
     // What clients try first is what most programs here mean by a name.
     found.min_by_key(SocketAddr::is_ipv6).ok_or(missing)
+}
+
+fn read_stages(path: &Path) -> Result<Stages, Failure> {
+    let attempted = || Failure::new(format!("cannot take the stages of {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
+    let refused = |why: String| {
+        attempted()
+            .because(std::io::Error::other(why))
+            .hint("nothing has been started")
+    };
+    Stages::parse(&text).map_err(refused)
 }
 
 /// One for each processor; more than four would not find enough to do, since writes go one after another.

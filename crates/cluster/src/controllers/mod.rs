@@ -16,7 +16,7 @@
 //! | `statefulset` | `statefulset/` | pods with names, an order and claims |
 //! | `daemonset` | `daemonset/` | a pod on each node |
 //! | `scheduler` | `scheduler/` | gives pods a node |
-//! | `node` | `node/` | one simulated node |
+//! | `node` | `node/` | simulated nodes and their kubelets |
 //! | `node-lifecycle` | `node_lifecycle/` | nodes that fall silent, and taints of nodes that follow from their conditions |
 //! | `taint-eviction` | `taint_eviction.rs` | pods leave nodes with taints that they do not tolerate |
 //! | `pod-garbage-collector` | `podgc.rs` | pods that nobody else would remove |
@@ -26,6 +26,7 @@
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
+//! | `horizontalpodautoscaler` | `horizontalpodautoscaler.rs` | keeps targets within their bounds; there are no metrics |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what
@@ -43,6 +44,7 @@ mod disruption_target;
 mod endpoints;
 mod garbage_collector;
 mod history;
+mod horizontalpodautoscaler;
 mod intstr;
 mod job;
 mod meta;
@@ -70,7 +72,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::{Error, ManagerBuilder, Request};
+use kubewright::{Clock, Error, ManagerBuilder, Request, SystemClock};
+
+pub use self::node::{Behaviours, Nodes, Stages};
 
 /// The names of the built-in controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[
@@ -96,6 +100,7 @@ pub const NAMES: &[&str] = &[
     "pod-garbage-collector",
     "persistentvolume-binder",
     "certificatesigningrequest",
+    "horizontalpodautoscaler",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -130,11 +135,20 @@ pub struct Settings {
     pub service_account_token: TokenSource,
     /// Signs the requests of CertificateSigningRequests. `None`: there is no authority, and nothing is signed.
     pub certificates: Option<CertificateSource>,
-    /// The name of the simulated node.
-    pub node: String,
-    /// How long a pod on the simulated node takes from being bound to being Ready.
+    /// The simulated nodes that the cluster has from its start.
+    pub nodes: Nodes,
+    /// Tells the time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not. Without, a node is
+    /// silent when it is told to be (annotation `kubewright.dev/node: silent`).
+    pub heartbeats: bool,
+    /// How pods with certain labels behave.
+    pub behaviours: Behaviours,
+    /// What becomes of pods, in kwok's vocabulary.
+    pub stages: Stages,
+    /// How long a pod on a simulated node takes from being bound to being Ready.
     pub pod_start: Duration,
-    /// How long a pod on the simulated node takes from being deleted to being gone.
+    /// How long a pod on a simulated node takes from being deleted to being gone.
     pub pod_stop: Duration,
 }
 
@@ -144,7 +158,11 @@ impl Default for Settings {
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
             certificates: None,
-            node: "node-0".to_owned(),
+            clock: Arc::new(SystemClock),
+            heartbeats: true,
+            nodes: Nodes::default(),
+            behaviours: Behaviours::default(),
+            stages: Stages::default(),
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
         }
@@ -157,12 +175,17 @@ impl fmt::Debug for Settings {
             root_ca: _,
             service_account_token: _,
             certificates: _,
-            node,
+            clock: _,
+            heartbeats,
+            behaviours: _,
+            stages: _,
+            nodes,
             pod_start,
             pod_stop,
         } = self;
         f.debug_struct("Settings")
-            .field("node", node)
+            .field("nodes", nodes)
+            .field("heartbeats", heartbeats)
             .field("pod_start", pod_start)
             .field("pod_stop", pod_stop)
             .finish_non_exhaustive()
@@ -184,7 +207,12 @@ impl fmt::Debug for Settings {
 pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
     match name {
         "namespace" => manager.add(namespace::controller()),
-        "garbage-collector" => manager.runnable("garbage-collector-controller", garbage_collector::run),
+        "garbage-collector" => {
+            let clock = settings.clock.clone();
+            manager.runnable("garbage-collector-controller", move |client, stop| {
+                garbage_collector::run(client, clock.clone(), stop)
+            })
+        }
         "serviceaccount" => manager
             .add(serviceaccount::accounts())
             .add(serviceaccount::root_ca(settings.root_ca.clone()))
@@ -205,16 +233,19 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 start: settings.pod_start,
                 stop: settings.pod_stop,
             };
-            let name: Arc<str> = Arc::from(settings.node.as_str());
-            let kubelet = node::kubelet(&settings.node, pace);
+            let nodes = Arc::new(settings.nodes.clone());
             manager
-                .add(kubelet)
-                .add(node::keeper(&settings.node))
-                .runnable("node", move |client, stop| node::register(name.clone(), client, stop))
+                .add(node::kubelet(
+                    pace,
+                    settings.behaviours.clone(),
+                    settings.stages.clone(),
+                ))
+                .add(node::keeper(nodes.clone(), settings.heartbeats))
+                .runnable("node", move |client, _| node::register(nodes.clone(), client))
         }
         "volume-protection" => manager.add(protection::claims()).add(protection::volumes()),
         "resourcequota" => manager.add(resourcequota::controller()),
-        "node-lifecycle" => manager.add(node_lifecycle::controller()),
+        "node-lifecycle" => manager.add(node_lifecycle::controller(settings.heartbeats)),
         "endpoints" => manager
             .add(endpoints::slices())
             .add(endpoints::legacy())
@@ -224,6 +255,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             .add(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
         "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
+        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller()),
         "taint-eviction" => manager.add(taint_eviction::controller()),
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),

@@ -21,7 +21,7 @@ use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kubewright::kube::api::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kubewright::{Client, Error, EventRecorder, EventType, Result, Scope, Stop, SystemClock, WorkQueue};
+use kubewright::{Client, Clock, Error, EventRecorder, EventType, Result, Scope, Stop, WorkQueue};
 use serde_json::{Value, json};
 
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN};
@@ -35,7 +35,8 @@ const WORKERS: usize = 8;
 const UNTIL_SYNCED: Duration = Duration::from_millis(20);
 /// How soon discovery is asked again after a CustomResourceDefinition changed; the pause doubles up to the last one.
 const FIRST_REFRESH: Duration = Duration::from_millis(100);
-const LAST_REFRESH: Duration = Duration::from_secs(30);
+/// Definitions are watched: nothing else makes a kind here.
+const LAST_REFRESH: Duration = Duration::from_secs(3600);
 /// How many owners are remembered as gone. Uids never come back, so this only bounds memory.
 const REMEMBERED: usize = 10_000;
 
@@ -68,14 +69,14 @@ impl Memory {
 }
 
 /// Runs until it is asked to stop.
-pub(crate) async fn run(client: Client, stop: Stop) -> Result<()> {
+pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Result<()> {
     let memory = Arc::new(Memory::default());
     let listener = {
         let memory = memory.clone();
         Arc::new(move |change: Change<'_>| memory.heard(change))
     };
     let kinds = Kinds::new(client.cache().clone(), listener);
-    let (recorder, _writer) = EventRecorder::start(client.kube().clone(), Arc::new(SystemClock), stop.clone());
+    let (recorder, _writer) = EventRecorder::start(client.kube().clone(), clock, stop.clone());
     let collector = Collector {
         client,
         memory,

@@ -1,36 +1,49 @@
-//! One simulated node, and its kubelet: pods that are bound to it become Running and Ready a moment later, pods that are deleted go.
+//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container is ever started.
 //!
-//! Invariants: it plays only for the node that it made itself (known by name and label); a Node of that name which somebody else made is left
-//! alone, and so are its pods. A pod is started once; what others write into its status afterwards stays.
-//! The node is kept: its Lease is renewed, and it is registered again when somebody deletes it.
-//! How a pod behaves is decided in `behaviour`; what it lacks is found in `needs`.
-//! Not here: probes, several nodes.
+//! Which nodes there are is in `fleet`, who keeps them in `keeper`. How a container behaves is said by the annotations of its pod
+//! (`behaviour`), of the pod itself or of all with certain labels (`rules`), or by stages (`stage`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
+//!
+//! Invariants: nodes that others play for are left alone, and so are their pods. What others write into a pod's status stays until the
+//! simulation has something else to say. A node that has fallen silent does nothing.
 
+mod addresses;
 mod behaviour;
+mod container;
+mod fleet;
+mod keeper;
 mod lease;
+mod life;
 mod needs;
-mod simulate;
+mod rules;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::coordination::v1::Lease;
-use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Container, Node, Pod, PodStatus, Secret};
-use kubewright::kube::api::DeleteParams;
-use kubewright::{
-    Action, Client, Clock, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop, SystemClock,
-};
+use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, PodStatus, Secret};
+use kubewright::kube::api::{DeleteParams, Patch};
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use serde_json::json;
 use tokio::time::Instant;
 
-use self::behaviour::Next;
-use self::needs::{Need, Place};
+use self::addresses::Addresses;
+use self::container::{Notes, Scene};
+pub use self::fleet::Nodes;
+use self::fleet::State;
+pub(crate) use self::fleet::is_silent;
+pub(crate) use self::keeper::{controller as keeper, register};
+use self::life::Place;
+pub use self::rules::Behaviours;
+use self::stage::Stage;
+pub use self::stage::Stages;
+use super::bound::{self, Bound};
 use super::{Waiting, meta, pods};
 
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
 pub(crate) const RENEW: Duration = Duration::from_secs(10);
 
-/// How long things take on the node.
+/// How long things take on a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     /// From binding to Ready.
@@ -39,60 +52,60 @@ pub(crate) struct Pace {
     pub(crate) stop: Duration,
 }
 
-/// The kubelet of one node.
+/// The kubelets of all simulated nodes.
 pub(crate) struct Kubelet {
-    node: Arc<str>,
     pace: Pace,
+    behaviours: Behaviours,
+    stages: Stages,
     memory: Mutex<Memory>,
-    /// Pods that were bound to the node, whether it is known yet or not.
-    bound: Waiting,
+    addresses: Mutex<Addresses>,
+    /// Pods by the node that they were bound to, whether it is known yet or not.
+    bound: Bound,
     /// Pods that wait for a Secret or a ConfigMap.
     held_up: Waiting,
 }
 
 #[derive(Default)]
 struct Memory {
-    /// When what is to happen to a pod happens: by uid and whether it is its end.
-    due: BTreeMap<(String, bool), Instant>,
-    /// By the key of the pod, so that a pod that is gone can be forgotten.
-    uids: BTreeMap<Request, String>,
-    next_ip: u32,
-    learned: bool,
-    /// The addresses that pods have, so that none has two owners.
-    taken: BTreeSet<String>,
-    ips: BTreeMap<Request, String>,
+    pods: BTreeMap<Request, OfPod>,
+    /// The images that a node has.
+    images: BTreeSet<(String, String)>,
 }
 
-impl Memory {
-    fn take(&mut self, request: &Request, ip: String) {
-        if let Some(before) = self.ips.insert(request.clone(), ip.clone()) {
-            self.taken.remove(&before);
-        }
-        self.taken.insert(ip);
-    }
+/// What is remembered of a pod; it may be forgotten at any time.
+#[derive(Default)]
+struct OfPod {
+    uid: String,
+    /// When it starts, and when its end is over.
+    start: Option<Instant>,
+    end: Option<Instant>,
+    /// What was last said of it (`life::mark`).
+    mark: Option<String>,
+    /// The failures of probes that were told.
+    failing: Vec<(String, String)>,
+    /// The stage that plays for it, and when its delay is over.
+    stage: Option<(String, Instant)>,
+    /// A stage has said its status.
+    staged: bool,
 }
 
-/// The kubelet as a controller of pods.
-pub(crate) fn kubelet(node: &str, pace: Pace) -> Controller {
+/// The kubelets as a controller of pods.
+pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages) -> Controller {
     let kubelet = Kubelet {
-        node: Arc::from(node),
         pace,
+        behaviours,
+        stages,
         memory: Mutex::default(),
-        bound: Waiting::default(),
+        addresses: Mutex::default(),
+        bound: Bound::default(),
         held_up: Waiting::default(),
     };
-    let (name, bound) = (kubelet.node.clone(), kubelet.bound.clone());
+    let bound = kubelet.bound.clone();
     let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
     Controller::of(kubelet)
         .named("kubelet")
-        // A pod can be bound before its node is known.
-        .watches::<Node>(move |node| {
-            if meta::name(&node.metadata) == &*name {
-                bound.all()
-            } else {
-                vec![]
-            }
-        })
+        // A pod can be bound before its node is known, and a node that was silent begins to talk again.
+        .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
         .watches::<Secret>(move |secret| near(&for_secret, secret.metadata.namespace.as_deref()))
         .watches::<ConfigMap>(move |map| near(&for_map, map.metadata.namespace.as_deref()))
         .concurrency(4)
@@ -105,322 +118,390 @@ fn near(waiting: &Waiting, namespace: Option<&str>) -> Vec<Request> {
     all
 }
 
-fn is_bound_to(pod: &Pod, node: &str) -> bool {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
-}
-
-/// Keeps the node: registers it, also again when somebody has deleted it, and renews its Lease.
-pub(crate) struct Keeper {
-    node: Arc<str>,
-}
-
-/// The controller of the node that is kept.
-pub(crate) fn keeper(node: &str) -> Controller {
-    Controller::of(Keeper { node: Arc::from(node) })
-        .named("node-keeper")
-        .within(Scope::all().fields(format!("metadata.name={node}")))
-}
-
-impl Reconciler for Keeper {
-    type Object = Node;
-
-    async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
-        if !is_simulated(&node) {
-            return Ok(Action::await_change());
-        }
-        let namespace = lease::NAMESPACE;
-        let present = ctx.client().get::<Lease>(Some(namespace), &self.node).await?;
-        let due = present
-            .as_deref()
-            .map_or(Duration::ZERO, |present| lease::due(present, ctx.now()));
-        if !due.is_zero() {
-            return Ok(Action::requeue_after(due));
-        }
-        let next = lease::renewed(present.as_deref(), &node, ctx.now());
-        let written = match present {
-            Some(_) => ctx.client().update(&next).await,
-            None => ctx.client().create(&next).await,
-        };
-        match written {
-            Err(error) if !error.is_not_found() && !error.is_already_exists() => Err(error),
-            _ => Ok(Action::requeue_after(RENEW)),
-        }
+impl Kubelet {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        // Nothing under this lock can panic half way through a change.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn deleted(&self, _: Request, ctx: Context) -> Result<Action> {
-        register(self.node.clone(), ctx.client().clone(), ctx.stop().clone()).await?;
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at what is remembered of a pod.
+    fn with<T>(&self, pod: &Pod, look: impl FnOnce(&mut OfPod) -> T) -> T {
+        let mut memory = self.memory();
+        let of_pod = memory.pods.entry(Request::of(pod)).or_default();
+        if of_pod.uid != meta::uid(&pod.metadata) {
+            *of_pod = OfPod {
+                uid: meta::uid(&pod.metadata).to_owned(),
+                ..OfPod::default()
+            };
+        }
+        look(of_pod)
+    }
+
+    /// The address of a pod, which it keeps. Before the first is given, those are learned that pods have from an earlier life of the cluster.
+    async fn address(&self, ctx: &Context, pod: &Pod) -> Result<String> {
+        let present = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        if let Some(ip) = present {
+            self.addresses().take(ctx.request(), &ip);
+            return Ok(ip);
+        }
+        if !self.addresses().learned {
+            let all = ctx.client().list::<Pod>(None).await?;
+            let mut addresses = self.addresses();
+            for pod in &all {
+                if let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()) {
+                    addresses.take(&Request::of(&**pod), ip);
+                }
+            }
+            addresses.learned = true;
+        }
+        Ok(self.addresses().give(ctx.request()))
+    }
+
+    /// What keeps containers from starting: by container; and whether a volume cannot be mounted, which keeps all of them.
+    async fn obstacles(
+        &self,
+        ctx: &Context,
+        pod: &Pod,
+    ) -> Result<(BTreeMap<String, (String, String)>, Option<String>)> {
+        let mut obstacles = BTreeMap::new();
+        // Before the Secrets are read: one that comes afterwards finds the pod among those that wait.
+        self.held_up.insert(ctx.request());
+        let unmet = needs::unmet(pod, ctx.client()).await?;
+        if unmet.is_empty() {
+            self.held_up.remove(ctx.request());
+        }
+        let mut mount = None;
+        for (need, why) in unmet {
+            match need.place {
+                needs::Place::Container(name) => {
+                    obstacles
+                        .entry(name)
+                        .or_insert(("CreateContainerConfigError".to_owned(), why));
+                }
+                needs::Place::Volume(name) => {
+                    mount.get_or_insert(format!("MountVolume.SetUp failed for volume \"{name}\" : {why}"));
+                }
+            }
+        }
+        let spec = pod.spec.iter();
+        for container in spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers)) {
+            let image = container.image.as_deref().unwrap_or_default();
+            if !behaviour::can_pull(image) {
+                let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {NO_SUCH_REGISTRY}");
+                obstacles.insert(container.name.clone(), ("ImagePullBackOff".to_owned(), message));
+            }
+        }
+        Ok((obstacles, mount))
+    }
+
+    /// Takes a pod as far as it comes by now.
+    async fn go_on(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Action> {
+        let (obstacles, mount) = self.obstacles(ctx, pod).await?;
+        let ip = match mount {
+            Some(_) => String::new(),
+            None => self.address(ctx, pod).await?,
+        };
+        let (name, host) = (meta::name(&node.metadata).to_owned(), fleet::address(node));
+        let has_image = |image: &str| self.memory().images.contains(&(name.clone(), image.to_owned()));
+        let scene = Scene {
+            pod,
+            now: ctx.now(),
+            obstacles: &obstacles,
+            has_image: &has_image,
+        };
+        let place = Place {
+            ip: &ip,
+            host: &host,
+            unmounted: mount.is_some(),
+        };
+        let mut notes = Notes::default();
+        let status = life::go_on(&scene, &place, &mut notes);
+        let mark = life::mark(pod, &status);
+        if self.with(pod, |of_pod| of_pod.mark.as_ref() != Some(&mark)) {
+            let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
+            hindrances(ctx, pod, &status, mount.as_deref());
+            write(ctx, pod, status).await?;
+            for warning in behaviour::misunderstood(pod).into_iter().filter(|_| is_first) {
+                ctx.event(pod, EventType::Warning, "Misunderstood", warning);
+            }
+            self.with(pod, |of_pod| of_pod.mark = Some(mark));
+        }
+        self.tell(ctx, pod, &name, notes.events, notes.pulled, notes.failing);
+        Ok(notes.again.map_or_else(Action::await_change, Action::requeue_after))
+    }
+
+    /// Sends the events, and remembers what was told and pulled.
+    fn tell(
+        &self,
+        ctx: &Context,
+        pod: &Pod,
+        node: &str,
+        events: Vec<container::Said>,
+        pulled: Vec<String>,
+        failing: Vec<(String, String)>,
+    ) {
+        let before = self.with(pod, |of_pod| std::mem::replace(&mut of_pod.failing, failing.clone()));
+        for (_, why) in failing.iter().filter(|one| !before.contains(one)) {
+            ctx.event(pod, EventType::Warning, "Unhealthy", why);
+        }
+        for (kind, reason, message) in events {
+            ctx.event(pod, kind, reason, message);
+        }
+        self.memory()
+            .images
+            .extend(pulled.into_iter().map(|image| (node.to_owned(), image)));
+    }
+
+    /// What the stages make of a pod; nothing when it is not theirs.
+    async fn staged(&self, ctx: &Context, pod: &Pod) -> Option<Result<Action>> {
+        if self.stages.is_empty() {
+            return None;
+        }
+        let seen = stage::seen(pod);
+        let Some(stage) = self.stages.of(&seen) else {
+            let staged = self.with(pod, |of_pod| {
+                of_pod.stage = None;
+                of_pod.staged
+            });
+            // A pod that is deleted ends as others do, unless a stage plays that too.
+            return (staged && !meta::is_deleting(&pod.metadata)).then(|| Ok(Action::await_change()));
+        };
+        let now = Instant::now();
+        let due = self.with(pod, |of_pod| {
+            let planned = of_pod.stage.take().filter(|(name, _)| *name == stage.name);
+            let planned = planned.unwrap_or_else(|| (stage.name.clone(), now + stage.delay));
+            of_pod.stage.insert(planned).1
+        });
+        let wait = due.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Some(Ok(Action::requeue_after(wait)));
+        }
+        self.with(pod, |of_pod| of_pod.stage = None);
+        Some(self.play(ctx, pod, stage, &seen).await)
+    }
+
+    async fn play(&self, ctx: &Context, pod: &Pod, stage: &Stage, seen: &serde_json::Value) -> Result<Action> {
+        if let Some((kind, reason, message)) = &stage.event {
+            ctx.event(pod, *kind, reason, message);
+        }
+        let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
+        match stage.status(seen, ctx.now()) {
+            Ok(None) => {}
+            Ok(Some(status)) => {
+                let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": status });
+                self.with(pod, |of_pod| of_pod.staged = true);
+                ctx.client()
+                    .patch_status::<Pod, _>(namespace, name, &Patch::Strategic(patch))
+                    .await?;
+            }
+            Err(why) => ctx.event(
+                pod,
+                EventType::Warning,
+                "StageFailed",
+                format!("stage {}: {why}", stage.name),
+            ),
+        }
+        if let Some(finalizers) = &stage.finalizers {
+            let next = finalizers.of(pod.metadata.finalizers.as_deref().unwrap_or_default());
+            let patch = json!({ "metadata": { "uid": pod.metadata.uid, "finalizers": next } });
+            ctx.client()
+                .patch::<Pod, _>(namespace, name, &Patch::Merge(patch))
+                .await?;
+        }
+        if stage.delete {
+            let at_once = DeleteParams {
+                grace_period_seconds: Some(0),
+                ..DeleteParams::default()
+            };
+            ctx.client().delete_with(pod, at_once).await?;
+        }
+        Ok(Action::await_change())
+    }
+
+    /// Ends a pod that is deleted: its containers are told, and when the last has ended or the grace is over, it goes.
+    async fn finish(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Action> {
+        let now = Instant::now();
+        let (is_new, end) = self.with(pod, |of_pod| {
+            let is_new = of_pod.end.is_none();
+            (is_new, *of_pod.end.get_or_insert(now + self.pace.stop))
+        });
+        let is_over = pods::is_finished(pod);
+        let running = pod
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        for container in running.filter(|_| is_new && !is_over && pods::phase(pod) == "Running") {
+            ctx.event(
+                pod,
+                EventType::Normal,
+                "Killing",
+                format!("Stopping container {}", container.name),
+            );
+        }
+        let takes = if is_over {
+            Duration::ZERO
+        } else {
+            life::ends_in(pod, ctx.now())
+        };
+        let wait = end.saturating_duration_since(now).max(takes);
+        if !wait.is_zero() {
+            return Ok(Action::requeue_after(wait));
+        }
+        // Whoever still sees the pod, because a finalizer keeps it, sees that it has ended.
+        let is_kept = pod
+            .metadata
+            .finalizers
+            .as_ref()
+            .is_some_and(|finalizers| !finalizers.is_empty());
+        if !is_over && is_kept && pods::phase(pod) == "Running" {
+            let host = fleet::address(node);
+            let obstacles = BTreeMap::new();
+            let scene = Scene {
+                pod,
+                now: ctx.now(),
+                obstacles: &obstacles,
+                has_image: &|_| true,
+            };
+            let place = Place {
+                ip: "",
+                host: &host,
+                unmounted: false,
+            };
+            let status = life::ended(&scene, &place, &mut Notes::default());
+            write(ctx, pod, status).await?;
+        }
+        let at_once = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        ctx.client().delete_with(pod, at_once).await?;
         Ok(Action::await_change())
     }
 }
 
-/// Registers the node, as a kubelet does when it starts. Others may write the node meanwhile, and are not in the way.
-pub(crate) async fn register(node: Arc<str>, client: Client, _stop: Stop) -> Result<()> {
-    match client.create(&simulate::node(&node)).await {
-        Err(error) if !error.is_already_exists() => return Err(error),
-        _ => {}
-    }
-    loop {
-        let Some(there) = client.live::<Node>(None, &node).await? else {
-            return Ok(());
-        };
-        if !is_simulated(&there) {
-            tracing::warn!(node = %node, "a Node of this name exists and is not simulated; its pods are left alone");
-            return Ok(());
-        }
-        match report(&client, &node, there).await {
-            Err(error) if error.is_conflict() => {}
-            Err(error) if error.is_not_found() => return Ok(()),
-            done => return done,
-        }
-    }
-}
+const NO_SUCH_REGISTRY: &str = "registries under .invalid do not exist";
 
-/// Says that the node is ready, and takes the taint of new nodes away: without a node lifecycle controller nobody else does.
-async fn report(client: &Client, name: &str, mut node: Node) -> Result<()> {
-    node.status = Some(simulate::node_status(name, SystemClock.now()));
-    let mut ready = (*client.update_status(&node).await?).clone();
-    let Some(taints) = ready.spec.as_mut().and_then(|spec| spec.taints.as_mut()) else {
-        return Ok(());
+/// Says what holds a pod up, when that is new.
+fn hindrances(ctx: &Context, pod: &Pod, next: &PodStatus, mount: Option<&str>) {
+    let waits = |status: Option<&PodStatus>| -> BTreeMap<String, (String, String)> {
+        let init = status
+            .into_iter()
+            .flat_map(|status| status.init_container_statuses.iter().flatten());
+        let main = status
+            .into_iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        let waiting = init.chain(main).filter_map(|one| {
+            let waiting = one.state.as_ref()?.waiting.as_ref()?;
+            Some((
+                one.name.clone(),
+                (waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()),
+            ))
+        });
+        waiting.collect()
     };
-    let before = taints.len();
-    taints.retain(|taint| taint.key != simulate::NOT_READY);
-    if taints.len() < before {
-        client.update(&ready).await?;
+    let before = waits(pod.status.as_ref());
+    if let Some(mount) = mount {
+        ctx.event(pod, EventType::Warning, "FailedMount", mount);
     }
-    Ok(())
-}
-
-fn is_simulated(node: &Node) -> bool {
-    node.metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(simulate::SIMULATED))
-        .is_some_and(|value| value == "true")
-}
-
-impl Kubelet {
-    /// How long until it is time; the clock starts when it is first asked.
-    fn wait(&self, pod: &Pod, is_end: bool) -> Duration {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let uid = meta::uid(&pod.metadata).to_owned();
-        memory.uids.insert(Request::of(pod), uid.clone());
-        let delay = if is_end { self.pace.stop } else { self.pace.start };
-        let due = *memory
-            .due
-            .entry((uid, is_end))
-            .or_insert_with(|| Instant::now() + delay);
-        due.saturating_duration_since(Instant::now())
-    }
-
-    /// Remembers the address that a pod has.
-    fn remember(&self, pod: &Pod) {
-        let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) else {
-            return;
-        };
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.take(&Request::of(pod), ip);
-    }
-
-    /// Before the first address is given: those that pods have from an earlier life of the cluster.
-    async fn learn_addresses(&self, ctx: &Context) -> Result<()> {
-        let learned = || self.memory.lock().unwrap_or_else(PoisonError::into_inner).learned;
-        if !learned() {
-            let all = ctx.client().list::<Pod>(None).await?;
-            all.iter().for_each(|pod| self.remember(pod));
-            self.memory.lock().unwrap_or_else(PoisonError::into_inner).learned = true;
+    for (name, (reason, message)) in waits(Some(next)) {
+        if before.get(&name) == Some(&(reason.clone(), message.clone())) {
+            continue;
         }
-        Ok(())
-    }
-
-    /// An address that no pod has.
-    fn address(&self, request: &Request) -> String {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let ip = simulate::pod_ip(memory.next_ip);
-            memory.next_ip = memory.next_ip.wrapping_add(1);
-            if !memory.taken.contains(&ip) || memory.taken.len() > 65_000 {
-                memory.take(request, ip.clone());
-                return ip;
-            }
-        }
-    }
-
-    /// Starts the containers, as far as they can be; or says what holds them up.
-    async fn start(&self, ctx: &Context, pod: &Pod) -> Result<Action> {
-        self.held_up.insert(ctx.request());
-        if let Some((need, why)) = needs::unmet(pod, ctx.client()).await? {
-            return lacks(ctx, pod, &need, &why).await;
-        }
-        if let Some(container) = behaviour::unpullable(pod) {
-            return cannot_pull(ctx, pod, container).await;
-        }
-        self.held_up.remove(ctx.request());
-        let before = pod.status.as_ref();
-        let present = before.and_then(|status| status.pod_ip.clone());
-        let ip = match present {
-            Some(ip) => ip,
-            None => {
-                self.learn_addresses(ctx).await?;
-                self.address(ctx.request())
-            }
-        };
-        let written = write(ctx, pod, simulate::running(pod, &ip, ctx.now())).await?;
-        if pods::phase(pod) == "Pending" {
-            let spec = pod.spec.iter();
-            let containers = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-            for container in containers {
-                let image = container.image.as_deref().unwrap_or_default();
-                let pulled =
-                    format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
-                ctx.event(pod, EventType::Normal, "Pulled", pulled);
-                ctx.event(pod, EventType::Normal, "Created", "Container created");
-                ctx.event(pod, EventType::Normal, "Started", "Container started");
-            }
-        }
-        Ok(written)
-    }
-
-    /// What becomes of a pod that runs.
-    async fn go_on(&self, ctx: &Context, pod: &Pod) -> Result<Action> {
-        match behaviour::next(pod, ctx.now()) {
-            // What others write into the status stays, unless a gate says otherwise.
-            Next::Stays if behaviour::has_gates(pod) && behaviour::gates_open(pod) != pods::is_ready(pod) => {
-                self.start(ctx, pod).await
-            }
-            Next::Stays => Ok(Action::await_change()),
-            Next::Wait(wait) => Ok(Action::requeue_after(wait)),
-            Next::Restarts => self.start(ctx, pod).await,
-            Next::Ends(code) => write(ctx, pod, simulate::ended(pod, code, true, ctx.now())).await,
-            Next::Crashes(code) => {
-                for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-                    let message = format!(
-                        "Back-off restarting failed container {} in pod {}_{}({})",
-                        container.name,
-                        meta::name(&pod.metadata),
-                        ctx.request().namespace().unwrap_or_default(),
-                        meta::uid(&pod.metadata)
-                    );
-                    ctx.event(pod, EventType::Warning, "BackOff", message);
-                }
-                // The change of the pod leads back here, to the end of the back-off.
-                write(ctx, pod, simulate::ended(pod, code, false, ctx.now())).await
-            }
+        match reason.as_str() {
+            "CreateContainerConfigError" => ctx.event(pod, EventType::Warning, "Failed", format!("Error: {message}")),
+            "ImagePullBackOff" => cannot_pull(ctx, pod, &name),
+            _ => {}
         }
     }
 }
 
-async fn write(ctx: &Context, pod: &Pod, status: PodStatus) -> Result<Action> {
+/// The image of a container cannot be pulled.
+fn cannot_pull(ctx: &Context, pod: &Pod, name: &str) {
+    let spec = pod.spec.iter();
+    let mut all = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let image = all
+        .find(|container| container.name == name)
+        .and_then(|container| container.image.as_deref());
+    let image = image.unwrap_or_default();
+    let pulling = format!("Pulling image \"{image}\"");
+    let failed = format!("Failed to pull image \"{image}\": {NO_SUCH_REGISTRY}");
+    let back_off = format!("Back-off pulling image \"{image}\"");
+    for (kind, reason, message) in [
+        (EventType::Normal, "Pulling", pulling.as_str()),
+        (EventType::Warning, "Failed", &failed),
+        (EventType::Warning, "Failed", "Error: ErrImagePull"),
+        (EventType::Normal, "BackOff", &back_off),
+        (EventType::Warning, "Failed", "Error: ImagePullBackOff"),
+    ] {
+        ctx.event(pod, kind, reason, message);
+    }
+}
+
+async fn write(ctx: &Context, pod: &Pod, status: PodStatus) -> Result<()> {
     if pod.status.as_ref() != Some(&status) {
         let mut next = pod.clone();
         next.status = Some(status);
         ctx.client().update_status(&next).await?;
     }
-    Ok(Action::await_change())
-}
-
-/// A Secret or a ConfigMap is missing: said once, and again when it is another.
-async fn lacks(ctx: &Context, pod: &Pod, need: &Need, why: &str) -> Result<Action> {
-    let status = match &need.place {
-        Place::Container(name) => simulate::held_up(pod, Some(name), "CreateContainerConfigError", why, ctx.now()),
-        Place::Volume(_) => simulate::held_up(pod, None, "ContainerCreating", "", ctx.now()),
-    };
-    let (reason, message) = match &need.place {
-        Place::Container(_) => ("Failed", format!("Error: {why}")),
-        Place::Volume(name) => (
-            "FailedMount",
-            format!("MountVolume.SetUp failed for volume \"{name}\" : {why}"),
-        ),
-    };
-    if pod.status.as_ref() != Some(&status) {
-        ctx.event(pod, EventType::Warning, reason, message);
-    }
-    write(ctx, pod, status).await
-}
-
-/// The image of a container cannot be pulled.
-async fn cannot_pull(ctx: &Context, pod: &Pod, container: &Container) -> Result<Action> {
-    let image = container.image.as_deref().unwrap_or_default();
-    let why = "registries under .invalid do not exist";
-    let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {why}");
-    let status = simulate::held_up(pod, Some(&container.name), "ImagePullBackOff", &message, ctx.now());
-    if pod.status.as_ref() != Some(&status) {
-        let events = [
-            (EventType::Normal, "Pulling", format!("Pulling image \"{image}\"")),
-            (
-                EventType::Warning,
-                "Failed",
-                format!("Failed to pull image \"{image}\": {why}"),
-            ),
-            (EventType::Warning, "Failed", "Error: ErrImagePull".to_owned()),
-            (
-                EventType::Normal,
-                "BackOff",
-                format!("Back-off pulling image \"{image}\""),
-            ),
-            (EventType::Warning, "Failed", "Error: ImagePullBackOff".to_owned()),
-        ];
-        for (kind, reason, message) in events {
-            ctx.event(pod, kind, reason, message);
-        }
-    }
-    write(ctx, pod, status).await
+    Ok(())
 }
 
 impl Reconciler for Kubelet {
     type Object = Pod;
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
-        if !is_bound_to(&pod, &self.node) {
+        let Some(name) = bound::node_of(&pod) else {
+            return Ok(Action::await_change());
+        };
+        self.bound.insert(ctx.request(), name);
+        let Some(node) = ctx
+            .client()
+            .get::<Node>(None, name)
+            .await?
+            .filter(|node| fleet::is_simulated(node))
+        else {
+            return Ok(Action::await_change());
+        };
+        if fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
-        self.bound.insert(ctx.request());
-        let node = ctx.client().get::<Node>(None, &self.node).await?;
-        if !node.is_some_and(|node| is_simulated(&node)) {
+        if let Some(done) = self.staged(&ctx, &pod).await {
+            return gone_is_fine(done);
+        }
+        let pod = self.behaviours.apply(pod);
+        if meta::is_deleting(&pod.metadata) {
+            return gone_is_fine(self.finish(&ctx, &pod, &node).await);
+        }
+        let word = format!("{}{}", behaviour::PREFIX, behaviour::HANDS_OFF);
+        let is_ours = meta::annotation(&pod.metadata, &word) != Some("true");
+        if !is_ours || pods::is_finished(&pod) {
             return Ok(Action::await_change());
         }
-        self.remember(&pod);
-        let is_end = meta::is_deleting(&pod.metadata);
-        if !is_end && pods::phase(&pod) == "Running" {
-            return gone_is_fine(self.go_on(&ctx, &pod).await);
-        }
-        if !is_end && pods::phase(&pod) != "Pending" {
+        if !fleet::is_ready(&node) {
+            // What is said of its pods meanwhile is put right when it is ready again.
+            self.with(&pod, |of_pod| of_pod.mark = None);
             return Ok(Action::await_change());
         }
-        let wait = self.wait(&pod, is_end);
-        if !wait.is_zero() {
-            return Ok(Action::requeue_after(wait));
-        }
-        if !is_end {
-            return gone_is_fine(self.start(&ctx, &pod).await);
-        }
-        if pods::phase(&pod) == "Running" {
-            for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-                ctx.event(
-                    &*pod,
-                    EventType::Normal,
-                    "Killing",
-                    format!("Stopping container {}", container.name),
-                );
+        if pods::phase(&pod) == "Pending" {
+            let now = Instant::now();
+            let start = self.with(&pod, |of_pod| *of_pod.start.get_or_insert(now + self.pace.start));
+            let wait = start.saturating_duration_since(now);
+            if !wait.is_zero() {
+                return Ok(Action::requeue_after(wait));
             }
         }
-        let at_once = DeleteParams {
-            grace_period_seconds: Some(0),
-            ..DeleteParams::default()
-        };
-        ctx.client().delete_with(&*pod, at_once).await?;
-        Ok(Action::await_change())
+        gone_is_fine(self.go_on(&ctx, &pod, &node).await)
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.bound.remove(&request);
         self.held_up.remove(&request);
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uid) = memory.uids.remove(&request) {
-            memory.due.retain(|(other, _), _| *other != uid);
-        }
-        if let Some(ip) = memory.ips.remove(&request) {
-            memory.taken.remove(&ip);
-        }
+        self.memory().pods.remove(&request);
+        self.addresses().give_back(&request);
         Ok(Action::await_change())
     }
 }

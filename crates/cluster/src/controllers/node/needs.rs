@@ -84,9 +84,10 @@ fn of_environment(container: &Container, needs: &mut Vec<Need>) {
     }
 }
 
-/// The first need that is not met, and why, in the kubelet's words.
-pub(super) async fn unmet(pod: &Pod, client: &Client) -> Result<Option<(Need, String)>> {
+/// The needs that are not met, and why, in the kubelet's words.
+pub(super) async fn unmet(pod: &Pod, client: &Client) -> Result<Vec<(Need, String)>> {
     let namespace = pod.metadata.namespace.as_deref();
+    let mut unmet = Vec::new();
     for need in of(pod) {
         let (kind, lower) = if need.is_secret {
             ("Secret", "secret")
@@ -116,9 +117,9 @@ pub(super) async fn unmet(pod: &Pod, client: &Client) -> Result<Option<(Need, St
             }
             _ => continue,
         };
-        return Ok(Some((need, why)));
+        unmet.push((need, why));
     }
-    Ok(None)
+    Ok(unmet)
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ const LEASES: &str = "kube-node-lease";
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
 /// Looks after nodes.
-#[derive(Default)]
 pub(crate) struct NodeLifecycle {
+    /// Whether simulated nodes renew Leases; without, they are heard unless they were told to be silent.
+    heartbeats: bool,
     memory: Mutex<BTreeMap<Request, Memory>>,
 }
 
@@ -37,8 +38,12 @@ struct Memory {
 }
 
 /// The controller of all nodes.
-pub(crate) fn controller() -> Controller {
-    Controller::of(NodeLifecycle::default()).named(NAME)
+pub(crate) fn controller(heartbeats: bool) -> Controller {
+    let lifecycle = NodeLifecycle {
+        heartbeats,
+        memory: Mutex::default(),
+    };
+    Controller::of(lifecycle).named(NAME)
 }
 
 impl NodeLifecycle {
@@ -73,6 +78,10 @@ impl Reconciler for NodeLifecycle {
             let message = format!("Node {} status is now: NodeNotReady", ctx.request().name());
             ctx.event(&*node, EventType::Normal, "NodeNotReady", &message);
             mark_pods(&ctx, ctx.request().name()).await?;
+        }
+        if !self.heartbeats && super::node::is_silent(&node) == Some(false) {
+            follow(&node, &ctx).await?;
+            return Ok(Action::await_change());
         }
         let left = health::left(&heard, &node, ctx.now());
         if left.is_zero()

@@ -1,0 +1,334 @@
+//! Simulated nodes and their pods as a user meets them, through the API. What single containers do is tested beside the decisions.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use common::soon;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt as _};
+use kubewright_cluster::{Cluster, ClusterBuilder, Nodes, Stages};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Runs a scenario on a cluster of its own.
+async fn check(builder: ClusterBuilder, scenario: impl AsyncFn(Client)) {
+    let cluster = builder.start().await.expect("a cluster starts");
+    soon("the scenario", scenario(cluster.client())).await;
+    cluster.stop().await;
+}
+
+async fn create<K>(api: &Api<K>, object: Value) -> K
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = serde_json::from_value(object).expect("a well-formed object");
+    api.create(&PostParams::default(), &object)
+        .await
+        .expect("it is created")
+}
+
+/// Waits until an object is as it should be; `None` is an object that does not exist.
+async fn until<K>(api: &Api<K>, name: &str, is: impl Fn(Option<&K>) -> bool) -> Option<K>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let waiting = await_condition(api.clone(), name, |object: Option<&K>| is(object));
+    soon(&format!("{} {name}", K::kind(&())), waiting)
+        .await
+        .expect("it can be watched")
+}
+
+async fn annotate<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str, key: &str, value: Option<&str>) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }));
+    api.patch(name, &PatchParams::default(), &patch)
+        .await
+        .expect("it is annotated");
+}
+
+fn pod(name: &str, annotations: Value, more: Value) -> Value {
+    let mut spec = json!({ "containers": [{ "name": "c", "image": "app:1" }] });
+    let whole = spec.as_object_mut().expect("an object");
+    whole.extend(more.as_object().expect("an object").clone());
+    json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec })
+}
+
+fn is_ready(pod: Option<&Pod>) -> bool {
+    let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+fn restarts(pod: Option<&Pod>) -> i32 {
+    let statuses = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());
+    statuses.and_then(|all| all.first()).map_or(0, |one| one.restart_count)
+}
+
+/// Waits until all these reasons have been said of a pod.
+async fn said(client: &Client, name: &str, reasons: &[&str]) {
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let wanted: BTreeSet<&str> = reasons.iter().copied().collect();
+    let looking = async {
+        loop {
+            let all = events.list(&Default::default()).await.expect("events are listed");
+            let about = all
+                .items
+                .iter()
+                .filter(|event| event.involved_object.name.as_deref() == Some(name));
+            let found: BTreeSet<&str> = about.filter_map(|event| event.reason.as_deref()).collect();
+            if wanted.is_subset(&found) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(&format!("the events of {name}"), looking).await;
+}
+
+/// Three nodes in two zones; and one that a user adds, which lives as well, while a Node of somebody else stays alone.
+#[tokio::test]
+async fn several_nodes() {
+    let nodes = Nodes::from(3)
+        .zones(["a", "b"])
+        .label("disk", "ssd")
+        .capacity("cpu", "2");
+    check(Cluster::builder().nodes(nodes), async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let cpu = |node: &Node| Some(node.status.as_ref()?.allocatable.as_ref()?.get("cpu")?.0.clone());
+        for (name, zone) in [("node-0", "a"), ("node-1", "b"), ("node-2", "a")] {
+            let node = until(&nodes, name, |node| node.is_some_and(|node| cpu(node).is_some()))
+                .await
+                .expect("a node");
+            let label = |key: &str| node.labels().get(key).map(String::as_str);
+            assert_eq!(
+                (label("topology.kubernetes.io/zone"), label("disk")),
+                (Some(zone), Some("ssd"))
+            );
+            assert_eq!(cpu(&node).as_deref(), Some("2"));
+        }
+        let mine =
+            json!({ "metadata": { "name": "mine", "labels": { "kubewright.dev/simulated": "true", "who": "me" } } });
+        create(&nodes, mine).await;
+        create(&pods, pod("p", json!({}), json!({ "nodeSelector": { "who": "me" } }))).await;
+        let p = until(&pods, "p", is_ready).await.expect("a pod");
+        assert_eq!(p.spec.and_then(|spec| spec.node_name).as_deref(), Some("mine"));
+        create(&nodes, json!({ "metadata": { "name": "foreign" } })).await;
+        create(&pods, pod("q", json!({}), json!({ "nodeName": "foreign" }))).await;
+        create(&pods, pod("r", json!({}), json!({}))).await;
+        until(&pods, "r", is_ready).await;
+        assert!(!is_ready(pods.get_opt("q").await.expect("an answer").as_ref()));
+        // One that was cordoned before it was deleted does not come back.
+        let cordon = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
+        nodes
+            .patch("node-2", &PatchParams::default(), &cordon)
+            .await
+            .expect("it is cordoned");
+        nodes
+            .delete("node-2", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        nodes
+            .delete("node-1", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&nodes, "node-1", |node| node.is_some_and(|node| cpu(node).is_some())).await;
+        assert!(nodes.get_opt("node-2").await.expect("an answer").is_none());
+    })
+    .await;
+}
+
+/// A node that says that it is not ready is tainted, and its pods are not ready; when it recovers they are.
+#[tokio::test]
+async fn a_node_that_is_not_ready() {
+    check(Cluster::builder(), async |client| {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        create(&pods, pod("p", json!({}), json!({}))).await;
+        until(&pods, "p", is_ready).await;
+        let tainted = |node: &Node, key: &str| {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+            taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
+        };
+        annotate(&nodes, "node-0", "kubewright.dev/node", Some("not-ready")).await;
+        until(&nodes, "node-0", |node| {
+            node.is_some_and(|node| tainted(node, "node.kubernetes.io/not-ready"))
+        })
+        .await;
+        until(&pods, "p", |pod| !is_ready(pod)).await;
+        annotate(&nodes, "node-0", "kubewright.dev/node", None).await;
+        until(&nodes, "node-0", |node| {
+            node.is_some_and(|node| !tainted(node, "node.kubernetes.io/not-ready"))
+        })
+        .await;
+        until(&pods, "p", is_ready).await;
+        annotate(&nodes, "node-0", "kubewright.dev/pressure", Some("memory")).await;
+        until(&nodes, "node-0", |node| {
+            node.is_some_and(|node| tainted(node, "node.kubernetes.io/memory-pressure"))
+        })
+        .await;
+    })
+    .await;
+}
+
+/// What annotations say takes effect while the pod runs: it crashes once, its image is changed, it is not ready for a while.
+#[tokio::test]
+async fn pods_change_while_they_run() {
+    check(Cluster::builder(), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let probe = json!({ "name": "c", "image": "app:1", "readinessProbe": { "httpGet": { "port": 80 } } });
+        create(&pods, pod("p", json!({}), json!({ "containers": [probe] }))).await;
+        let first = until(&pods, "p", is_ready).await.expect("a pod");
+        let id = |pod: &Pod| {
+            let status = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.container_statuses.as_ref()?.first().cloned());
+            status
+                .map(|status| (status.container_id, status.image_id))
+                .unwrap_or_default()
+        };
+        annotate(&pods, "p", "kubewright.dev/crashes", Some("1")).await;
+        let second = until(&pods, "p", |pod| restarts(pod) == 1 && is_ready(pod))
+            .await
+            .expect("a pod");
+        let image = Patch::Strategic(json!({ "spec": { "containers": [{ "name": "c", "image": "app:2" }] } }));
+        pods.patch("p", &PatchParams::default(), &image)
+            .await
+            .expect("it is patched");
+        let third = until(&pods, "p", |pod| restarts(pod) == 2 && is_ready(pod))
+            .await
+            .expect("a pod");
+        let ids: BTreeSet<_> = [&first, &second, &third].map(id).into_iter().collect();
+        assert_eq!(ids.len(), 3, "{ids:?}");
+        assert_eq!(id(&first).1, id(&second).1);
+        annotate(&pods, "p", "kubewright.dev/never-ready", Some("true")).await;
+        until(&pods, "p", |pod| !is_ready(pod)).await;
+        annotate(&pods, "p", "kubewright.dev/never-ready", None).await;
+        until(&pods, "p", is_ready).await;
+        said(
+            &client,
+            "p",
+            &[
+                "Scheduled",
+                "Pulling",
+                "Pulled",
+                "Created",
+                "Started",
+                "Killing",
+                "Unhealthy",
+            ],
+        )
+        .await;
+        pods.delete("p", &DeleteParams::default()).await.expect("it is deleted");
+        until(&pods, "p", |pod| pod.is_none()).await;
+    })
+    .await;
+}
+
+/// A container that does not end within its grace is killed at the end of it; who keeps the pod by a finalizer sees that.
+#[tokio::test]
+async fn pods_end_within_their_grace() {
+    check(Cluster::builder(), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let mut kept = pod(
+            "p",
+            json!({ "kubewright.dev/stop-seconds": "3600" }),
+            json!({ "terminationGracePeriodSeconds": 1 }),
+        );
+        kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        create(&pods, kept).await;
+        until(&pods, "p", is_ready).await;
+        pods.delete("p", &DeleteParams::default()).await.expect("it is deleted");
+        let ended = |pod: &Pod| {
+            let status = pod.status.as_ref()?;
+            let terminated = status
+                .container_statuses
+                .as_ref()?
+                .first()?
+                .state
+                .as_ref()?
+                .terminated
+                .as_ref()?;
+            Some((status.phase.clone()?, terminated.exit_code))
+        };
+        let p = until(&pods, "p", |pod| pod.is_some_and(|pod| ended(pod).is_some()))
+            .await
+            .expect("a pod");
+        assert_eq!(ended(&p), Some(("Failed".to_owned(), 137)));
+        let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        pods.patch("p", &PatchParams::default(), &free)
+            .await
+            .expect("it is patched");
+        until(&pods, "p", |pod| pod.is_none()).await;
+    })
+    .await;
+}
+
+/// A pod that a test plays itself is left alone.
+#[tokio::test]
+async fn hands_off() {
+    check(Cluster::builder(), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        create(
+            &pods,
+            pod("p", json!({ "kubewright.dev/hands-off": "true" }), json!({})),
+        )
+        .await;
+        let is_bound =
+            |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+        until(&pods, "p", is_bound).await;
+        create(&pods, pod("q", json!({}), json!({}))).await;
+        until(&pods, "q", is_ready).await;
+        let p = pods.get("p").await.expect("a pod");
+        assert_eq!(p.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
+    })
+    .await;
+}
+
+/// A stage plays for the pods that it selects: what it says stays, others live as they do.
+#[tokio::test]
+async fn stages_play_for_pods() {
+    let stages = r#"
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: ready}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {app: db}
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+    - {key: .status.podIP, operator: DoesNotExist}
+  delay: {durationMilliseconds: 20}
+  next:
+    event: {type: Normal, reason: Staged, message: it begins}
+    statusTemplate: |
+      phase: Running
+      podIP: 10.1.2.3
+      conditions:
+      - {type: Ready, status: "False", reason: Stage, lastTransitionTime: {{ Now | Quote }}}
+"#;
+    let stages = Stages::parse(stages).expect("stages");
+    check(Cluster::builder().stages(stages), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let mut db = pod("db", json!({}), json!({}));
+        db["metadata"]["labels"] = json!({ "app": "db" });
+        create(&pods, db).await;
+        let ip = |pod: Option<&Pod>| pod.and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
+        let staged = until(&pods, "db", |pod| ip(pod).is_some()).await;
+        assert_eq!(ip(staged.as_ref()).as_deref(), Some("10.1.2.3"));
+        said(&client, "db", &["Staged"]).await;
+        create(&pods, pod("web", json!({}), json!({}))).await;
+        until(&pods, "web", is_ready).await;
+        assert!(!is_ready(pods.get_opt("db").await.expect("an answer").as_ref()));
+        pods.delete("db", &DeleteParams::default())
+            .await
+            .expect("it is deleted");
+        until(&pods, "db", |pod| pod.is_none()).await;
+    })
+    .await;
+}

@@ -1,0 +1,39 @@
+//! Time that a test owns: it goes on when nothing is left to do, and then at once to what is due next.
+//!
+//! All delays of the cluster and of operators run on tokio's timers; they are paused here, and tokio moves them on whenever all tasks wait.
+//! The time of day follows them. Invariant: what is due earlier happens earlier, and what it leads to happens before the time goes on.
+
+use std::time::Duration;
+
+use kubewright::Clock;
+use kubewright::k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+/// The time of day as tokio's timers have it.
+#[derive(Debug)]
+pub(crate) struct TokioClock {
+    start: Timestamp,
+    origin: Instant,
+}
+
+impl TokioClock {
+    /// Pauses tokio's timers, and begins with this time.
+    pub(crate) fn paused(start: Timestamp) -> TokioClock {
+        tokio::time::pause();
+        TokioClock {
+            start,
+            origin: Instant::now(),
+        }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        self.start
+            .saturating_add(self.origin.elapsed())
+            .unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// How long nothing may happen until it counts as nothing more to do: more than pods take to start, less than timers that people set.
+pub(crate) const QUIET: Duration = Duration::from_millis(500);

@@ -1,0 +1,126 @@
+//! Time that the test owns. Each test would take minutes to days in the machine's time.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::Api;
+use kubewright::kube::api::{Patch, PatchParams, PostParams};
+use kubewright_testing::{Cluster, Result, TestCluster};
+use serde_json::{Value, json};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn cluster() -> Result<TestCluster> {
+    let start: Timestamp = "2026-01-01T00:30:00Z".parse().expect("a time");
+    TestCluster::in_virtual_time(start, Cluster::builder()).await
+}
+
+fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("an object")
+}
+
+fn container(annotations: Value) -> Value {
+    json!({ "metadata": { "annotations": annotations }, "spec": { "restartPolicy": "OnFailure", "containers": [{ "name": "c", "image": "app:1" }] } })
+}
+
+/// Days of a CronJob that runs every hour: each run has its Job, and only the last three are kept.
+#[tokio::test]
+async fn a_cronjob_runs_for_days() -> Result<()> {
+    let cluster = cluster().await?;
+    let cronjobs: Api<CronJob> = Api::default_namespaced(cluster.kube());
+    let cronjob = json!({ "metadata": { "name": "hourly" }, "spec": {
+        "schedule": "0 * * * *", "jobTemplate": { "spec": { "template": container(json!({ "kubewright.dev/run-seconds": "90" })) } },
+    } });
+    cronjobs.create(&PostParams::default(), &object(cronjob)).await?;
+    for day in 1..=2 {
+        cluster.advance(24 * HOUR).await?;
+        let hourly = cronjobs.get("hourly").await?;
+        let last = hourly
+            .status
+            .and_then(|status| status.last_successful_time)
+            .map(|time| time.0.to_string());
+        assert_eq!(last, Some(format!("2026-01-0{}T00:01:30Z", day + 1)));
+    }
+    let jobs: Api<Job> = Api::default_namespaced(cluster.kube());
+    assert_eq!(jobs.list(&Default::default()).await?.items.len(), 3);
+    cluster.stop().await;
+    Ok(())
+}
+
+/// The waits between restarts double up to five minutes.
+#[tokio::test]
+async fn restarts_back_off() -> Result<()> {
+    let cluster = cluster().await?;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.kube());
+    let mut pod = container(json!({ "kubewright.dev/exit-code": "1" }));
+    pod["metadata"]["name"] = json!("p");
+    pods.create(&PostParams::default(), &object(pod)).await?;
+    cluster.settle().await?;
+    let restarts = async || -> Result<i32> {
+        let pod = pods.get("p").await?;
+        let statuses = pod
+            .status
+            .and_then(|status| status.container_statuses)
+            .unwrap_or_default();
+        Ok(statuses.iter().map(|status| status.restart_count).sum())
+    };
+    assert_eq!(restarts().await?, 1);
+    // After 10, 30, 70, 150, 310, 610, 910, … seconds.
+    for (seconds, expected) in [
+        (15, 2),
+        (10, 2),
+        (10, 3),
+        (40, 4),
+        (80, 5),
+        (160, 6),
+        (300, 7),
+        (300, 8),
+    ] {
+        cluster.advance(Duration::from_secs(seconds)).await?;
+        assert_eq!(restarts().await?, expected, "after {seconds} s more");
+    }
+    cluster.stop().await;
+    Ok(())
+}
+
+/// A node that falls silent loses its pods after five minutes, as the default tolerations say.
+#[tokio::test]
+async fn a_silent_node_loses_its_pods() -> Result<()> {
+    let cluster = cluster().await?;
+    let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(cluster.kube()), Api::default_namespaced(cluster.kube()));
+    let mut pod = container(json!({}));
+    pod["metadata"]["name"] = json!("p");
+    pods.create(&PostParams::default(), &object(pod)).await?;
+    cluster.settle().await?;
+    let silent = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/node": "silent" } } }));
+    nodes.patch("node-0", &PatchParams::default(), &silent).await?;
+    let ready = async || -> Result<String> {
+        let node = nodes.get("node-0").await?;
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        let ready = conditions.into_iter().find(|one| one.type_ == "Ready");
+        Ok(ready.map(|ready| ready.status).unwrap_or_default())
+    };
+    cluster.advance(Duration::from_secs(40)).await?;
+    assert_eq!(ready().await?, "True");
+    cluster.advance(Duration::from_secs(20)).await?;
+    assert_eq!(ready().await?, "Unknown");
+    assert!(pods.get("p").await?.metadata.deletion_timestamp.is_none());
+    cluster.advance(Duration::from_secs(300)).await?;
+    assert!(
+        pods.get("p").await?.metadata.deletion_timestamp.is_some(),
+        "its kubelet would have to end it"
+    );
+    cluster.stop().await;
+    Ok(())
+}
+
+/// A cluster in the machine's time says so.
+#[tokio::test]
+async fn real_time_is_not_moved() -> Result<()> {
+    let cluster = TestCluster::start().await?;
+    let error = cluster.advance(HOUR).await.expect_err("it is refused");
+    assert!(error.to_string().contains("in_virtual_time"), "{error}");
+    Ok(())
+}
