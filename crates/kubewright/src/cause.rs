@@ -236,6 +236,12 @@ pub(crate) struct Causes {
 }
 
 impl Causes {
+    pub(crate) fn of(cause: Cause) -> Causes {
+        let mut causes = Causes::default();
+        causes.push(cause);
+        causes
+    }
+
     pub(crate) fn push(&mut self, cause: Cause) {
         // Only the newest entry about the object may take it in: "deleted, then created" must stay two things.
         if let Some(last) = self.list.iter_mut().rev().find(|known| known.object == cause.object)

@@ -1,11 +1,13 @@
 //! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
 //!
 //! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue) and starts its control
-//! loop. - `sources.rs`: from events to keys, - `control_loop.rs`: from keys to reconciles.
+//! loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, - `mapper.rs`: the same for functions that take their time, - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
 mod finalizer;
+mod mapper;
 mod sources;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
@@ -31,8 +33,10 @@ use finalizer::Turn;
 
 pub use self::finalizer::Cleanup;
 pub(crate) use control_loop::{Equipment, Prepared, Told};
-pub(crate) use sources::Relation;
-use sources::{Predicates, Source};
+use sources::Predicates;
+pub use sources::Source;
+pub(crate) use sources::{Relation, Watched};
+pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
 ///
@@ -185,22 +189,26 @@ impl Controller {
     /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with `controller: true` names, by
     /// group and kind, whatever version. Deletions count, also those that were not seen.
     #[must_use]
-    pub fn owns<C: Object>(mut self) -> Controller {
-        self.sources.push(Source::owned::<C>());
-        self
+    pub fn owns<C: Object>(self) -> Controller {
+        self.source(Watch::<C>::new().owned())
     }
 
     /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and the new state are asked.
     #[must_use]
-    pub fn watches<W: Object>(mut self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
-        self.sources.push(Source::mapped(map));
-        self
+    pub fn watches<W: Object>(self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
+        self.source(Watch::<W>::new().map(map))
     }
 
     /// Reconciles every object of the controller's kind when any object of kind `W` changes. For rare, global settings.
     #[must_use]
-    pub fn watches_all_of<W: Object>(mut self) -> Controller {
-        self.sources.push(Source::all_of::<W>());
+    pub fn watches_all_of<W: Object>(self) -> Controller {
+        self.source(Watch::<W>::new().all())
+    }
+
+    /// Reconciles what a source says: [`Watch`] makes sources with selectors, predicates of their own and mappings that look things up.
+    #[must_use]
+    pub fn source(mut self, source: Source) -> Controller {
+        self.sources.push(source);
         self
     }
 
