@@ -34,6 +34,7 @@
 //! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
 //! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
+//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
 //! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
 //! | R4 sources first | `tests/runtime.rs::r4_…` |
 //! | R5 errors and backoff | `tests/runtime.rs::r5_…` |
@@ -91,6 +92,7 @@ mod queue;
 mod request;
 mod run;
 mod runnable;
+mod waker;
 pub mod webhook;
 
 pub use action::Action;
@@ -115,4 +117,5 @@ pub use queue::WorkQueue;
 pub use request::Request;
 pub use run::run;
 pub use runnable::{Runnable, Stop, StopSource};
+pub use waker::{Waker, WakerFull};
 pub use webhook::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Validator, Webhook};

@@ -57,7 +57,7 @@ impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
     pub(crate) fn prepare(self, client: &Client) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
-        let mut known: Vec<_> = self.sources.iter().map(Source::type_id).collect();
+        let mut known: Vec<_> = self.sources.iter().filter_map(Source::type_id).collect();
         known.push(self.form.id);
         if let [kind, ..] = self.predicates.strays(&known)[..] {
             return Err(Error::Configuration(format!(
@@ -97,13 +97,13 @@ impl Prepared {
     /// Waits until all sources are synced (R4).
     pub(crate) async fn synced(&self) -> Result<()> {
         let within = self.settings.sync_timeout;
-        futures::future::try_join_all(self.feeds.iter().map(|feed| feed.informer.synced_within(within))).await?;
+        futures::future::try_join_all(self.feeds.iter().map(|feed| feed.synced_within(within))).await?;
         Ok(())
     }
 
     /// What tells how the sources fare, for as long as the controller lives.
     pub(crate) fn sources(&self) -> Vec<Watched> {
-        self.feeds.iter().map(Feed::watched).collect()
+        self.feeds.iter().filter_map(Feed::watched).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
@@ -328,7 +328,7 @@ impl Workshop {
         let controller = self.prepared.name.clone();
         let span = tracing::info_span!("reconcile", controller = %controller, object = %request, reconcile_id);
         async {
-            let causes = causes.into_vec();
+            let causes = causes.taken();
             tracing::debug!(?causes, "reconcile starts");
             let observers = self.client.observers();
             observers.tell(|| {

@@ -35,7 +35,7 @@ pub use self::finalizer::Cleanup;
 pub(crate) use control_loop::{Equipment, Prepared, Told};
 use sources::Predicates;
 pub use sources::Source;
-pub(crate) use sources::{Relation, Watched};
+pub(crate) use sources::{Relation, Sink, Watched};
 pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
@@ -238,7 +238,7 @@ impl Controller {
 
     /// The kinds that are owned and watched, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        self.sources.iter().map(Source::related)
+        self.sources.iter().filter_map(Source::related)
     }
 
     /// The rules of the reconciler, then the controller's.

@@ -7,6 +7,7 @@
 use std::any::TypeId;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
@@ -15,13 +16,15 @@ use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
 use super::mapper::{LookUp, Mapper, Trouble};
-use crate::cache::{Core, Health, Scope, Shared};
+use crate::cache::{Core, Health, Scope, Shared, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
+use crate::error::Result;
 use crate::form::{Cached, Form, typed_event};
 use crate::object::{Object, ObjectRef, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
+use crate::waker::Waker;
 use crate::webhook::Kind;
 
 impl Merge for Causes {
@@ -37,7 +40,7 @@ impl Merge for Causes {
 pub(crate) struct Sink(pub(crate) Queue<Request, Causes>);
 
 impl Sink {
-    pub(super) fn add(&self, request: Request, priority: Priority, causes: Causes) {
+    pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
         self.0.add(request, priority, causes);
     }
 }
@@ -54,13 +57,19 @@ pub(crate) struct Wiring<'a> {
     pub(crate) own: Shared,
 }
 
-/// A source at work: the handler goes, and its tasks end, when this is dropped.
+/// A source at work: what it has set up goes when this is dropped.
 pub(crate) struct Feed {
-    pub(crate) informer: Shared,
-    handler: HandlerId,
+    comes_from: Origin,
     /// Of a mapping that takes its time.
-    pub(crate) trouble: Option<Trouble>,
+    trouble: Option<Trouble>,
     tasks: JoinSet<()>,
+}
+
+/// Where a source's changes come from.
+enum Origin {
+    Informer(Shared, HandlerId),
+    Waker(Waker, u64),
+    Timer,
 }
 
 /// How a source fares. It keeps no watch alive.
@@ -99,10 +108,30 @@ impl Watched {
 }
 
 impl Feed {
-    pub(crate) fn watched(&self) -> Watched {
-        Watched {
-            core: Arc::downgrade(self.informer.core()),
+    fn of(comes_from: Origin) -> Feed {
+        Feed {
+            comes_from,
+            trouble: None,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// How it fares, if there is something to read.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        let Origin::Informer(informer, _) = &self.comes_from else {
+            return None;
+        };
+        Some(Watched {
+            core: Arc::downgrade(informer.core()),
             trouble: self.trouble.clone(),
+        })
+    }
+
+    /// Waits until it has been read once.
+    pub(crate) async fn synced_within(&self, deadline: Duration) -> Result<()> {
+        match &self.comes_from {
+            Origin::Informer(informer, _) => informer.synced_within(deadline).await,
+            Origin::Waker(..) | Origin::Timer => Ok(()),
         }
     }
 }
@@ -110,7 +139,13 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         self.tasks.abort_all();
-        self.informer.remove_handler(self.handler);
+        match &self.comes_from {
+            Origin::Informer(informer, handler) => {
+                informer.remove_handler(*handler);
+            }
+            Origin::Waker(waker, line) => waker.disconnect(*line),
+            Origin::Timer => {}
+        }
     }
 }
 
@@ -121,19 +156,32 @@ pub(crate) enum Relation {
     Watches,
 }
 
-/// Something besides the controller's own kind that leads to reconciles; [`Watch`](crate::Watch) makes it.
-pub struct Source {
-    form: Form,
-    kind: Kind,
-    scope: Scope,
-    passes: Vec<Passes>,
-    low: bool,
-    keys: Keys,
+/// Something besides the controller's own kind that leads to reconciles: a [`Watch`](crate::Watch), a [`Waker`](crate::Waker) or a timer.
+pub struct Source(Declared);
+
+enum Declared {
+    Watch(Watching),
+    Waker(Waker),
+    Timer(Duration),
+}
+
+/// Objects of another kind and whom they wake.
+pub(super) struct Watching {
+    pub(super) form: Form,
+    pub(super) kind: Kind,
+    pub(super) scope: Scope,
+    pub(super) passes: Vec<Passes>,
+    pub(super) low: bool,
+    pub(super) keys: Keys,
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({} {})", self.form.resource.kind, self.scope)
+        match &self.0 {
+            Declared::Watch(Watching { form, scope, .. }) => write!(f, "Source({} {scope})", form.resource.kind),
+            Declared::Waker(waker) => write!(f, "Source({waker:?})"),
+            Declared::Timer(period) => write!(f, "Source(every {period:?})"),
+        }
     }
 }
 
@@ -225,31 +273,73 @@ pub(crate) fn feed_self(informer: &Shared, passes: Passes, sink: Sink) -> Feed {
 }
 
 impl Source {
-    pub(super) fn watched(form: Form, kind: Kind, scope: Scope, passes: Vec<Passes>, low: bool, keys: Keys) -> Source {
-        Source {
-            form,
-            kind,
-            scope,
-            passes,
-            low,
-            keys,
+    /// Wakes every object of the controller's kind again and again, for what nothing reports (controller-runtime's `SyncPeriod`). Each time it is
+    /// up to a tenth later, so that replicas and operators do not act in step.
+    pub fn every(period: Duration) -> Source {
+        Source(Declared::Timer(period.max(SHORTEST)))
+    }
+
+    pub(super) fn watched(watching: Watching) -> Source {
+        Source(Declared::Watch(watching))
+    }
+
+    pub(crate) fn woken(waker: Waker) -> Source {
+        Source(Declared::Waker(waker))
+    }
+
+    pub(crate) fn type_id(&self) -> Option<TypeId> {
+        match &self.0 {
+            Declared::Watch(watching) => Some(watching.form.id),
+            Declared::Waker(_) | Declared::Timer(_) => None,
         }
     }
 
-    pub(crate) fn type_id(&self) -> TypeId {
-        self.form.id
-    }
-
-    pub(crate) fn related(&self) -> (Relation, Kind) {
-        let relation = match self.keys {
+    pub(crate) fn related(&self) -> Option<(Relation, Kind)> {
+        let Declared::Watch(watching) = &self.0 else {
+            return None;
+        };
+        let relation = match watching.keys {
             Keys::OfOwner { .. } => Relation::Owns,
             Keys::Mapped(_) | Keys::LookedUp(_) | Keys::All => Relation::Watches,
         };
-        (relation, self.kind.clone())
+        Some((relation, watching.kind.clone()))
     }
 
-    /// Feeds the queue from the informer of the kind, as long as the answer is held. Call it inside a tokio runtime.
+    /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
     pub(crate) fn start(self, wiring: &Wiring<'_>) -> Feed {
+        let (sink, own) = (wiring.sink.clone(), wiring.own.core());
+        match self.0 {
+            Declared::Watch(watching) => watching.start(wiring),
+            Declared::Waker(waker) => {
+                let line = waker.connect(sink, Arc::downgrade(own));
+                Feed::of(Origin::Waker(waker, line))
+            }
+            Declared::Timer(period) => {
+                let mut feed = Feed::of(Origin::Timer);
+                feed.tasks.spawn(tick(period, own.clone(), sink));
+                feed
+            }
+        }
+    }
+}
+
+/// The shortest period of [`Source::every`].
+const SHORTEST: Duration = Duration::from_millis(1);
+
+async fn tick(period: Duration, own: Arc<Core>, sink: Sink) {
+    loop {
+        let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
+        tokio::time::sleep(period.saturating_add(late)).await;
+        for key in own.keys() {
+            let cause = Cause::requested(format!("looked at every {period:?}"));
+            sink.add(key, Priority::Low, Causes::of(cause));
+        }
+    }
+}
+
+impl Watching {
+    /// Feeds the queue from the informer of the kind.
+    fn start(self, wiring: &Wiring<'_>) -> Feed {
         let informer = wiring.client.cache().shared_in(&self.form, self.scope);
         let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
         let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
@@ -337,12 +427,7 @@ fn feed(
         };
         take(event, priority, cause_of(&resource, event));
     }));
-    Feed {
-        informer: informer.clone(),
-        handler,
-        trouble: None,
-        tasks: JoinSet::new(),
-    }
+    Feed::of(Origin::Informer(informer.clone(), handler))
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use kube::core::ApiResource;
 use kubewright_engine::Event;
 
-use super::sources::{Keys, Passes, Source};
+use super::sources::{Keys, Passes, Source, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::Result;
@@ -158,6 +158,13 @@ impl<K: AnyObject> Watch<K> {
     }
 
     fn wakes(self, keys: Keys) -> Source {
-        Source::watched(self.form, self.kind, self.scope, self.passes, self.low, keys)
+        Source::watched(Watching {
+            form: self.form,
+            kind: self.kind,
+            scope: self.scope,
+            passes: self.passes,
+            low: self.low,
+            keys,
+        })
     }
 }

@@ -9,7 +9,8 @@ use kubewright::kube::Api;
 use kubewright::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kubewright::kube::core::PartialObjectMeta;
 use kubewright::{
-    Action, Client, Context, Controller, Error, Operator, Reconciler, Request, Scope, Source, Watch, predicate,
+    Action, Client, Context, Controller, Error, LeaderElection, Manager, Operator, Reconciler, Request, Scope, Source,
+    Stop, Waker, Watch, predicate,
 };
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::{Value, json};
@@ -196,5 +197,115 @@ async fn owners_that_do_not_control_are_woken_when_asked_for_by_metadata_alone()
     create::<Secret>(&cluster, json!({"metadata": {"name": "s", "ownerReferences": owners}})).await?;
     journal.woken(&["a", "b"], "Secret default/s created").await;
     assert_eq!(journal.names(), ["a", "b"]);
+    Ok(())
+}
+
+/// A reconciler that waits for permission before each reconcile.
+struct Held(Journal, Arc<Semaphore>);
+
+impl Reconciler for Held {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        self.1.acquire().await.map_err(Error::retry)?.forget();
+        Noter(self.0.clone()).reconcile(object, ctx).await
+    }
+}
+
+fn key(name: &str) -> Request {
+    Request::new(Some("default"), name)
+}
+
+#[tokio::test]
+async fn what_is_woken_from_outside_is_reconciled_for_that_reason() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    for name in ["a", "b"] {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": name}})).await?;
+    }
+    let (waker, journal) = (Waker::new(), Journal::default());
+    let operator = || {
+        let controller = Controller::of(Noter(journal.clone())).source(waker.source());
+        cluster.run(Operator::new("noter").controller(controller))
+    };
+    waker.wake(key("a"), "before it ran").await;
+    let running = operator().await?;
+    journal.woken(&["a"], "before it ran").await;
+    waker.wake(key("b"), "while it ran").await;
+    journal.woken(&["b"], "while it ran").await;
+    waker.wake_all("for everybody").await;
+    journal.woken(&["a", "b"], "for everybody").await;
+    running.stop().await?;
+    // The next one gets what nothing has worked on.
+    waker.wake(key("b"), "between").await;
+    let _running = operator().await?;
+    journal.woken(&["b"], "between").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_waker_has_room_until_workers_have_taken_the_keys() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let (waker, journal, gate) = (Waker::with_capacity(2), Journal::default(), Arc::new(Semaphore::new(0)));
+    for name in ["a", "b", "c"] {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": name}})).await?;
+    }
+    waker.wake(key("a"), "first").await;
+    waker.wake(key("b"), "second").await;
+    let full = waker.try_wake(key("c"), "third").expect_err("two wait");
+    let (patient, controller) = (waker.clone(), Held(journal.clone(), gate.clone()));
+    let third = tokio::spawn(async move { patient.wake(key("c"), "third").await });
+    let controller = Controller::of(controller).source(waker.source());
+    let _running = cluster.run(Operator::new("noter").controller(controller)).await?;
+    gate.add_permits(100);
+    third.await.expect("there is room again");
+    journal.woken(&["a"], "first").await;
+    journal.woken(&["c"], "third").await;
+    assert!(full.to_string().contains("as many wake-ups wait"), "{full}");
+    // The same again takes no room while it waits.
+    for _ in 0..100 {
+        waker.wake(key("a"), "again").await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_lead_keeps_what_is_woken_until_it_does() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    create::<ConfigMap>(&cluster, json!({"metadata": {"name": "a"}})).await?;
+    let replica = |identity: &str| {
+        let (waker, journal) = (Waker::new(), Journal::default());
+        let hour = Duration::from_secs(3600);
+        let election = LeaderElection::new("noter").identity(identity).lease_duration(hour);
+        let election = election.renew_deadline(hour / 2).retry_period(hour / 60);
+        let builder = Manager::builder(cluster.kube()).name("noter").leader_election(election);
+        let controller = Controller::of(Noter(journal.clone())).source(waker.source());
+        let manager = builder.add(controller).build().expect("it fits together");
+        (waker, journal, manager)
+    };
+    let run = |manager: Manager| {
+        let (stop, token) = Stop::pair();
+        let running = tokio::spawn(manager.run(async move { token.requested().await }));
+        (stop, running)
+    };
+    let (_, first_notes, first) = replica("one");
+    let first = run(first);
+    first_notes.woken(&["a"], "ConfigMap default/a").await;
+    let (waker, second_notes, second) = replica("two");
+    let second = run(second);
+    waker.wake(key("a"), "while the other led").await;
+    assert_eq!(second_notes.names(), [""; 0], "it does not lead");
+    first.0.stop();
+    first.1.await.expect("no panic").expect("it stops in order");
+    second_notes.woken(&["a"], "while the other led").await;
+    second.0.stop();
+    second.1.await.expect("no panic").expect("it stops in order");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_object_is_looked_at_again_and_again() -> Result<()> {
+    let (_cluster, journal) = started(&["a", "b"], Source::every(Duration::from_millis(5))).await?;
+    journal.clear();
+    journal.woken(&["a", "b"], "looked at every 5ms").await;
     Ok(())
 }
