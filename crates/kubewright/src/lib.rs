@@ -89,6 +89,7 @@ mod operator;
 pub mod predicate;
 pub mod prelude;
 mod queue;
+pub mod rate;
 mod request;
 mod run;
 mod runnable;

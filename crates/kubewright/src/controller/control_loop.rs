@@ -67,7 +67,7 @@ impl Controller {
         if let Some(finalizer) = &self.settings.finalizer {
             super::finalizer::check(&name, finalizer)?;
         }
-        let queue = Queue::new(self.settings.backoff);
+        let queue = Queue::new(self.limiter);
         let sink = Sink(queue.clone());
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let client = client.for_controller(&name);

@@ -94,7 +94,7 @@ impl Mapper {
         tasks: &mut JoinSet<()>,
     ) -> Arc<Mapper> {
         let mapper = Arc::new(Mapper {
-            queue: Queue::new(BACKOFF),
+            queue: Queue::new(Box::new(BACKOFF)),
             source: source.to_owned(),
             map,
             client,

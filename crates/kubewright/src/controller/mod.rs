@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use kube::core::ApiResource;
 use kubewright_engine::Event;
 use kubewright_engine::backoff::Exponential;
+use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
 use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
@@ -26,6 +27,7 @@ use crate::declaration::Rule;
 use crate::error::Result;
 use crate::form::{Form, typed};
 use crate::object::Object;
+use crate::rate::Guarded;
 use crate::request::Request;
 use crate::webhook::Kind;
 
@@ -125,12 +127,12 @@ pub struct Controller {
     pub(crate) sources: Vec<Source>,
     pub(crate) predicates: Predicates,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) limiter: Box<dyn RateLimiter>,
     pub(crate) settings: Settings,
 }
 
 pub(crate) struct Settings {
     pub(crate) concurrency: usize,
-    pub(crate) backoff: Exponential,
     pub(crate) sync_timeout: Duration,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
@@ -155,9 +157,9 @@ impl Controller {
             sources: Vec::new(),
             predicates: Predicates::default(),
             rules: Vec::new(),
+            limiter: Box::new(Exponential::default()),
             settings: Settings {
                 concurrency: 1,
-                backoff: Exponential::default(),
                 sync_timeout: SYNC_TIMEOUT,
                 reconcile_timeout: None,
                 scope: Scope::all(),
@@ -257,8 +259,28 @@ impl Controller {
 
     /// The delay of retries: `base`, doubling with each failure in a row up to `max`. The default is 5 ms to 1000 s.
     #[must_use]
-    pub fn backoff(mut self, base: Duration, max: Duration) -> Controller {
-        self.settings.backoff = Exponential { base, max };
+    pub fn backoff(self, base: Duration, max: Duration) -> Controller {
+        self.rate_limiter(Exponential { base, max })
+    }
+
+    /// How long retries wait; see [`crate::rate`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Action, Context, Controller, Reconciler, Result};
+    /// # struct Mirror;
+    /// # impl Reconciler for Mirror {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// use kubewright::rate::{Bucket, Exponential, Max};
+    /// // Each object backs off, and all together are retried ten times a second at most.
+    /// let controller = Controller::of(Mirror).rate_limiter(Max(Exponential::default(), Bucket::new(10, 100)));
+    /// ```
+    #[must_use]
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter + 'static) -> Controller {
+        self.limiter = Box::new(Guarded(limiter));
         self
     }
 
