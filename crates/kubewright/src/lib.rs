@@ -33,6 +33,9 @@
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
 //! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
+//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
+//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
+//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
 //! | R4 sources first | `tests/runtime.rs::r4_…` |
 //! | R5 errors and backoff | `tests/runtime.rs::r5_…` |
 //! | R6, M7 stop | `tests/runtime.rs::m7_…` |
@@ -86,9 +89,11 @@ mod operator;
 pub mod predicate;
 pub mod prelude;
 mod queue;
+pub mod rate;
 mod request;
 mod run;
 mod runnable;
+mod waker;
 pub mod webhook;
 
 pub use action::Action;
@@ -97,7 +102,7 @@ pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
-pub use controller::{Cleanup, Controller, Reconciler};
+pub use controller::{Cleanup, Controller, Reconciler, Source, Watch};
 pub use crd::Problem;
 pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
@@ -113,4 +118,5 @@ pub use queue::WorkQueue;
 pub use request::Request;
 pub use run::run;
 pub use runnable::{Runnable, Stop, StopSource};
+pub use waker::{Waker, WakerFull};
 pub use webhook::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Validator, Webhook};

@@ -1402,7 +1402,8 @@ async fn m2_probes_answer_before_the_caches_are_filled() {
         assert_eq!(probe(address, "/healthz").await, (200, "ok".to_owned()));
         let (status, text) = probe(address, "/readyz").await;
         assert_eq!(status, 500);
-        assert!(text.contains("[-]pod failed: its caches are not synced"), "{text}");
+        let missing = "[-]pod failed: its caches are not synced: Pod in all namespaces: ";
+        assert!(text.contains(missing), "{text}");
         fake.refuse_nothing();
         ready.await;
         assert_eq!(probe(address, "/readyz").await, (200, "ok".to_owned()));

@@ -28,8 +28,9 @@ pub use self::store::{CONTROLLER_UID, Store};
 use kubewright_engine::ObjectKey;
 pub use kubewright_engine::{Event, HandlerId};
 
-use self::core::{Core, Lease, ReceiptTarget, Reports};
+pub(crate) use self::core::Core;
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
+use self::core::{Lease, ReceiptTarget, Reports};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::{decode_page, guarded};

@@ -69,6 +69,7 @@ pub struct Client {
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
     dry_run: bool,
+    only_reads: bool,
     lead: Lead,
     read_deadline: Duration,
     request_deadline: Duration,
@@ -104,6 +105,7 @@ impl Client {
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
+            only_reads: false,
             lead: Lead::default(),
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
@@ -115,6 +117,14 @@ impl Client {
         Client {
             controller: Some(name.clone()),
             field_manager: name.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose writes are refused.
+    pub(crate) fn only_reading(&self) -> Client {
+        Client {
+            only_reads: true,
             ..self.clone()
         }
     }
@@ -208,6 +218,10 @@ impl Client {
         let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
         let reads = request.method() == http::Method::GET || self.dry_run;
         let effect = if reads { Effect::Read } else { Effect::Write };
+        if !reads && self.only_reads {
+            let why = "it was not sent, because the mapping of a source only reads; write in reconcile";
+            return Err(Error::terminal(format!("{attempt}: {why}")));
+        }
         if !reads && self.lead.is_over() {
             let attempted = attempt.to_owned();
             return Err(Error::NotLeading { attempted });

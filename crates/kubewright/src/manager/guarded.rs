@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::groups::Group;
 use crate::client::Client;
-use crate::controller::{Equipment, Prepared, Told};
+use crate::controller::{Equipment, Prepared, Told, Watched};
 use crate::election::Terms;
 use crate::error::Result;
 use crate::health::Checks;
@@ -74,15 +74,14 @@ pub(super) fn watch_start(
 ) -> BoxFuture<'static, ()> {
     let name = controller.name.clone();
     let (synced, mut seen) = watch::channel(false);
-    let is_synced = seen.clone();
-    checks.add(
-        "readyz",
-        &name,
-        Arc::new(move || match *is_synced.borrow() {
-            true => Ok(()),
-            false => Err("its caches are not synced".to_owned()),
-        }),
-    );
+    let (is_synced, sources) = (seen.clone(), Arc::new(controller.sources()));
+    let all = sources.clone();
+    let check = move || match *is_synced.borrow() {
+        true => Ok(()),
+        false => Err(unsynced(&all)),
+    };
+    let remark = move || sources.iter().flat_map(Watched::troubles).collect();
+    checks.add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
     let progress = Progress {
         synced,
         started: Mutex::new(Some(started)),
@@ -98,6 +97,17 @@ pub(super) fn watch_start(
             std::future::pending::<()>().await;
         }
     })
+}
+
+/// Why a controller's sources are not synced.
+fn unsynced(sources: &[Watched]) -> String {
+    let mut missing: Vec<String> = sources.iter().filter_map(Watched::missing).collect();
+    missing.sort();
+    missing.dedup(); // several sources may share an informer
+    match missing.is_empty() {
+        true => "its caches are not synced".to_owned(),
+        false => format!("its caches are not synced: {}", missing.join("; ")),
+    }
 }
 
 /// A runnable, which runs anew in every term.

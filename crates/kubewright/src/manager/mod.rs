@@ -210,7 +210,7 @@ impl Manager {
 
         let prepared = controllers
             .into_iter()
-            .map(|controller| controller.prepare(client.cache()))
+            .map(|controller| controller.prepare(&client))
             .collect::<Result<Vec<_>>>()?;
         let mut elections = Group::new(failures.clone());
         let terms = match leader_election {

@@ -6,3 +6,4 @@ mod finalizers;
 mod metrics;
 mod own_writes;
 mod rights;
+mod sources;

@@ -78,7 +78,7 @@ impl Shared {
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        self.core().progress.borrow().synced
+        self.core().is_synced()
     }
 
     /// Whether the first list is in the store and told to every handler that there was.
