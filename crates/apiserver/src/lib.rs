@@ -40,7 +40,8 @@ pub use env::Env;
 pub use kinds::services::ServiceRange;
 pub use kubewright_schema::budget::Trial;
 pub use server::{
-    Admitted, ApiServer, Config, MAX_BODY, Parts, SEPARABLE_PLUGINS, TooLong, Weight, first_broken_escape,
+    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, SEPARABLE_PLUGINS, Streams, TooLong, Wants,
+    Weight, first_broken_escape,
 };
 pub use status::Status;
 pub use user::UserInfo;

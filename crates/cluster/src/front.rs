@@ -26,13 +26,14 @@ use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
-    Admitted, ApiServer, Body, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
+    Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
 use tokio::sync::Semaphore;
 
 use crate::absent;
 use crate::listen::Place;
 use crate::response::{Elsewhere, ResponseBody};
+use crate::streams;
 use crate::unsent::{Counted, Sending, Unsent};
 use crate::work::{Client, Crowded, Workers};
 
@@ -153,8 +154,11 @@ impl Front {
             absent::warn(&asked.head, &mut response);
         }
         asked.admitted.complete(&mut response);
-        drop(asked);
         found.warn(&mut response);
+        if let Some(connect) = response.extensions_mut().remove::<Connect>() {
+            return streams::connect(self, connect, &asked.head, response);
+        }
+        drop(asked);
         let client = || Elsewhere {
             workers: self.workers.clone(),
             client: Client {

@@ -39,6 +39,7 @@ mod outbound;
 mod pki;
 mod response;
 mod signer;
+mod streams;
 mod unsent;
 mod webhook_certificates;
 mod work;
