@@ -26,7 +26,7 @@ use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
-    Admitted, ApiServer, Body, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
+    Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
 use tokio::sync::Semaphore;
 
@@ -34,6 +34,7 @@ use crate::absent;
 use crate::places::Place;
 use crate::response::unsent::{Counted, Sending, Unsent};
 use crate::response::{Elsewhere, ResponseBody};
+use crate::streams;
 use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
@@ -153,8 +154,11 @@ impl Front {
             absent::warn(&asked.head, &mut response);
         }
         asked.admitted.complete(&mut response);
-        drop(asked);
         found.warn(&mut response);
+        if let Some(connect) = response.extensions_mut().remove::<Connect>() {
+            return streams::connect(self, connect, &asked.head, response);
+        }
+        drop(asked);
         let client = || Elsewhere {
             workers: self.workers.clone(),
             client: Client {

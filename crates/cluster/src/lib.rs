@@ -40,6 +40,7 @@ mod pki;
 mod places;
 mod response;
 mod signer;
+mod streams;
 mod tls;
 mod webhook_certificates;
 mod work;

@@ -53,6 +53,7 @@ mod review;
 mod route;
 mod scales;
 mod settle;
+mod streams;
 mod subresource;
 mod token_request;
 mod token_review;
@@ -85,6 +86,7 @@ use crate::model::form::{key, subresource_name};
 pub use crate::wire::query::first_broken_escape;
 pub use head::Admitted;
 use head::Target;
+pub use streams::{Connect, LogOptions, Streams, Wants};
 pub use weight::{TRIAL, TooLong, Weight};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};

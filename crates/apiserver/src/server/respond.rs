@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
+use super::streams::Connect;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
 use crate::json;
@@ -37,6 +38,8 @@ pub(crate) struct Reply {
     pub(crate) warnings: Vec<String>,
     /// Further headers.
     pub(crate) headers: Vec<(http::HeaderName, String)>,
+    /// With what the client is to be connected instead.
+    pub(crate) connect: Option<Box<Connect>>,
 }
 
 pub(crate) enum Content {
@@ -59,6 +62,7 @@ impl Reply {
             content,
             warnings: Vec::new(),
             headers: Vec::new(),
+            connect: None,
         }
     }
 
@@ -127,6 +131,7 @@ impl Responder<'_> {
             content,
             warnings,
             headers,
+            connect,
         } = reply;
         let mut response = match self.encode(content) {
             Ok((content_type, body)) => plain(code, &content_type, body),
@@ -146,6 +151,9 @@ impl Responder<'_> {
             }
         }
         add_warnings(&mut response, &warnings);
+        if let Some(connect) = connect {
+            response.extensions_mut().insert(*connect);
+        }
         response
     }
 

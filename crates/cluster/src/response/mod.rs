@@ -23,6 +23,7 @@ use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use kubewright::Stop;
 use kubewright_apiserver::{Body, LongBody, WatchBody};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::work::{Client, Crowded, Workers};
@@ -38,6 +39,8 @@ pub(crate) enum ResponseBody {
     Watch(Box<Watch>),
     /// One of these, to a client that may take its time with it.
     Sending(Box<Sending>),
+    /// Pieces as they come, until there are no more: a log.
+    Flow(mpsc::Receiver<Bytes>),
 }
 
 /// A body that was announced and cannot be sent as announced.
@@ -309,6 +312,7 @@ impl ResponseBody {
             },
             ResponseBody::Watch(watch) => watch.poll_guarded(cx).map(|frame| frame.map(Ok)),
             ResponseBody::Sending(sending) => sending.poll_piece(cx),
+            ResponseBody::Flow(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(Ok)),
         }
     }
 }
@@ -336,7 +340,7 @@ impl http_body::Body for ResponseBody {
         match self {
             ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             ResponseBody::Long(pieces) => pieces.is_empty(),
-            ResponseBody::Watch(_) => false,
+            ResponseBody::Watch(_) | ResponseBody::Flow(_) => false,
             ResponseBody::Sending(sending) => sending.is_end_stream(),
         }
     }
@@ -345,7 +349,7 @@ impl http_body::Body for ResponseBody {
         match self {
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
-            ResponseBody::Watch(_) => SizeHint::default(),
+            ResponseBody::Watch(_) | ResponseBody::Flow(_) => SizeHint::default(),
             ResponseBody::Sending(sending) => sending.size_hint(),
         }
     }
