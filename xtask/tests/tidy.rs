@@ -27,6 +27,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &["kubewright-testing"],
     ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
+    ("sidecarset", &["kubewright", "sidecarset-api"], &["kubewright-testing"]),
+    ("sidecarset-api", &[], &[]),
     // Types for the generator of manifests, which its tests compare with controller-gen's.
     ("kubewright-fixtures", &["kubewright"], &["kubewright-codegen"]),
     ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
