@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Call;
-use crate::status::Status;
+use crate::model::status::Status;
 use crate::storage::StoredObject;
 
 /// What a client is to be connected with.
