@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::client::fault_of;
+use crate::fault::fault_of;
 
 /// Any error, boxed, as it travels inside [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;

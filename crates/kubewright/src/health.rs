@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::error::{Error, Result};
 use crate::net::{self, Answer};
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// A check: `Err` says in words what is wrong.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;

@@ -14,12 +14,12 @@ use crate::cache::Cache;
 use crate::client::Client;
 use crate::controller::Controller;
 use crate::crd::{self, Generated};
-use crate::declaration::Rule;
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
 use crate::observe::{Listener, Observer};
+use crate::rule::Rule;
 use crate::runnable::Runnable;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
@@ -358,7 +358,7 @@ fn stored_version(
 struct Boxed(Box<dyn Runnable>);
 
 impl Runnable for Boxed {
-    fn run(&self, client: Client, stop: crate::runnable::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
+    fn run(&self, client: Client, stop: crate::stop::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
         self.0.run(client, stop)
     }
 }

@@ -7,6 +7,7 @@
 //! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
 //! - `scope.rs`: which objects, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
+pub(crate) mod collector;
 mod core;
 mod handlers;
 mod informer;
@@ -39,7 +40,7 @@ use crate::form::Form;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
 #[derive(Clone)]
@@ -111,7 +112,7 @@ impl Cache {
             namespace,
             state: Mutex::default(),
         }));
-        metrics.watch_cache(&cache);
+        metrics.register(|registry| collector::register(registry, &cache));
         cache
     }
 

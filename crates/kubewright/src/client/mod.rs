@@ -10,6 +10,7 @@
 //!
 //! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
+pub(crate) mod apply;
 mod read;
 mod send;
 mod write;
@@ -27,9 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::send::exchange;
-pub(crate) use self::send::fault_of;
 pub use self::send::{REQUEST_DEADLINE, connect};
-use crate::apply::Applied;
 use crate::cache::{Cache, Gone, Written, guarded};
 use crate::diff::changes_between;
 use crate::election::Lead;
@@ -37,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
+use apply::Applied;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);

@@ -30,7 +30,7 @@ use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
 use crate::request::Request;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {

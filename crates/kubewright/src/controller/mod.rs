@@ -7,6 +7,7 @@ mod control_loop;
 mod finalizer;
 mod mapper;
 mod sources;
+pub(crate) mod waker;
 mod watch;
 
 use std::fmt;
@@ -23,12 +24,12 @@ use kubewright_engine::rate::RateLimiter;
 use crate::action::Action;
 use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
 use crate::context::Context;
-use crate::declaration::Rule;
 use crate::error::Result;
 use crate::form::{Form, typed};
 use crate::object::Object;
 use crate::rate::Guarded;
 use crate::request::Request;
+use crate::rule::Rule;
 use crate::webhook::Kind;
 
 use finalizer::Turn;

@@ -19,12 +19,12 @@ use super::mapper::{LookUp, Mapper, Trouble};
 use crate::cache::{Core, Health, Scope, Shared, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
+use crate::controller::waker::Waker;
 use crate::error::Result;
 use crate::form::{Cached, Form, typed_event};
 use crate::object::{Object, ObjectRef, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
-use crate::waker::Waker;
 use crate::webhook::Kind;
 
 impl Merge for Causes {

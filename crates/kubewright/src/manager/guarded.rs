@@ -14,7 +14,8 @@ use crate::controller::{Equipment, Prepared, Told, Watched};
 use crate::election::Terms;
 use crate::error::Result;
 use crate::health::Checks;
-use crate::runnable::{Runnable, Stop};
+use crate::runnable::Runnable;
+use crate::stop::Stop;
 
 /// How long a runnable may take to end when this replica leads no more; less than what lies between the renew deadline and the end of a lease.
 const TERM_END: Duration = Duration::from_secs(1);

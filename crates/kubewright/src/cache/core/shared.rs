@@ -20,7 +20,7 @@ use crate::cache::store::KubeMeta;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::request::Request;
-use crate::runnable::StopSource;
+use crate::stop::StopSource;
 
 /// A handle of an informer; the watch stops after the last one is dropped.
 #[derive(Clone)]

@@ -6,13 +6,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::cache::{Cache, Health, Shared, WeakCache};
+use super::{Cache, Health, Shared, WeakCache};
 
 /// Asks the informers when the metrics are read; keeps none of them alive.
 #[derive(Debug)]
 struct Caches(WeakCache);
 
-pub(super) fn register(registry: &mut Registry, cache: &Cache) {
+pub(crate) fn register(registry: &mut Registry, cache: &Cache) {
     registry.register_collector(Box::new(Caches(cache.downgrade())));
 }
 
