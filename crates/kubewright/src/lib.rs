@@ -31,6 +31,7 @@
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
+//! | several namespaces are one view, K1 in each | `crates/testing/tests/runtime/namespaces.rs`, `tests/runtime.rs::c_a_manager_of_some_…` |
 //! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
 //! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |

@@ -95,7 +95,7 @@ impl Manager {
             webhook_server: None,
             metrics: Metrics::new(),
             metrics_server: None,
-            namespace: None,
+            namespaces: Vec::new(),
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }

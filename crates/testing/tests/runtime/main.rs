@@ -4,6 +4,7 @@ mod apply;
 mod election;
 mod finalizers;
 mod metrics;
+mod namespaces;
 mod own_writes;
 mod rights;
 mod sources;
