@@ -38,7 +38,8 @@
 //! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
 //! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
 //! | R4 sources first | `tests/runtime.rs::r4_…` |
-//! | R5 errors and backoff | `tests/runtime.rs::r5_…` |
+//! | R5 errors and backoff | `tests/runtime.rs::r5_…`; errors of any type: `crates/testing/tests/runtime/controllers.rs::r5_…` |
+//! | M6 controllers come and go | `crates/testing/tests/runtime/controllers.rs::m6_…` |
 //! | R6, M7 stop | `tests/runtime.rs::m7_…` |
 //! | R7 panics | `tests/runtime.rs::r7_…` |
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
@@ -108,9 +109,9 @@ pub use crd::Problem;
 pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
 pub use election::LeaderElection;
-pub use error::{ApiError, BoxError, Error, Result};
+pub use error::{ApiError, BoxError, Error, Fails, Result};
 pub use events::{EventRecorder, EventType};
-pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
+pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use metrics::{Metrics, MetricsServer};
 pub use object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
 pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};

@@ -166,7 +166,7 @@ impl<K: AnyObject> Informer<K> {
     /// Whether this handler has returned for everything that was there when it was added, or for all of the first list when
     /// it was added before that.
     pub fn handler_synced(&self, handler: HandlerId) -> bool {
-        self.everywhere(handler, |part, handler| part.handler_synced(handler))
+        self.everywhere(handler, Shared::handler_synced)
     }
 
     /// Waits until [`Informer::is_synced`], at most [`SYNC_TIMEOUT`].
@@ -211,7 +211,7 @@ impl<K: AnyObject> Informer<K> {
     /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when it
     /// was not there. Remove it through the handle that it was added to, or a clone of that.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
-        let known = self.everywhere(handler, |part, handler| part.remove_handler(handler));
+        let known = self.everywhere(handler, Shared::remove_handler);
         self.handlers().remove(&handler);
         known
     }
@@ -229,15 +229,16 @@ impl<K: AnyObject> Informer<K> {
     }
 
     /// Whether it holds of a handler in every part.
-    fn everywhere(&self, handler: HandlerId, holds: impl Fn(&Shared, HandlerId) -> bool) -> bool {
+    fn everywhere(&self, handler: HandlerId, holds: fn(&Shared, HandlerId) -> bool) -> bool {
         if let Some(only) = self.parts.only() {
             return holds(only, handler);
         }
         let Some(ids) = self.handlers().get(&handler).cloned() else {
             return false;
         };
-        let each = self.parts.iter().zip(ids).map(|(part, id)| holds(part, id));
-        each.fold(true, |all, one| all && one)
+        // Every part is asked: it may be a command.
+        let each: Vec<bool> = self.parts.iter().zip(ids).map(|(part, id)| holds(part, id)).collect();
+        each.into_iter().all(|one| one)
     }
 
     fn handlers(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Vec<HandlerId>>> {

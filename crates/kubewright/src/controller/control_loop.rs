@@ -433,9 +433,12 @@ impl Workshop {
             return Outcome::Terminal { error: text };
         }
         let attempt = retries + 1;
-        let after = queue
-            .add_rate_limited(request.clone(), Causes::of(Cause::retry(attempt, text.clone())))
-            .unwrap_or(Duration::ZERO);
+        let causes = Causes::of(Cause::retry(attempt, text.clone()));
+        let asked = match error {
+            Error::RetryAfter { after, .. } => Some(after),
+            _ => None,
+        };
+        let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
         match error {
             // The normal price of optimistic concurrency, of caches, and of leader election.
             Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::Manager;
+use super::{Controllers, Manager};
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::clock::Clock;
@@ -194,6 +194,7 @@ impl ManagerBuilder {
             health_address: watch::Sender::new(None),
             webhook_address: watch::Sender::new(None),
             metrics_address: watch::Sender::new(None),
+            commands: Controllers::channel(),
         })
     }
 }
