@@ -279,8 +279,15 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             return (Wake::ShutDown, None);
         }
         // Asked first: it may be foreign code that panics.
-        let failures = self.retries(&item);
-        let delay = self.limiter.delay(failures, now);
+        let delay = self.limiter.delay(self.retries(&item), now);
+        (self.retry_at(item, now + delay, causes, now), Some(delay))
+    }
+
+    /// Asks for a retry of `item` at `at`, whatever the rate limiter would say; otherwise as [`WorkQueue::add_rate_limited`].
+    pub fn retry_at(&mut self, item: T, at: Instant, causes: C, now: Instant) -> Wake {
+        if self.mode != Mode::Open {
+            return Wake::ShutDown;
+        }
         let id = self.slot_of(item.clone());
         let slot = self.slot(id);
         slot.failures = slot.failures.saturating_add(1);
@@ -290,7 +297,7 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
             .or_else(|| slot.pending.as_ref().map(|pending| pending.priority))
             .unwrap_or_default();
         self.retries += 1;
-        (self.add_after(item, now + delay, priority, causes, now), Some(delay))
+        self.add_after(item, at, priority, causes, now)
     }
 
     /// Hands out the next item, or says how long there is nothing to do.

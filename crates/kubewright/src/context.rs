@@ -264,12 +264,12 @@ impl Context {
     fn newest<'a>(&'a self, form: &'a Form, object: &'a dyn Cached) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
             let meta = object.metadata();
-            let (Some(informer), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
+            let (Some(parts), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
                 return Ok(None);
             };
             let cached = self
                 .client()
-                .get_shared(&informer, meta.namespace.as_deref(), name)
+                .get_shared(parts.of(meta.namespace.as_deref()), meta.namespace.as_deref(), name)
                 .await?;
             Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
         })

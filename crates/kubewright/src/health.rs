@@ -51,6 +51,11 @@ impl Checks {
         self.insert(endpoint, name, Entry { check, remark });
     }
 
+    pub(crate) fn remove(&self, endpoint: &'static str, name: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(endpoint).or_default().remove(name);
+    }
+
     fn insert(&self, endpoint: &'static str, name: &str, entry: Entry) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(endpoint).or_default().insert(name.to_owned(), entry);

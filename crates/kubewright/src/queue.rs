@@ -185,6 +185,17 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
         delay
     }
 
+    /// As `add_rate_limited`, with the delay that is asked for.
+    pub(crate) fn retry(&self, item: T, asked: Option<Duration>, causes: C) -> Option<Duration> {
+        let Some(delay) = asked else {
+            return self.add_rate_limited(item, causes);
+        };
+        let now = self.now();
+        let wake = self.lock().retry_at(item, now + delay, causes, now);
+        self.wake(wake);
+        (wake != Wake::ShutDown).then_some(delay)
+    }
+
     pub(crate) async fn next(&self) -> Option<Work<T, C>> {
         loop {
             // Registered before the queue is asked, so that no wake-up between the two is missed.

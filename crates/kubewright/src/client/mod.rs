@@ -340,8 +340,8 @@ impl Client {
 
     /// The object as the cache has it right now, without waiting and without starting an informer.
     pub(crate) fn cached(&self, form: &Form, target: &Target<'_>) -> Option<Arc<dyn Cached>> {
-        let informer = self.cache().existing_of(form)?;
-        informer.core().get(target.namespace, target.name)
+        let parts = self.cache().existing_of(form)?;
+        parts.of(target.namespace).core().get(target.namespace, target.name)
     }
 }
 

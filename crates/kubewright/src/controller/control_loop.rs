@@ -18,7 +18,7 @@ use tracing::Instrument;
 use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
 use crate::action::Action;
-use crate::cache::Shared;
+use crate::cache::Parts;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
-    informer: Shared,
+    own: Parts,
     /// Of its own kind and of what it owns and watches.
     feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
@@ -71,21 +71,21 @@ impl Controller {
         let sink = Sink(queue.clone());
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let client = client.for_controller(&name);
-        let informer = client.cache().shared_in(&self.form, self.settings.scope.clone());
-        let mut feeds = vec![feed_self(&informer, self.predicates.of(self.form.id), sink.clone())];
+        let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
+        let mut feeds = vec![feed_self(&own, self.predicates.of(self.form.id), sink.clone())];
         let wiring = Wiring {
             controller: &name,
             client: &client,
             predicates: &self.predicates,
             sink,
             owner,
-            own: informer.clone(),
+            own: own.clone(),
         };
         feeds.extend(self.sources.into_iter().map(|source| source.start(&wiring)));
         Ok(Prepared {
             name,
             drive: self.drive,
-            informer,
+            own,
             feeds,
             queue,
             settings: self.settings,
@@ -103,7 +103,7 @@ impl Prepared {
 
     /// What tells how the sources fare, for as long as the controller lives.
     pub(crate) fn sources(&self) -> Vec<Watched> {
-        self.feeds.iter().filter_map(Feed::watched).collect()
+        self.feeds.iter().flat_map(Feed::watched).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
@@ -147,7 +147,7 @@ impl Prepared {
 
     /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
     fn add_all(&self) {
-        for request in self.informer.core().keys() {
+        for request in self.own.keys().all() {
             let causes = Causes::of(Cause::requested("this replica leads again"));
             self.queue.add(request, Priority::Low, causes);
         }
@@ -380,11 +380,9 @@ impl Workshop {
     /// The reconcile, with panics and timeouts turned into errors.
     async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
         let Prepared {
-            drive,
-            informer,
-            settings,
-            ..
+            drive, own, settings, ..
         } = &*self.prepared;
+        let informer = own.of(request.namespace());
         let finalizer = settings.finalizer.as_deref();
         let reconcile = AssertUnwindSafe(drive.reconcile(informer, request, ctx, finalizer)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {
@@ -435,9 +433,12 @@ impl Workshop {
             return Outcome::Terminal { error: text };
         }
         let attempt = retries + 1;
-        let after = queue
-            .add_rate_limited(request.clone(), Causes::of(Cause::retry(attempt, text.clone())))
-            .unwrap_or(Duration::ZERO);
+        let causes = Causes::of(Cause::retry(attempt, text.clone()));
+        let asked = match error {
+            Error::RetryAfter { after, .. } => Some(after),
+            _ => None,
+        };
+        let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
         match error {
             // The normal price of optimistic concurrency, of caches, and of leader election.
             Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {

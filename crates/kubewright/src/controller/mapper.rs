@@ -20,7 +20,7 @@ use kubewright_engine::{Event, Meta, ObjectKey};
 use tokio::task::JoinSet;
 
 use super::sources::Sink;
-use crate::cache::{KubeMeta, Shared};
+use crate::cache::{Keys, KubeMeta};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::error::{Error, Result, end_of_panic, text_of};
@@ -78,8 +78,8 @@ pub(super) struct Mapper {
     map: LookUp,
     client: Client,
     sink: Sink,
-    /// The informer of the controller's own kind.
-    own: Shared,
+    /// Of the controller's own kind.
+    own: Keys,
     trouble: Trouble,
 }
 
@@ -90,7 +90,7 @@ impl Mapper {
         map: LookUp,
         client: Client,
         sink: Sink,
-        own: Shared,
+        own: Keys,
         tasks: &mut JoinSet<()>,
     ) -> Arc<Mapper> {
         let mapper = Arc::new(Mapper {
@@ -143,7 +143,7 @@ impl Mapper {
         if states.overflown() {
             tracing::warn!(source = self.source, object = %Request::from(&work.item),
                 "the object changed more often than states are kept while its mapping waited; every key is woken");
-            keys.extend(self.own.core().keys());
+            keys.extend(self.own.all());
         }
         keys.sort();
         keys.dedup();

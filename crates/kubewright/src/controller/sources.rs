@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
+use kubewright_engine::dispatch::Handler;
 use kubewright_engine::queue::{Merge, Priority};
 use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
 use super::mapper::{LookUp, Mapper, Trouble};
-use crate::cache::{Core, Health, Scope, Shared, entropy};
+use crate::cache::{Core, Health, Keys, Parts, Scope, Shared, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
 use crate::controller::waker::Waker;
@@ -53,8 +54,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) predicates: &'a Predicates,
     pub(crate) sink: Sink,
     pub(crate) owner: OwnerKind,
-    /// The informer of the controller's own kind.
-    pub(crate) own: Shared,
+    /// The controller's own kind.
+    pub(crate) own: Parts,
 }
 
 /// A source at work: what it has set up goes when this is dropped.
@@ -67,7 +68,8 @@ pub(crate) struct Feed {
 
 /// Where a source's changes come from.
 enum Origin {
-    Informer(Shared, HandlerId),
+    /// In several namespaces there are several.
+    Informers(Vec<(Shared, HandlerId)>),
     Waker(Waker, u64),
     Timer,
 }
@@ -117,34 +119,39 @@ impl Feed {
     }
 
     /// How it fares, if there is something to read.
-    pub(crate) fn watched(&self) -> Option<Watched> {
-        let Origin::Informer(informer, _) = &self.comes_from else {
-            return None;
-        };
-        Some(Watched {
+    pub(crate) fn watched(&self) -> impl Iterator<Item = Watched> {
+        self.informers().iter().map(|(informer, _)| Watched {
             core: Arc::downgrade(informer.core()),
             trouble: self.trouble.clone(),
         })
     }
 
+    fn informers(&self) -> &[(Shared, HandlerId)] {
+        match &self.comes_from {
+            Origin::Informers(informers) => informers,
+            Origin::Waker(..) | Origin::Timer => &[],
+        }
+    }
+
     /// Waits until it has been read once.
     pub(crate) async fn synced_within(&self, deadline: Duration) -> Result<()> {
-        match &self.comes_from {
-            Origin::Informer(informer, _) => informer.synced_within(deadline).await,
-            Origin::Waker(..) | Origin::Timer => Ok(()),
-        }
+        let each = self
+            .informers()
+            .iter()
+            .map(|(informer, _)| informer.synced_within(deadline));
+        futures::future::try_join_all(each).await?;
+        Ok(())
     }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
         self.tasks.abort_all();
-        match &self.comes_from {
-            Origin::Informer(informer, handler) => {
-                informer.remove_handler(*handler);
-            }
-            Origin::Waker(waker, line) => waker.disconnect(*line),
-            Origin::Timer => {}
+        for (informer, handler) in self.informers() {
+            informer.remove_handler(*handler);
+        }
+        if let Origin::Waker(waker, line) = &self.comes_from {
+            waker.disconnect(*line);
         }
     }
 }
@@ -160,7 +167,7 @@ pub(crate) enum Relation {
 pub struct Source(Declared);
 
 enum Declared {
-    Watch(Watching),
+    Watch(Box<Watching>),
     Waker(Waker),
     Timer(Duration),
 }
@@ -172,13 +179,13 @@ pub(super) struct Watching {
     pub(super) scope: Scope,
     pub(super) passes: Vec<Passes>,
     pub(super) low: bool,
-    pub(super) keys: Keys,
+    pub(super) keys: Wakes,
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Declared::Watch(Watching { form, scope, .. }) => write!(f, "Source({} {scope})", form.resource.kind),
+            Declared::Watch(watching) => write!(f, "Source({} {})", watching.form.resource.kind, watching.scope),
             Declared::Waker(waker) => write!(f, "Source({waker:?})"),
             Declared::Timer(period) => write!(f, "Source(every {period:?})"),
         }
@@ -188,7 +195,7 @@ impl fmt::Debug for Source {
 pub(super) type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
 
 /// From an object of another kind to keys.
-pub(super) enum Keys {
+pub(super) enum Wakes {
     /// The object of the controller's kind that controls it, or all that own it.
     OfOwner { any: bool },
     /// What a function says.
@@ -267,9 +274,9 @@ impl OwnerKind {
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn feed_self(informer: &Shared, passes: Passes, sink: Sink) -> Feed {
-    let own = keys_of(sink, |event| vec![request_of(event.object().metadata())]);
-    feed(informer, passes, false, own)
+pub(crate) fn feed_self(own: &Parts, passes: Passes, sink: Sink) -> Feed {
+    let keys = keys_of(sink, |event| vec![request_of(event.object().metadata())]);
+    feed(own, passes, false, keys)
 }
 
 impl Source {
@@ -280,7 +287,7 @@ impl Source {
     }
 
     pub(super) fn watched(watching: Watching) -> Source {
-        Source(Declared::Watch(watching))
+        Source(Declared::Watch(Box::new(watching)))
     }
 
     pub(crate) fn woken(waker: Waker) -> Source {
@@ -299,24 +306,24 @@ impl Source {
             return None;
         };
         let relation = match watching.keys {
-            Keys::OfOwner { .. } => Relation::Owns,
-            Keys::Mapped(_) | Keys::LookedUp(_) | Keys::All => Relation::Watches,
+            Wakes::OfOwner { .. } => Relation::Owns,
+            Wakes::Mapped(_) | Wakes::LookedUp(_) | Wakes::All => Relation::Watches,
         };
         Some((relation, watching.kind.clone()))
     }
 
     /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
     pub(crate) fn start(self, wiring: &Wiring<'_>) -> Feed {
-        let (sink, own) = (wiring.sink.clone(), wiring.own.core());
+        let (sink, own) = (wiring.sink.clone(), wiring.own.keys());
         match self.0 {
             Declared::Watch(watching) => watching.start(wiring),
             Declared::Waker(waker) => {
-                let line = waker.connect(sink, Arc::downgrade(own));
+                let line = waker.connect(sink, own);
                 Feed::of(Origin::Waker(waker, line))
             }
             Declared::Timer(period) => {
                 let mut feed = Feed::of(Origin::Timer);
-                feed.tasks.spawn(tick(period, own.clone(), sink));
+                feed.tasks.spawn(tick(period, own, sink));
                 feed
             }
         }
@@ -326,11 +333,11 @@ impl Source {
 /// The shortest period of [`Source::every`].
 const SHORTEST: Duration = Duration::from_millis(1);
 
-async fn tick(period: Duration, own: Arc<Core>, sink: Sink) {
+async fn tick(period: Duration, own: Keys, sink: Sink) {
     loop {
         let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
         tokio::time::sleep(period.saturating_add(late)).await;
-        for key in own.keys() {
+        for key in own.all() {
             let cause = Cause::requested(format!("looked at every {period:?}"));
             sink.add(key, Priority::Low, Causes::of(cause));
         }
@@ -340,12 +347,12 @@ async fn tick(period: Duration, own: Arc<Core>, sink: Sink) {
 impl Watching {
     /// Feeds the queue from the informer of the kind.
     fn start(self, wiring: &Wiring<'_>) -> Feed {
-        let informer = wiring.client.cache().shared_in(&self.form, self.scope);
+        let parts = wiring.client.cache().parts_in(&self.form, self.scope);
         let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
         let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
         let (sink, low) = (wiring.sink.clone(), self.low);
         match self.keys {
-            Keys::OfOwner { any } => {
+            Wakes::OfOwner { any } => {
                 let owner = wiring.owner.clone();
                 let keys = move |event: &Event<Any>| {
                     let states = each_state(event);
@@ -353,24 +360,24 @@ impl Watching {
                         .flat_map(|object| owner.owners_of(object.metadata(), any))
                         .collect()
                 };
-                feed(&informer, passes, low, keys_of(sink, keys))
+                feed(&parts, passes, low, keys_of(sink, keys))
             }
-            Keys::Mapped(map) => {
+            Wakes::Mapped(map) => {
                 let keys = move |event: &Event<Any>| each_state(event).flat_map(|object| map(object)).collect();
-                feed(&informer, passes, low, keys_of(sink, keys))
+                feed(&parts, passes, low, keys_of(sink, keys))
             }
-            Keys::All => {
-                let own = wiring.own.core().clone();
-                feed(&informer, passes, low, keys_of(sink, move |_| own.keys()))
+            Wakes::All => {
+                let own = wiring.own.keys();
+                feed(&parts, passes, low, keys_of(sink, move |_| own.all()))
             }
-            Keys::LookedUp(map) => {
+            Wakes::LookedUp(map) => {
                 let mut tasks = JoinSet::new();
-                let name = format!("{}, {}", wiring.controller, informer.name());
+                let name = format!("{}, {}", wiring.controller, self.kind.kind);
                 let client = wiring.client.only_reading();
-                let mapper = Mapper::start(&name, map, client, sink, wiring.own.clone(), &mut tasks);
+                let mapper = Mapper::start(&name, map, client, sink, wiring.own.keys(), &mut tasks);
                 let inlet = mapper.inlet();
                 let put = move |event: &Event<Any>, priority, cause| inlet.put(event, priority, cause);
-                let mut feed = feed(&informer, passes, low, put);
+                let mut feed = feed(&parts, passes, low, put);
                 feed.trouble = Some(mapper.trouble());
                 feed.tasks = tasks;
                 feed
@@ -409,13 +416,13 @@ fn keys_of(
 
 /// Hands the changes that pass on, with their cause.
 fn feed(
-    informer: &Shared,
+    parts: &Parts,
     passes: Passes,
     low: bool,
     take: impl Fn(&Event<Any>, Priority, Cause) + Send + Sync + 'static,
 ) -> Feed {
-    let resource = informer.resource().clone();
-    let handler = informer.add_handler(Arc::new(move |event| {
+    let resource = parts.form().resource.clone();
+    let handler: Handler<Any> = Arc::new(move |event| {
         if !passes(event) {
             return;
         }
@@ -426,8 +433,11 @@ fn feed(
             _ => Priority::Normal,
         };
         take(event, priority, cause_of(&resource, event));
-    }));
-    Feed::of(Origin::Informer(informer.clone(), handler))
+    });
+    let informers = parts
+        .iter()
+        .map(|part| (part.clone(), part.add_handler(handler.clone())));
+    Feed::of(Origin::Informers(informers.collect()))
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {

@@ -7,12 +7,12 @@
 //! is woken while no controller runs waits for the next one, such as after a restart.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright_engine::queue::Priority;
 use tokio::sync::Semaphore;
 
-use crate::cache::Core;
+use crate::cache::Keys;
 use crate::cause::{Cause, Causes};
 use crate::controller::{Sink, Source};
 use crate::request::Request;
@@ -67,7 +67,7 @@ struct State {
 struct Line {
     number: u64,
     sink: Sink,
-    own: Weak<Core>,
+    own: Keys,
 }
 
 /// One wake-up: a key or, without one, all.
@@ -155,7 +155,7 @@ impl Waker {
     }
 
     /// From now on what is woken goes there, until [`Waker::disconnect`] with the number that is answered.
-    pub(crate) fn connect(&self, sink: Sink, own: Weak<Core>) -> u64 {
+    pub(crate) fn connect(&self, sink: Sink, own: Keys) -> u64 {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
@@ -175,11 +175,9 @@ impl Waker {
 impl Line {
     fn put(&self, Woken(request, cause): &Woken) {
         let add = |request| self.sink.add(request, Priority::Normal, Causes::of(cause.clone()));
-        match (request, self.own.upgrade()) {
-            (Some(request), _) => add(request.clone()),
-            (None, Some(own)) => own.keys().into_iter().for_each(add),
-            // The controller is going.
-            (None, None) => {}
+        match request {
+            Some(request) => add(request.clone()),
+            None => self.own.all().into_iter().for_each(add),
         }
     }
 }

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use kube::core::ApiResource;
 use kubewright_engine::Event;
 
-use super::sources::{Keys, Passes, Source, Watching};
+use super::sources::{Passes, Source, Wakes, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::Result;
@@ -123,18 +123,18 @@ impl<K: AnyObject> Watch<K> {
 
     /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller: true`).
     pub fn owned(self) -> Source {
-        self.wakes(Keys::OfOwner { any: false })
+        self.wakes(Wakes::OfOwner { any: false })
     }
 
     /// Wakes every object of the controller's kind that an owner reference names, whether it controls or not (`MatchEveryOwner`).
     pub fn owned_by_any(self) -> Source {
-        self.wakes(Keys::OfOwner { any: true })
+        self.wakes(Wakes::OfOwner { any: true })
     }
 
     /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification the old and the new
     /// state are asked.
     pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
-        self.wakes(Keys::Mapped(Arc::new(move |object| map(typed_ref(object)))))
+        self.wakes(Wakes::Mapped(Arc::new(move |object| map(typed_ref(object)))))
     }
 
     /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not write: the function runs
@@ -147,17 +147,17 @@ impl<K: AnyObject> Watch<K> {
     where
         F: Future<Output = Result<Vec<Request>>> + Send + 'static,
     {
-        self.wakes(Keys::LookedUp(Arc::new(move |object, client| {
+        self.wakes(Wakes::LookedUp(Arc::new(move |object, client| {
             map(typed(object), client).boxed()
         })))
     }
 
     /// Wakes every object of the controller's kind. For rare, global settings.
     pub fn all(self) -> Source {
-        self.wakes(Keys::All)
+        self.wakes(Wakes::All)
     }
 
-    fn wakes(self, keys: Keys) -> Source {
+    fn wakes(self, keys: Wakes) -> Source {
         Source::watched(Watching {
             form: self.form,
             kind: self.kind,

@@ -1,19 +1,15 @@
-//! The parts that run on the leader alone: how controllers and runnables begin, and begin again.
+//! The parts that run on the leader alone: how runnables begin, and begin again. Controllers do so by themselves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::groups::Group;
 use crate::client::Client;
-use crate::controller::{Equipment, Prepared, Told, Watched};
 use crate::election::Terms;
 use crate::error::Result;
-use crate::health::Checks;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
 
@@ -42,72 +38,6 @@ impl Started {
         if self.0.parts.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.ready.send_replace(true);
         }
-    }
-}
-
-/// What a controller's loop tells: probes wait for its caches, [`Manager::ready`] for its workers.
-struct Progress {
-    synced: watch::Sender<bool>,
-    started: Mutex<Option<Started>>,
-}
-
-impl Told for Progress {
-    fn synced(&self) {
-        self.synced.send_replace(true);
-    }
-
-    fn started(&self) {
-        let first = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(started) = first {
-            started.one();
-        }
-    }
-}
-
-/// Starts a controller's loop; the future answers when its caches are synced.
-pub(super) fn watch_start(
-    loops: &mut Group,
-    controller: Prepared,
-    equipment: &Equipment,
-    terms: &Terms,
-    checks: &Checks,
-    started: Started,
-) -> BoxFuture<'static, ()> {
-    let name = controller.name.clone();
-    let (synced, mut seen) = watch::channel(false);
-    let (is_synced, sources) = (seen.clone(), Arc::new(controller.sources()));
-    let all = sources.clone();
-    let check = move || match *is_synced.borrow() {
-        true => Ok(()),
-        false => Err(unsynced(&all)),
-    };
-    let remark = move || sources.iter().flat_map(Watched::troubles).collect();
-    checks.add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
-    let progress = Progress {
-        synced,
-        started: Mutex::new(Some(started)),
-    };
-    let stop = loops.stop();
-    loops.spawn(
-        &format!("controller {name}"),
-        controller.run(equipment.clone(), terms.clone(), stop, progress),
-    );
-    Box::pin(async move {
-        // A controller that fails ends the manager by itself; nothing else may begin.
-        if seen.wait_for(|synced| *synced).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
-}
-
-/// Why a controller's sources are not synced.
-fn unsynced(sources: &[Watched]) -> String {
-    let mut missing: Vec<String> = sources.iter().filter_map(Watched::missing).collect();
-    missing.sort();
-    missing.dedup(); // several sources may share an informer
-    match missing.is_empty() {
-        true => "its caches are not synced".to_owned(),
-        false => format!("its caches are not synced: {}", missing.join("; ")),
     }
 }
 
