@@ -236,23 +236,25 @@ async fn the_node_comes_back() {
 async fn autoscalers_keep_bounds() {
     check(async |client| {
         let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
-        let deployment = json!({ "metadata": { "name": "web" }, "spec": {
-            "replicas": 1, "selector": { "matchLabels": { "app": "web" } },
-            "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
-        } });
-        create(&deployments, deployment).await;
         let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(client.clone());
-        let scaler = json!({ "metadata": { "name": "web" }, "spec": {
-            "minReplicas": 2, "maxReplicas": 4, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-        } });
-        create(&scalers, scaler).await;
+        for (name, replicas) in [("small", 1), ("fits", 2)] {
+            let deployment = json!({ "metadata": { "name": name }, "spec": {
+                "replicas": replicas, "selector": { "matchLabels": { "app": name } },
+                "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } },
+            } });
+            create(&deployments, deployment).await;
+            let scaler = json!({ "metadata": { "name": name }, "spec": {
+                "minReplicas": 2, "maxReplicas": 4, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+            } });
+            create(&scalers, scaler).await;
+        }
         let of = |deployment: &Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas);
-        until(&deployments, "web", |deployment| deployment.and_then(of) == Some(2)).await;
+        until(&deployments, "small", |deployment| deployment.and_then(of) == Some(2)).await;
         let said = |scaler: &HorizontalPodAutoscaler| {
             let conditions = scaler.status.as_ref().and_then(|status| status.conditions.as_ref());
             conditions.is_some_and(|all| all.iter().any(|one| one.reason.as_deref() == Some("FailedGetResourceMetric")))
         };
-        until(&scalers, "web", |scaler| scaler.is_some_and(said)).await;
+        until(&scalers, "fits", |scaler| scaler.is_some_and(said)).await;
     })
     .await;
 }

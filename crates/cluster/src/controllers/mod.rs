@@ -26,7 +26,7 @@
 //! | `disruption` | `disruption/` | what PodDisruptionBudgets allow |
 //! | `persistentvolume-binder` | `volumes/` | claims and volumes, a provisioner that simulates, the default StorageClass |
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
-//! | `horizontalpodautoscaler` | `horizontalpodautoscaler.rs` | keeps targets within their bounds; there are no metrics |
+//! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is said by annotations |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `meta`, `pods`, `selecting` (what

@@ -1,0 +1,313 @@
+//! How many replicas the use of a resource asks for (`replica_calculator.go`).
+//!
+//! What pods use is what their annotations say: `kubewright.dev/usage-cpu: 250m`, with a dot and a name behind it for one container. The
+//! annotation `kubewright.dev/load-cpu` of the autoscaler is a load that all ready pods share. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::k8s_openapi::jiff::Timestamp;
+
+use crate::controllers::quantity::milli;
+use crate::controllers::{meta, pods};
+
+/// `--horizontal-pod-autoscaler-cpu-initialization-period` and `--horizontal-pod-autoscaler-initial-readiness-delay`.
+const CPU_INITIALIZATION: Duration = Duration::from_secs(300);
+const INITIAL_READINESS: Duration = Duration::from_secs(30);
+
+/// What is measured, and what it should be.
+pub(super) struct Wanted<'a> {
+    pub(super) resource: &'a str,
+    /// One container, or all.
+    pub(super) container: Option<&'a str>,
+    pub(super) target: Target,
+    /// How far above and below the target nothing is done, as shares of it.
+    pub(super) tolerance: (f64, f64),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// Percent of what is requested.
+    Utilization(i32),
+    /// Thousandths for each pod.
+    Average(i128),
+}
+
+/// What was found.
+#[derive(Debug, PartialEq)]
+pub(super) struct Measured {
+    pub(super) replicas: i32,
+    pub(super) utilization: Option<i32>,
+    /// Thousandths for each pod.
+    pub(super) average: i128,
+}
+
+/// What a pod uses, in thousandths; `None` when nobody said.
+fn usage(pod: &Pod, resource: &str, container: Option<&str>) -> Option<i128> {
+    let says = |key: &str| {
+        let text = meta::annotation(&pod.metadata, key)?;
+        milli(&Quantity(text.to_owned()))
+    };
+    let of_one = |name: &str| says(&format!("kubewright.dev/usage-{resource}.{name}"));
+    let whole = says(&format!("kubewright.dev/usage-{resource}"));
+    let names: Vec<&str> = containers(pod).map(|container| container.name.as_str()).collect();
+    match container {
+        Some(name) => of_one(name).or(whole.filter(|_| names == [name])),
+        None => whole.or_else(|| {
+            names
+                .iter()
+                .filter_map(|name| of_one(name))
+                .reduce(i128::saturating_add)
+        }),
+    }
+}
+
+/// The load that is said of all pods together.
+pub(super) fn load(scaler: &ObjectMeta, resource: &str) -> Option<i128> {
+    let text = meta::annotation(scaler, &format!("kubewright.dev/load-{resource}"))?;
+    milli(&Quantity(text.to_owned()))
+}
+
+/// Those that run as long as the pod does.
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.as_ref();
+    let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    sidecars.chain(spec.into_iter().flat_map(|spec| &spec.containers))
+}
+
+/// What a pod requests (`calculateRequests`).
+fn request(pod: &Pod, wanted: &Wanted<'_>) -> Result<i128, String> {
+    let mut sum: i128 = 0;
+    for container in containers(pod).filter(|one| wanted.container.is_none_or(|name| one.name == name)) {
+        let requests = container
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.requests.as_ref());
+        let amount = requests.and_then(|requests| milli(requests.get(wanted.resource)?));
+        let amount = amount.ok_or_else(|| {
+            let (resource, pod) = (wanted.resource, meta::name(&pod.metadata));
+            format!(
+                "missing request for {resource} in container {} of Pod {pod}",
+                container.name
+            )
+        })?;
+        sum = sum.saturating_add(amount);
+    }
+    Ok(sum)
+}
+
+/// Whether what a pod uses does not count yet, because it only begins.
+fn begins(pod: &Pod, now: Timestamp) -> bool {
+    let ready = pods::condition(pod, "Ready");
+    let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+    let (Some(ready), Some(start)) = (ready, start) else {
+        return true;
+    };
+    let age = |time: Timestamp| Duration::try_from(time.duration_since(start.0)).unwrap_or_default();
+    let is_unready = ready.status == "False";
+    match age(now) < CPU_INITIALIZATION {
+        true => is_unready,
+        // It has never been ready.
+        false => {
+            is_unready
+                && ready
+                    .last_transition_time
+                    .as_ref()
+                    .is_none_or(|time| age(time.0) < INITIAL_READINESS)
+        }
+    }
+}
+
+fn ratio(used: i128, of: i128) -> f64 {
+    // Amounts of pods are far below what a float holds exactly.
+    used as f64 / of.max(1) as f64
+}
+
+fn ceil(value: f64) -> i32 {
+    value.ceil().clamp(0.0, f64::from(i32::MAX)) as i32
+}
+
+/// How many replicas there should be.
+pub(super) fn replicas(
+    all: &[&Pod],
+    current: i32,
+    wanted: &Wanted<'_>,
+    load: Option<i128>,
+    now: Timestamp,
+) -> Result<Measured, String> {
+    let resource = wanted.resource;
+    let alive = |pod: &&&Pod| !meta::is_deleting(&pod.metadata) && pods::phase(pod) != "Failed";
+    let counted: Vec<&Pod> = all.iter().filter(alive).copied().collect();
+    let ready = counted.iter().filter(|pod| pods::is_ready(pod)).count();
+    let share = load.map(|load| load / i128::try_from(ready.max(1)).unwrap_or(1));
+    let of = |pod: &Pod| usage(pod, resource, wanted.container).or(share.filter(|_| pods::is_ready(pod)));
+    if !counted.iter().any(|pod| of(pod).is_some()) {
+        return Err(format!(
+            "unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
+        ));
+    }
+    let (mut metrics, mut unready, mut missing) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let mut requests = BTreeMap::new();
+    for pod in counted {
+        let name = meta::name(&pod.metadata);
+        if let Target::Utilization(_) = wanted.target {
+            requests.insert(name, request(pod, wanted)?);
+        }
+        match of(pod) {
+            _ if pods::phase(pod) == "Pending" => unready.push(name),
+            None => missing.push(name),
+            Some(_) if resource == "cpu" && begins(pod, now) => unready.push(name),
+            Some(used) => {
+                metrics.insert(name, used);
+            }
+        }
+    }
+    if metrics.is_empty() {
+        return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+    }
+    let requested = |name: &str| requests.get(name).copied().unwrap_or(0);
+    let compare = |metrics: &BTreeMap<&str, i128>| -> (f64, Option<i32>, i128) {
+        let used = metrics.values().fold(0_i128, |sum, used| sum.saturating_add(*used));
+        let average = used / i128::try_from(metrics.len().max(1)).unwrap_or(1);
+        match wanted.target {
+            Target::Average(target) => (ratio(average, target), None, average),
+            Target::Utilization(target) => {
+                let all = metrics
+                    .keys()
+                    .fold(0_i128, |sum, name| sum.saturating_add(requested(name)));
+                let percent = used.saturating_mul(100) / all.max(1);
+                let percent = i32::try_from(percent).unwrap_or(i32::MAX);
+                (f64::from(percent) / f64::from(target.max(1)), Some(percent), average)
+            }
+        }
+    };
+    let counted_ready = i32::try_from(metrics.len()).unwrap_or(i32::MAX);
+    let (first, utilization, average) = compare(&metrics);
+    let is_near = |ratio: f64| (1.0 - wanted.tolerance.1..=1.0 + wanted.tolerance.0).contains(&ratio);
+    let found = |replicas: i32| Measured {
+        replicas,
+        utilization,
+        average,
+    };
+    if missing.is_empty() && (unready.is_empty() || first <= 1.0) {
+        return Ok(found(if is_near(first) {
+            current
+        } else {
+            ceil(first * f64::from(counted_ready))
+        }));
+    }
+    // What is not known is taken so that less is done: pods without metrics use what they may on the way down, and nothing on the way up.
+    for name in missing {
+        let full = match wanted.target {
+            Target::Average(target) => target,
+            Target::Utilization(target) => requested(name).saturating_mul(i128::from(target.max(100))) / 100,
+        };
+        metrics.insert(name, if first < 1.0 { full } else { 0 });
+    }
+    if first > 1.0 {
+        metrics.extend(unready.into_iter().map(|name| (name, 0)));
+    }
+    let again = compare(&metrics).0;
+    let turned = (first < 1.0 && again > 1.0) || (first > 1.0 && again < 1.0);
+    if is_near(again) || turned {
+        return Ok(found(current));
+    }
+    let next = ceil(again * f64::from(i32::try_from(metrics.len()).unwrap_or(i32::MAX)));
+    let against = (again < 1.0 && next > current) || (again > 1.0 && next < current);
+    Ok(found(if against { current } else { next }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Each pod: what it uses (empty: nobody knows), and whether it is ready.
+    fn check(uses: &[(&str, bool)], target: Target, load: Option<&str>, expected: Result<(i32, Option<i32>), &str>) {
+        let pod = |(at, (used, ready)): (usize, &(&str, bool))| -> Pod {
+            let annotations = if used.is_empty() {
+                json!({})
+            } else {
+                json!({ "kubewright.dev/usage-cpu": used })
+            };
+            let ready = if *ready { "True" } else { "False" };
+            let pod = json!({
+                "metadata": { "name": format!("p{at}"), "annotations": annotations },
+                "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+                "status": { "phase": "Running", "startTime": "1970-01-01T00:00:00Z", "conditions": [{ "type": "Ready", "status": ready }] },
+            });
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let pods: Vec<Pod> = uses.iter().enumerate().map(pod).collect();
+        let all: Vec<&Pod> = pods.iter().collect();
+        let wanted = Wanted {
+            resource: "cpu",
+            container: None,
+            target,
+            tolerance: (0.1, 0.1),
+        };
+        let load = load.and_then(|load| milli(&Quantity(load.to_owned())));
+        let current = i32::try_from(uses.len()).expect("few");
+        let now = Timestamp::from_second(60).expect("small");
+        let found = replicas(&all, current, &wanted, load, now);
+        let found = found
+            .as_ref()
+            .map(|found| (found.replicas, found.utilization))
+            .map_err(String::as_str);
+        assert_eq!(found, expected, "{uses:?} {load:?}");
+    }
+
+    #[test]
+    fn how_many() {
+        use Target::{Average, Utilization};
+        check(
+            &[("500m", true), ("500m", true)],
+            Utilization(50),
+            None,
+            Ok((2, Some(50))),
+        );
+        check(
+            &[("540m", true), ("540m", true)],
+            Utilization(50),
+            None,
+            Ok((2, Some(54))),
+        );
+        check(
+            &[("900m", true), ("700m", true)],
+            Utilization(50),
+            None,
+            Ok((4, Some(80))),
+        );
+        check(
+            &[("100m", true), ("100m", true)],
+            Utilization(50),
+            None,
+            Ok((1, Some(10))),
+        );
+        // One of which nothing is known uses all on the way down, and nothing on the way up.
+        check(&[("100m", true), ("", true)], Utilization(50), None, Ok((2, Some(10))));
+        check(&[("2", true), ("", true)], Utilization(50), None, Ok((4, Some(200))));
+        // One that is not ready is taken for one that uses nothing yet.
+        check(&[("1", true), ("9", false)], Utilization(50), None, Ok((2, Some(100))));
+        check(&[("900m", true), ("700m", true)], Average(400), None, Ok((4, None)));
+        check(
+            &[("", true), ("", true)],
+            Utilization(50),
+            Some("3"),
+            Ok((6, Some(150))),
+        );
+        const NONE: &str = "unable to get metrics for resource cpu: no metrics returned from resource metrics API";
+        check(&[("", true)], Utilization(50), None, Err(NONE));
+        check(
+            &[("1", false)],
+            Utilization(50),
+            None,
+            Err("did not receive metrics for targeted pods (pods might be unready)"),
+        );
+    }
+}

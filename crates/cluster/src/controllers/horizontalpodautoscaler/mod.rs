@@ -1,0 +1,413 @@
+//! HorizontalPodAutoscalers (`horizontal.go`): the target follows what its pods use, within bounds and rates, and the conditions say what is
+//! known and done.
+//!
+//! What pods use is what annotations say (`measure`); how fast the size follows is decided in `pace`.
+//! Not here: metrics of pods, objects and other systems, of which the conditions say that there is no API for them.
+
+mod measure;
+mod pace;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kubewright::k8s_openapi::api::autoscaling::v1::Scale;
+use kubewright::k8s_openapi::api::autoscaling::v2::{
+    ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
+    HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
+};
+use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::kube::api::{Api, GroupVersionKind, ListParams, Patch, PatchParams};
+use kubewright::kube::core::DynamicObject;
+use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use serde_json::json;
+
+use self::measure::{Measured, Target, Wanted};
+use self::pace::Past;
+use super::quantity::milli;
+use super::{meta, plain};
+
+/// How often targets are looked at (`--horizontal-pod-autoscaler-sync-period`).
+const PERIOD: Duration = Duration::from_secs(15);
+/// `--horizontal-pod-autoscaler-tolerance`.
+const TOLERANCE: f64 = 0.1;
+
+/// Makes targets as large as their pods need.
+#[derive(Default)]
+pub(crate) struct Autoscaler {
+    past: Mutex<BTreeMap<Request, Past>>,
+}
+
+/// The controller of autoscalers.
+pub(crate) fn controller() -> Controller {
+    Controller::of(Autoscaler::default())
+        .named("horizontal-pod-autoscaler")
+        // Its own status must not lead back here: what is done between two looks would come at once.
+        .with_predicate(|event: &Event<HorizontalPodAutoscaler>| match event {
+            Event::Modified { old, new } => {
+                (old.metadata.generation, &old.metadata.annotations)
+                    != (new.metadata.generation, &new.metadata.annotations)
+            }
+            _ => true,
+        })
+}
+
+/// A condition: type, status, reason and message.
+type Said = (&'static str, bool, &'static str, String);
+
+/// The size that the bounds ask for, and why; none when the present one is allowed, or zero, which turns scaling off.
+fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
+    match present {
+        0 => None,
+        _ if present > most => Some((most, "Current number of replicas above Spec.MaxReplicas")),
+        _ if present < least => Some((least, "Current number of replicas below Spec.MinReplicas")),
+        _ => None,
+    }
+}
+
+/// What one metric asks for: a size, its name in sentences, and what is said of it in the status; or the reason and the message why not.
+type Proposal = std::result::Result<(i32, String, MetricStatus), (&'static str, String)>;
+
+fn quantity(amount: i128) -> Quantity {
+    Quantity(if amount % 1000 == 0 {
+        (amount / 1000).to_string()
+    } else {
+        format!("{amount}m")
+    })
+}
+
+fn target(target: &MetricTarget) -> Option<Target> {
+    let average = target.average_value.as_ref().and_then(milli);
+    average
+        .map(Target::Average)
+        .or(target.average_utilization.map(Target::Utilization))
+}
+
+fn tolerance(scaler: &HorizontalPodAutoscaler) -> (f64, f64) {
+    let behavior = scaler.spec.behavior.as_ref();
+    let of = |said: Option<&Quantity>| said.and_then(milli).map_or(TOLERANCE, |said| said as f64 / 1000.0);
+    (
+        of(behavior.and_then(|behavior| behavior.scale_up.as_ref()?.tolerance.as_ref())),
+        of(behavior.and_then(|behavior| behavior.scale_down.as_ref()?.tolerance.as_ref())),
+    )
+}
+
+/// What one metric asks for.
+fn propose(
+    scaler: &HorizontalPodAutoscaler,
+    spec: &MetricSpec,
+    pods: &[&Pod],
+    current: i32,
+    ctx: &Context,
+) -> Proposal {
+    let (resource, container, wish, reason) = match (&spec.resource, &spec.container_resource) {
+        (Some(source), _) => (&source.name, None, &source.target, "FailedGetResourceMetric"),
+        (None, Some(source)) => (
+            &source.name,
+            Some(source.container.as_str()),
+            &source.target,
+            "FailedGetContainerResourceMetric",
+        ),
+        _ => {
+            let (reason, api) = match spec.type_.as_str() {
+                "Pods" => ("FailedGetPodsMetric", "custom.metrics.k8s.io"),
+                "Object" => ("FailedGetObjectMetric", "custom.metrics.k8s.io"),
+                _ => ("FailedGetExternalMetric", "external.metrics.k8s.io"),
+            };
+            return Err((reason, format!("no API {api} is served here")));
+        }
+    };
+    let wanted = Wanted {
+        resource,
+        container,
+        target: target(wish).ok_or((reason, "no target is set".to_owned()))?,
+        tolerance: tolerance(scaler),
+    };
+    let load = measure::load(&scaler.metadata, resource);
+    let found = measure::replicas(pods, current, &wanted, load, ctx.now());
+    let what = if wish.average_value.is_some() {
+        "usage"
+    } else {
+        "utilization"
+    };
+    let found = found.map_err(|why| (reason, format!("failed to get {resource} {what}: {why}")))?;
+    let in_container = if container.is_some() {
+        "container resource"
+    } else {
+        "resource"
+    };
+    let name = match wanted.target {
+        Target::Average(_) => format!("{resource} {in_container}"),
+        Target::Utilization(_) => format!("{resource} {in_container} utilization (percentage of request)"),
+    };
+    Ok((found.replicas, name, status_of(spec, resource, container, &found)))
+}
+
+fn status_of(spec: &MetricSpec, resource: &str, container: Option<&str>, found: &Measured) -> MetricStatus {
+    let current = MetricValueStatus {
+        average_utilization: found.utilization,
+        average_value: Some(quantity(found.average)),
+        value: None,
+    };
+    let mut status = MetricStatus {
+        type_: spec.type_.clone(),
+        ..MetricStatus::default()
+    };
+    let name = resource.to_owned();
+    match container {
+        None => status.resource = Some(ResourceMetricStatus { current, name }),
+        Some(container) => {
+            let container = container.to_owned();
+            status.container_resource = Some(ContainerResourceMetricStatus {
+                container,
+                current,
+                name,
+            });
+        }
+    }
+    status
+}
+
+/// What all metrics ask for (`computeReplicasForMetrics`): the largest size. When some cannot be had, nothing shrinks.
+fn largest(
+    proposals: Vec<Proposal>,
+    current: i32,
+) -> std::result::Result<(i32, String, Vec<MetricStatus>), (&'static str, String)> {
+    let mut failed = None;
+    let mut best: Option<(i32, String)> = None;
+    let mut statuses = Vec::new();
+    for proposal in proposals {
+        match proposal {
+            Ok((size, name, status)) => {
+                statuses.push(status);
+                if best.as_ref().is_none_or(|(most, _)| size > *most) {
+                    best = Some((size, name));
+                }
+            }
+            Err(why) => failed = failed.or(Some(why)),
+        }
+    }
+    match (best, failed) {
+        (Some((size, name)), None) => Ok((size, name, statuses)),
+        (Some((size, name)), Some(_)) if size >= current => Ok((size, name, statuses)),
+        (_, Some(why)) => Err(why),
+        (None, None) => Err(("FailedGetResourceMetric", "no metrics are named".to_owned())),
+    }
+}
+
+impl Autoscaler {
+    fn past(&self) -> MutexGuard<'_, BTreeMap<Request, Past>> {
+        // Nothing under this lock can panic half way through a change.
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The size that the metrics ask for now, as fast as it may come; why; and what is said of it.
+    async fn measured(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        scale: &Scale,
+        current: i32,
+        ctx: &Context,
+    ) -> Result<(i32, String, Vec<Said>, Vec<MetricStatus>)> {
+        let selector = scale
+            .status
+            .as_ref()
+            .and_then(|status| status.selector.clone())
+            .unwrap_or_default();
+        if selector.is_empty() {
+            let said = (
+                "ScalingActive",
+                false,
+                "InvalidSelector",
+                "the HPA target's scale is missing a selector".to_owned(),
+            );
+            return Ok((current, String::new(), vec![said], vec![]));
+        }
+        // Their metrics are read every fifteen seconds; upstream asks the metrics API as often.
+        let api: Api<Pod> = Api::namespaced(
+            ctx.client().kube().clone(),
+            ctx.request().namespace().unwrap_or_default(),
+        );
+        let listed = api.list(&ListParams::default().labels(&selector)).await?.items;
+        let pods: Vec<&Pod> = listed.iter().collect();
+        let metrics = scaler.spec.metrics.iter().flatten();
+        let proposals = metrics.map(|spec| propose(scaler, spec, &pods, current, ctx)).collect();
+        let (wanted, name, statuses) = match largest(proposals, current) {
+            Ok(found) => found,
+            Err((reason, why)) => {
+                ctx.event(scaler, EventType::Warning, reason, &why);
+                let message = format!("the HPA was unable to compute the replica count: {why}");
+                return Ok((
+                    current,
+                    String::new(),
+                    vec![("ScalingActive", false, reason, message)],
+                    vec![],
+                ));
+            }
+        };
+        let bounds = (scaler.spec.min_replicas.unwrap_or(1), scaler.spec.max_replicas);
+        let paced = {
+            let mut all = self.past();
+            let past = all.entry(ctx.request().clone()).or_default();
+            past.begin(ctx.now(), current);
+            pace::follow(
+                past,
+                ctx.now(),
+                (current, wanted),
+                bounds,
+                scaler.spec.behavior.as_ref(),
+            )
+        };
+        let why = if wanted > current {
+            format!("{name} above target")
+        } else {
+            "All metrics below target".to_owned()
+        };
+        let found = format!("the HPA was able to successfully calculate a replica count from {name}");
+        let (is_limited, limited) = paced.limited;
+        let said = vec![
+            ("AbleToScale", true, paced.able.0, paced.able.1.to_owned()),
+            ("ScalingActive", true, "ValidMetricFound", found),
+            ("ScalingLimited", is_limited, limited.0, limited.1.to_owned()),
+        ];
+        Ok((paced.replicas, why, said, statuses))
+    }
+}
+
+impl Reconciler for Autoscaler {
+    type Object = HorizontalPodAutoscaler;
+
+    async fn reconcile(&self, scaler: Arc<HorizontalPodAutoscaler>, ctx: Context) -> Result<Action> {
+        let spec = &scaler.spec;
+        let target = &spec.scale_target_ref;
+        let version = target.api_version.as_deref().unwrap_or("v1");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let kind = GroupVersionKind::gvk(group, version, &target.kind);
+        let kube = ctx.client().kube().clone();
+        let found = match kubewright::kube::discovery::pinned_kind(&kube, &kind).await {
+            Ok((resource, _)) => {
+                let namespace = ctx.request().namespace().unwrap_or_default();
+                let api: Api<DynamicObject> = Api::namespaced_with(kube, namespace, &resource);
+                api.get_scale(&target.name).await.map(|scale| (api, scale))
+            }
+            Err(error) => Err(error),
+        };
+        let (api, scale) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let why = plain(&error.into());
+                ctx.event(&*scaler, EventType::Warning, "FailedGetScale", &why);
+                let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+                return say(
+                    &scaler,
+                    None,
+                    &[("AbleToScale", false, "FailedGetScale", message)],
+                    &ctx,
+                )
+                .await;
+            }
+        };
+        let present = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
+        let able = "the HPA controller was able to get the target's current scale".to_owned();
+        let mut said: Vec<Said> = vec![("AbleToScale", true, "SucceededGetScale", able)];
+        let mut metrics = None;
+        let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
+            Some((size, why)) => (size, why.to_owned()),
+            None if present == 0 => {
+                let message = "scaling is disabled since the replica count of the target is zero".to_owned();
+                said.push(("ScalingActive", false, "ScalingDisabled", message));
+                (0, String::new())
+            }
+            None => {
+                let (desired, why, more, found) = self.measured(&scaler, &scale, present, &ctx).await?;
+                said.extend(more);
+                metrics = Some(found);
+                (desired, why)
+            }
+        };
+        if desired != present {
+            let patch = Patch::Merge(json!({ "spec": { "replicas": desired } }));
+            let _: Scale = api.patch_scale(&target.name, &PatchParams::default(), &patch).await?;
+            self.past()
+                .entry(ctx.request().clone())
+                .or_default()
+                .changed(ctx.now(), present, desired);
+            let message = format!("New size: {desired}; reason: {why}");
+            ctx.event(&*scaler, EventType::Normal, "SuccessfulRescale", &message);
+            let message = format!("the HPA controller was able to update the target scale to {desired}");
+            said.push(("AbleToScale", true, "SucceededRescale", message));
+        }
+        let observed = scale.status.as_ref().map_or(present, |status| status.replicas);
+        say(&scaler, Some((observed, desired, metrics)), &said, &ctx).await
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.past().remove(&request);
+        Ok(Action::await_change())
+    }
+}
+
+/// Writes the status, when it differs.
+async fn say(
+    scaler: &HorizontalPodAutoscaler,
+    sizes: Option<(i32, i32, Option<Vec<MetricStatus>>)>,
+    said: &[Said],
+    ctx: &Context,
+) -> Result<Action> {
+    let mut status: HorizontalPodAutoscalerStatus = scaler.status.clone().unwrap_or_default();
+    if let Some((current, desired, metrics)) = sizes {
+        status.current_metrics = metrics.filter(|metrics| !metrics.is_empty());
+        status.observed_generation = scaler.metadata.generation;
+        if desired != status.desired_replicas && status.desired_replicas != 0 {
+            status.last_scale_time = Some(meta::time(ctx.now()));
+        }
+        (status.current_replicas, status.desired_replicas) = (Some(current), desired);
+    }
+    let conditions = status.conditions.get_or_insert_default();
+    for (kind, holds, reason, message) in said {
+        let text = if *holds { "True" } else { "False" };
+        let present = conditions.iter().position(|condition| condition.type_ == *kind);
+        let since = present
+            .map(|present| &conditions[present])
+            .filter(|present| present.status == text);
+        let since = since.and_then(|since| since.last_transition_time.clone());
+        let next = HorizontalPodAutoscalerCondition {
+            type_: (*kind).to_owned(),
+            status: text.to_owned(),
+            reason: Some((*reason).to_owned()),
+            message: Some(message.clone()),
+            last_transition_time: Some(since.unwrap_or_else(|| meta::time(ctx.now()))),
+        };
+        match present {
+            Some(present) => conditions[present] = next,
+            None => conditions.push(next),
+        }
+    }
+    if scaler.status.as_ref() != Some(&status) {
+        let mut next = scaler.clone();
+        next.status = Some(status);
+        match ctx.client().update_status(&next).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(Action::requeue_after(PERIOD))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_stay_within_bounds() {
+        let check = |present: i32, expected: Option<i32>| {
+            assert_eq!(bounded(present, 2, 5).map(|(size, _)| size), expected, "{present}");
+        };
+        check(0, None);
+        check(1, Some(2));
+        check(2, None);
+        check(5, None);
+        check(9, Some(5));
+    }
+}

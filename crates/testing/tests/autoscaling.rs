@@ -1,0 +1,80 @@
+//! Autoscalers that follow a load, in time that the test owns.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::Api;
+use kubewright::kube::api::{Patch, PatchParams, PostParams};
+use kubewright_testing::{Cluster, Result, TestCluster};
+use serde_json::json;
+
+/// The load grows: the target doubles until it fits. It falls: five minutes later the target shrinks, not below its least size.
+#[tokio::test]
+async fn a_target_follows_its_load() -> Result<()> {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
+    let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": "500m" } } });
+    let deployment = json!({ "metadata": { "name": "web" }, "spec": {
+        "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
+        "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [container] } },
+    } });
+    let deployment = serde_json::from_value(deployment).expect("a deployment");
+    deployments.create(&PostParams::default(), &deployment).await?;
+    cluster.settle().await?;
+    let scalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(cluster.kube());
+    let target = json!({ "type": "Utilization", "averageUtilization": 50 });
+    let scaler = json!({ "metadata": { "name": "web", "annotations": { "kubewright.dev/load-cpu": "500m" } }, "spec": {
+        "minReplicas": 1, "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "metrics": [{ "type": "Resource", "resource": { "name": "cpu", "target": target } }],
+    } });
+    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+    scalers.create(&PostParams::default(), &scaler).await?;
+    let load = async |amount: &str| -> Result<()> {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/load-cpu": amount } } }));
+        scalers.patch("web", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    // The size, and what is said of it, after so many seconds.
+    let check = async |seconds: u64, size: i32, able: &str, limited: &str| -> Result<()> {
+        cluster.advance(Duration::from_secs(seconds)).await?;
+        let found = deployments.get("web").await?.spec.and_then(|spec| spec.replicas);
+        let conditions = scalers
+            .get("web")
+            .await?
+            .status
+            .and_then(|status| status.conditions)
+            .unwrap_or_default();
+        let reason = |type_: &str| {
+            let found = conditions.iter().find(|condition| condition.type_ == type_);
+            found
+                .and_then(|condition| condition.reason.as_deref())
+                .unwrap_or_default()
+        };
+        let said = (
+            found,
+            reason("AbleToScale"),
+            reason("ScalingLimited"),
+            reason("ScalingActive"),
+        );
+        assert_eq!(
+            said,
+            (Some(size), able, limited, "ValidMetricFound"),
+            "after {seconds} s more"
+        );
+        Ok(())
+    };
+    check(16, 2, "ReadyForNewScale", "DesiredWithinRange").await?;
+    load("2500m").await?;
+    check(1, 4, "SucceededRescale", "ScaleUpLimit").await?;
+    check(15, 8, "SucceededRescale", "ScaleUpLimit").await?;
+    check(15, 10, "SucceededRescale", "DesiredWithinRange").await?;
+    check(15, 10, "ReadyForNewScale", "DesiredWithinRange").await?;
+    load("100m").await?;
+    check(200, 10, "ScaleDownStabilized", "DesiredWithinRange").await?;
+    check(150, 1, "ReadyForNewScale", "DesiredWithinRange").await?;
+    cluster.stop().await;
+    Ok(())
+}
