@@ -105,13 +105,14 @@ pub enum Rank {
             },
             Edit {
                 file: "src/controller/crew/sailor_controller.rs",
-                from: "        let _ = (sailor, ctx);\n",
+                from: "        let object = &*sailor;\n",
                 to: r#"        let mut papers = ConfigMap::default();
         papers.metadata.name = Some(format!("{}-papers", sailor.name_any()));
         papers.metadata.namespace = sailor.namespace();
         let rank = format!("{:?}", sailor.spec.rank);
         papers.data = Some([("rank".to_owned(), rank)].into());
         ctx.apply(papers).await?;
+        let object = &*sailor;
 "#,
             },
             Edit {
@@ -126,11 +127,11 @@ pub enum Rank {
             },
             Edit {
                 file: "tests/crew_sailor_controller.rs",
-                from: "    assert_eq!(action, Action::await_change());\n",
-                to: r#"    assert_eq!(action, Action::await_change());
-    let papers = Api::<ConfigMap>::namespaced(cluster.kube(), "default");
+                from: "    running.stop().await?;\n",
+                to: r#"    let papers = Api::<ConfigMap>::namespaced(cluster.kube(), "default");
     let data = papers.get("sample-papers").await?.data.unwrap_or_default();
     assert_eq!(data["rank"], "Deckhand");
+    running.stop().await?;
 "#,
             },
             Edit {

@@ -180,10 +180,12 @@ fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
                 testing => at("testing"),
                 root,
                 version => asked.cli_version,
+                install => format!("cargo install kubewright-cli --locked --path {root}/crates/cli"),
             }
         }
         Dependency::Version(version) => {
-            context! { version, path => None::<String>, testing => None::<String>, root => None::<String> }
+            let install = format!("cargo install kubewright-cli --locked --version {version}");
+            context! { version, path => None::<String>, testing => None::<String>, root => None::<String>, install }
         }
     };
     // A repository is a URL for cargo; kubebuilder's --repo is a module path, which is one without its scheme.
