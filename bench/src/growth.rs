@@ -5,7 +5,7 @@
 //!   machine is now fast and now slow, and both sides of a ratio have to be of the same moment.
 //! * The figures are medians of the rounds, the ratio is the median of the rounds' own ratios.
 //! * *definitions*: each is 49 KB of JSON with a group of its own, sent one after another on one connection, as
-//!   `kubectl` does it. Memory is what is resident a moment after the last, less what the idle server has, over the
+//!   `kubectl` does it. Memory is what is private to the server a moment after the last, less what the idle server has, over the
 //!   bytes sent.
 
 use std::path::Path;
@@ -355,7 +355,7 @@ pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
     let data = folder.path().join("data");
     let server = Server::ours(kubewright, folder.path(), Some(&data)).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let idle = server.resident_megabytes()?;
+    let idle = server.private_megabytes()?;
     let mut connection = Connection::open(server.address).await?;
     let (mut times, mut bytes) = (Vec::new(), 0);
     let started = Instant::now();
@@ -375,7 +375,7 @@ pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
     let things = format!("{last}/namespaces/default/things");
     connection.call(&Call::post(&things, thing.as_bytes())).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let resident = server.resident_megabytes()?;
+    let private = server.private_megabytes()?;
     for path in ["/apis", "/openapi/v3", &format!("/openapi/v3{last}")] {
         let asked = Instant::now();
         let length = connection.call(&Call::get(path)).await?;
@@ -398,13 +398,13 @@ pub(crate) async fn definitions(kubewright: &Path) -> Result<(), String> {
     let verdict = |met: bool| if met { "met" } else { "MISSED" };
     println!(
         "\n{COUNT} definitions, {json:.0} MB: {seconds:.1} s (≤ 30) {}; the first {SOME} {first:.1} ms each, the last {late:.1} ms: \
-         {:.2} × (≤ {MOST}) {}\nmemory {resident:.0} MB, {idle:.0} MB of it idle: {:.2} × their JSON (≤ 3 ×) {}\n\
+         {:.2} × (≤ {MOST}) {}\nmemory {private:.0} MB, {idle:.0} MB of it idle: {:.2} × their JSON (≤ 3 ×) {}\n\
          a start with them {ready:.2} s (≤ 2) {}",
         verdict(seconds <= 30.0),
         late / first,
         verdict(late / first <= MOST),
-        (resident - idle) / json,
-        verdict(resident - idle <= 3.0 * json),
+        (private - idle) / json,
+        verdict(private - idle <= 3.0 * json),
         verdict(ready <= 2.0),
     );
     Ok(())

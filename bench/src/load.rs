@@ -44,7 +44,7 @@ pub(crate) async fn measure(server: &Server, scale: Scale) -> Result<Figures, St
     latency(server, scale.events, &mut figures).await?;
     fan_out(server, scale.events / 4, &mut figures).await?;
     list(server, &mut figures).await?;
-    figures.insert("memory after all that, MB", server.resident_megabytes()?);
+    figures.insert("memory after all that, MB", server.private_megabytes()?);
     Ok(figures)
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn memory(server: &Server, objects: usize) -> Result<(f64, f64)
     let json = connection.call(&Call::get(CONFIG_MAPS)).await?;
     // What was needed to answer the list is given back after a moment.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    Ok((server.resident_megabytes()?, json as f64 / 1_048_576.0))
+    Ok((server.private_megabytes()?, json as f64 / 1_048_576.0))
 }
 
 pub(crate) fn config_map(name: &str, text: &str) -> Vec<u8> {

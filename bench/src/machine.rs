@@ -10,14 +10,15 @@ pub(crate) fn free_address() -> Result<SocketAddr, String> {
         .map_err(|why| format!("no address on loopback: {why}"))
 }
 
-/// Resident memory of a process in megabytes (Linux: `VmRSS`).
-pub(crate) fn resident_megabytes(process: Option<u32>) -> Result<f64, String> {
+/// What is private to a process, in megabytes (Linux: `RssAnon`): what the machine would have if the process ended, but for the pages of its program,
+/// which the system shares and takes back.
+pub(crate) fn private_megabytes(process: Option<u32>) -> Result<f64, String> {
     let process = process.ok_or("the process has ended")?;
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))
         .map_err(|why| format!("cannot read the memory of process {process}: {why}"))?;
     let kilobytes = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix("RssAnon:"))
         .and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
         .ok_or_else(|| format!("process {process} does not say how much memory it has"))?;
     Ok(kilobytes / 1024.0)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::client::TOKEN;
-use crate::machine::{free_address, resident_megabytes};
+use crate::machine::{free_address, private_megabytes};
 use crate::write_tokens;
 
 /// Where the peer's programs are.
@@ -126,10 +126,10 @@ impl Peer {
 
 impl RunningPeer {
     /// Resident memory of both programs in megabytes.
-    pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
+    pub(crate) fn private_megabytes(&self) -> Result<f64, String> {
         self.processes
             .iter()
-            .map(|process| resident_megabytes(process.id()))
+            .map(|process| private_megabytes(process.id()))
             .sum()
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::client::TOKEN;
-use crate::machine::{cpu_milliseconds, descriptors, free_address, resident_megabytes};
+use crate::machine::{cpu_milliseconds, descriptors, free_address, private_megabytes};
 use crate::peer::{self, Fsync, Peer, RunningPeer};
 use crate::{https, write_tokens};
 
@@ -84,8 +84,8 @@ impl Server {
     }
 
     /// Resident memory, all processes together.
-    pub(crate) fn resident_megabytes(&self) -> Result<f64, String> {
-        self.ids().into_iter().map(resident_megabytes).sum()
+    pub(crate) fn private_megabytes(&self) -> Result<f64, String> {
+        self.ids().into_iter().map(private_megabytes).sum()
     }
 
     /// Open files, all processes together.

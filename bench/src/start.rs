@@ -2,7 +2,7 @@
 //!
 //! * *process*: from `exec` of the program(s) to the first `/readyz` answered with 200 over HTTPS, asked every half millisecond.
 //! * *in process*: from the call of `Cluster::start` to the first answered request through its client.
-//! * *idle memory*: resident set two seconds after that, all programs together, built-in controllers running on our side only.
+//! * *idle memory*: memory that is private to the programs (`RssAnon`) two seconds after that, all programs together, built-in controllers running on our side only.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kubewright_cluster::Cluster;
 use tokio::process::{Child, Command};
 
-use crate::machine::{free_address, resident_megabytes};
+use crate::machine::{free_address, private_megabytes};
 use crate::peer::{self, Fsync, Peer};
 use crate::{RUNS, Spread, https};
 
@@ -104,7 +104,7 @@ async fn one_of_ours(
     let took = milliseconds(started);
     let memory = if memory {
         tokio::time::sleep(IDLE).await;
-        Some(resident_megabytes(process.id())?)
+        Some(private_megabytes(process.id())?)
     } else {
         None
     };
@@ -122,7 +122,7 @@ async fn one_of_theirs(peer: &Peer, folder: &Path, memory: bool) -> Result<(f64,
     let took = milliseconds(started);
     let memory = if memory {
         tokio::time::sleep(IDLE).await;
-        Some(running.resident_megabytes()?)
+        Some(running.private_megabytes()?)
     } else {
         None
     };

@@ -3,7 +3,7 @@
 //! * *latency*: from the first byte of a write's request to each of its events, read by each of its watchers. The writes keep to a clock,
 //!   as in `queue`. *spread*: a hundred watchers for each of a hundred namespaces, which are written to in turns, 20,000 events a second.
 //!   *crowd*: all of them watch all namespaces, 2,000,000 events a second. The clients decrypt every event, on the same cores.
-//! * *memory*: what is resident a moment after the last watch was opened, and a moment after the writes, less what was resident before
+//! * *memory*: what is private to the server a moment after the last watch was opened, and a moment after the writes, less what was before
 //!   the first, over their number. One watcher has come and gone before, so that what the first one makes for all is not counted.
 //! * *descriptors*: open files of the server before, and after the clients are gone.
 //! * *silent*: how long a new client needs for a connection, its handshake and a GET beside 2,000 connections that say nothing and 2,000
@@ -79,14 +79,14 @@ async fn watched(server: &Server, name: &str, all: bool) -> Result<(), String> {
     drop(open_watch(server, &config, 0, all).await?);
     drop(writer);
     tokio::time::sleep(REST).await;
-    let (memory, descriptors) = (server.resident_megabytes()?, server.descriptors()?);
+    let (memory, descriptors) = (server.private_megabytes()?, server.descriptors()?);
 
     let watches = open_all(server, WATCHERS, move |address, at, config| {
         watch_from(address, config, at, all)
     })
     .await?;
     tokio::time::sleep(REST).await;
-    let opened = server.resident_megabytes()?;
+    let opened = server.private_megabytes()?;
     let open_descriptors = server.descriptors()?;
 
     let seen = Arc::new(Seen::new());
@@ -102,7 +102,7 @@ async fn watched(server: &Server, name: &str, all: bool) -> Result<(), String> {
     }
     let events = seen.events.load(Ordering::Relaxed);
     tokio::time::sleep(REST).await;
-    let after = server.resident_megabytes()?;
+    let after = server.private_megabytes()?;
     readers.shutdown().await;
     let gone = Instant::now();
     while server.descriptors()? > descriptors && gone.elapsed() < Duration::from_secs(30) {

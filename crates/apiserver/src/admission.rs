@@ -29,14 +29,15 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::env::BoxFuture;
-use crate::kinds::check::get;
-use crate::object;
-use crate::registry::Resource;
-use crate::status::{Cause, Status};
+use crate::model::Resource;
+use crate::model::object;
+use crate::model::status::{Cause, Status};
+use crate::model::user::UserInfo;
 use crate::storage::Storage;
-use crate::user::UserInfo;
+use crate::values::get;
 use matching::Matched;
 
+pub use crate::model::Operation;
 pub use additions::{StorageProtection, Tolerations};
 pub use classes::Classes;
 pub use limits::LimitRanger;
@@ -46,33 +47,9 @@ pub use quota::ResourceQuotas;
 pub use resizes::Resizes;
 pub use service_account::ServiceAccounts;
 pub use session::Session;
+pub(crate) use session::{Host, NextStatus};
 pub use signers::Signers;
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
-
-/// What is being done to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// A new object.
-    Create,
-    /// A changed one.
-    Update,
-    /// One that is deleted.
-    Delete,
-    /// A connection to one (`exec`, `proxy`).
-    Connect,
-}
-
-impl Operation {
-    /// As rules and reviews spell it: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
-        }
-    }
-}
 
 /// What plugins are told besides the object (`admission.Attributes`).
 #[derive(Clone, Debug)]

@@ -10,65 +10,17 @@
 pub(crate) mod elsewhere;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::registry::{Group, Resource, Snapshot, Subresource, Verbs, hash, short_hash};
+use crate::model::{Resource, Subresource, Verbs};
+use crate::registry::documents::discovery::Form;
+pub use crate::registry::documents::discovery::{Aggregated, Answer};
+use crate::registry::{Group, Snapshot, hash, short_hash};
 use crate::scheme::join_version;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// Documents made so far for one snapshot.
-#[derive(Debug, Default)]
-pub struct Cache {
-    answers: Mutex<BTreeMap<(String, Form), Option<Answer>>>,
-}
-
-/// A discovery document.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The document.
-    pub body: Arc<Value>,
-    /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any other answer
-    /// (406 for what is left, such as the aggregated form of `/apis/apps`).
-    pub aggregated: Option<Aggregated>,
-}
-
-/// How an aggregated document is sent.
-#[derive(Clone, Debug)]
-pub struct Aggregated {
-    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`, or the same as protobuf; the document is to be encoded as it says.
-    pub content_type: &'static str,
-    /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
-    pub etag: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
-    Legacy,
-    V2,
-    V2Protobuf,
-}
-
-impl Form {
-    fn content_type(self) -> &'static str {
-        match self {
-            Form::Legacy => "application/json",
-            Form::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            Form::V2Protobuf => {
-                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            }
-        }
-    }
-
-    fn api_version(self) -> &'static str {
-        match self {
-            Form::Legacy => "v1",
-            Form::V2 | Form::V2Protobuf => "apidiscovery.k8s.io/v2",
-        }
-    }
-}
 
 /// Answers `/api`, `/apis`, `/api/{version}`, `/apis/{group}`, `/apis/{group}/{version}` (a trailing slash is the same); none for any other
 /// path and for groups and versions that are not served. `accept` is the header's text, empty when absent.

@@ -22,25 +22,26 @@ pub mod discovery;
 pub mod env;
 mod json;
 pub mod kinds;
-pub mod object;
+pub mod model;
 pub mod openapi;
 pub mod outbound;
 pub mod quota;
 pub mod registry;
 mod scheme;
 pub mod server;
-pub mod status;
 pub mod storage;
 pub mod table;
-pub mod user;
-pub mod watch;
+mod values;
+mod wire;
 
 pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
-pub use kinds::services::ServiceRange;
 pub use kubewright_schema::budget::Trial;
+pub use model::ServiceRange;
+pub use model::status::Status;
+pub use model::user::UserInfo;
+pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Config, MAX_BODY, Parts, SEPARABLE_PLUGINS, TooLong, Weight, first_broken_escape,
+    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, SEPARABLE_PLUGINS, Streams, TooLong, Wants,
+    Weight, first_broken_escape,
 };
-pub use status::Status;
-pub use user::UserInfo;

@@ -16,90 +16,14 @@ mod paths;
 mod schemas;
 pub mod v2;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Resource, Snapshot, hash};
-
-/// Documents made so far.
-#[derive(Debug, Default)]
-pub struct Cache {
-    /// Of custom kinds, shared with the snapshots before and after.
-    recent: Arc<Mutex<Recent>>,
-    index: OnceLock<Arc<Document>>,
-    /// Hash of the document of version 2, which is large and seldom asked for, and therefore made anew each time.
-    v2: OnceLock<String>,
-}
-
-impl Cache {
-    /// For the snapshot that follows.
-    pub(crate) fn next(&self) -> Self {
-        Self {
-            recent: self.recent.clone(),
-            ..Self::default()
-        }
-    }
-}
-
-/// Documents of custom kinds may have this many bytes together.
-const RECENT_BYTES: usize = 4 * 1024 * 1024;
-
-/// The documents of custom kinds that were asked for last.
-#[derive(Debug, Default)]
-struct Recent {
-    documents: VecDeque<(String, Arc<Document>)>,
-    bytes: usize,
-}
-
-impl Recent {
-    fn get(&self, path: &str, hash: &str) -> Option<Arc<Document>> {
-        let mut known = self.documents.iter();
-        let found = known.find(|(known, document)| known == path && document.hash == hash);
-        found.map(|(_, document)| document.clone())
-    }
-
-    fn add(&mut self, path: &str, document: &Arc<Document>) {
-        self.bytes += document.body.len();
-        self.documents.push_back((path.to_owned(), document.clone()));
-        while self.bytes > RECENT_BYTES {
-            let Some((_, oldest)) = self.documents.pop_front() else {
-                break;
-            };
-            self.bytes -= oldest.body.len();
-        }
-    }
-}
-
-/// An OpenAPI document, as JSON text.
-#[derive(Clone, Debug)]
-pub struct Document {
-    /// JSON text.
-    pub body: Bytes,
-    /// Hash of the text, or of what it is made from, as in the index: the query parameter `hash` and, in quotes, the
-    /// ETag.
-    pub hash: String,
-}
-
-impl Document {
-    fn new(body: String) -> Arc<Self> {
-        Self::with(hash(body.as_bytes()), body)
-    }
-
-    fn with(hash: String, body: String) -> Arc<Self> {
-        Arc::new(Self {
-            hash,
-            body: Bytes::from(body),
-        })
-    }
-
-    /// The ETag header: the hash in quotes.
-    pub fn etag(&self) -> String {
-        format!("\"{}\"", self.hash)
-    }
-}
+use crate::model::Resource;
+pub use crate::registry::documents::openapi::Document;
+use crate::registry::{Snapshot, hash};
 
 /// `/openapi/v3`: the paths of the documents with their hashes.
 pub fn index(snapshot: &Snapshot) -> Arc<Document> {

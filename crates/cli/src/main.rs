@@ -22,7 +22,7 @@ mod output;
 mod parent;
 mod program;
 mod project;
-mod resident;
+mod rest;
 mod rollout;
 mod scaffolding;
 mod signals;

@@ -223,9 +223,12 @@ impl Line {
             } => {
                 let of_the_system =
                     |namespace: &str| namespace.starts_with("kube-") || object.name == "kube-root-ca.crt";
+                // What a cluster makes for itself when it starts.
+                let of_the_start = object.kind == "StorageClass" && controller.is_none();
                 if object.kind == "Event"
                     || object.kind == "Lease"
                     || object.kind == "Node"
+                    || of_the_start
                     || object.namespace.as_deref().is_some_and(of_the_system)
                 {
                     return None;

@@ -39,6 +39,25 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// A number of things, as a person writes it: `1 object`, `12 objects`, `1,200 objects`. `one`: a word whose plural ends with `s`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {one}{s}", grouped(number))
+}
+
+/// `1,234,567`.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Prints a hint beside an error that somebody else printed.
 pub(crate) fn hint(text: &str) {
     let mut out = anstream::stderr().lock();
@@ -178,6 +197,15 @@ impl Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_a_person_writes_them() {
+        assert_eq!(count(0, "object"), "0 objects");
+        assert_eq!(count(1, "object"), "1 object");
+        assert_eq!(count(999, "CRD"), "999 CRDs");
+        assert_eq!(count(1000, "CRD"), "1,000 CRDs");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
 
     #[test]
     fn what_is_to_be_typed_is_quoted() {

@@ -1,8 +1,18 @@
 //! SIGINT and SIGTERM: the first asks for a clean stop, the second ends the process at once.
 
+use std::sync::OnceLock;
+
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Failure;
+
+/// What has to be put in order before the process ends at once, such as a terminal that is taken.
+static BEFORE_THE_END: OnceLock<fn()> = OnceLock::new();
+
+/// Runs `restore` before a second signal ends the process. The first call counts.
+pub(crate) fn before_the_end(restore: fn()) {
+    let _ = BEFORE_THE_END.set(restore);
+}
 
 /// Waits for the first SIGINT or SIGTERM, registered now: none that comes after this call returns is lost.
 ///
@@ -22,7 +32,9 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static,
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            crate::commands::dev::screen::restore();
+            if let Some(restore) = BEFORE_THE_END.get() {
+                restore();
+            }
             std::process::exit(130);
         });
     })

@@ -116,6 +116,8 @@ fn what_it_cannot_do_it_refuses_in_words() {
         &["nonsense", "deployment"],
     );
     refused(&["cluster", "--listen", "127.0.0.1"], &["--listen"]);
+    refused(&["cluster", "--listen", "localhost:seven"], &["localhost:0"]);
+    refused(&["cluster", "--listen", ":8443"], &["localhost:0"]);
     refused(
         &["cluster", "--listen", "203.0.113.1:1"],
         &["cannot listen on 203.0.113.1:1", "because:"],

@@ -95,7 +95,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         cluster,
         &["install"],
         true,
-        &["guestbooks.webapp.my.domain created", "1 CRDs are established"],
+        &["guestbooks.webapp.my.domain created", "1 CRD is established"],
     );
     check(
         project,
@@ -130,7 +130,11 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
         cluster,
         &deploy,
         true,
-        &["image example.com/guestbook:v1", "the operator is available"],
+        &[
+            "image example.com/guestbook:v1",
+            "nothing runs in them: this cluster simulates its nodes",
+            "kubewright dev",
+        ],
     );
     let (_, again) = run(project, cluster, &deploy);
     assert!(
@@ -157,7 +161,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
             "nothing else has been deleted",
         ],
     );
-    check(project, cluster, &deploy, true, &["the operator is available"]);
+    check(project, cluster, &deploy, true, &["simulates its nodes"]);
     let none: Value = json!({"metadata": {"finalizers": null}});
     guestbooks
         .patch("kept", &PatchParams::default(), &Patch::Merge(&none))
@@ -179,6 +183,79 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
     );
     check(project, cluster, &["undeploy", "--ignore-not-found=true"], true, &[]);
     check(project, cluster, &["uninstall", "--ignore-not-found"], true, &[]);
+}
+
+#[tokio::test]
+async fn what_would_happen_is_told_and_does_not() {
+    let project = project(false);
+    let project = project.path();
+    let running = RunningCluster::start(&[]);
+    let cluster = Some(&running);
+    let version = || async { running.client().await.list_api_groups().await.unwrap().groups.len() };
+    let before = version().await;
+    let check = |arguments: &[&str], succeeds: bool, says: &[&str]| check(project, cluster, arguments, succeeds, says);
+    check(
+        &["install", "--dry-run"],
+        true,
+        &[
+            "guestbooks.webapp.my.domain would be created",
+            "nothing was changed: 1 object to create",
+        ],
+    );
+    check(&["deploy", "--dry-run"], true, &["15 objects to create, 0 to change"]);
+    check(
+        &["deploy", "--diff"],
+        true,
+        &[
+            "+++ b/Deployment guestbook-system/guestbook-controller-manager",
+            "+kind: Namespace",
+        ],
+    );
+    check(&["undeploy", "--dry-run"], true, &["0 objects to delete, 15 not there"]);
+    assert_eq!(version().await, before, "nothing was installed");
+
+    check(&["deploy"], true, &["15 objects"]);
+    check(
+        &["deploy", "--dry-run"],
+        true,
+        &["0 objects to create, 0 to change, 15 as they should be"],
+    );
+    let image = ["deploy", "--image", "example.com/guestbook:v2"];
+    check(
+        &[&image[..], &["--dry-run"]].concat(),
+        true,
+        &[
+            "0 objects to create, 1 to change",
+            "guestbook-controller-manager would be configured",
+        ],
+    );
+    check(
+        &[&image[..], &["--diff"]].concat(),
+        true,
+        &["-        image: controller:latest\n+        image: example.com/guestbook:v2\n"],
+    );
+    let (_, said) = run(project, cluster, &[&image[..], &["--diff"]].concat());
+    assert!(!said.contains("Namespace"), "what stays is not in the diff:\n{said}");
+
+    let guestbooks = guestbooks(&running.client().await);
+    let kept = json!({"apiVersion": "webapp.my.domain/v1", "kind": "Guestbook", "metadata": {"name": "kept"}});
+    let kept: DynamicObject = serde_json::from_value(kept).unwrap();
+    guestbooks.create(&PostParams::default(), &kept).await.unwrap();
+    check(
+        &["uninstall", "--dry-run"],
+        true,
+        &[
+            "Guestbook default/kept would be deleted",
+            "2 objects to delete, 0 not there",
+        ],
+    );
+    check(
+        &["undeploy", "--diff"],
+        true,
+        &["--- a/Guestbook default/kept", "16 objects to delete"],
+    );
+    check(&["undeploy", "--diff", "--dry-run"], false, &["cannot be used with"]);
+    assert!(guestbooks.get_opt("kept").await.unwrap().is_some());
 }
 
 #[test]

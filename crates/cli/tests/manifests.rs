@@ -71,6 +71,71 @@ fn files_are_written_checked_and_shown() {
 }
 
 #[test]
+fn webhooks_are_judged_as_they_will_be_written() {
+    let project = Project::new();
+    let declared = |patch: Value, second: &str| {
+        let mut declared: Value = serde_json::from_str(&declared(json!({"type": "integer"}))).unwrap();
+        let webhook = |name: &str, path: &str| {
+            json!({
+                "for": {"group": "webapp.my.domain", "version": "v1", "kind": "Guestbook", "plural": "guestbooks", "namespaced": true},
+                "mutating": true, "name": name, "path": path, "verbs": ["create"], "failurePolicy": "Fail", "sideEffects": "None",
+                "admissionReviewVersions": ["v1"], "patch": patch,
+            })
+        };
+        declared["webhooks"] = json!([webhook("a.b.io", "/one"), webhook("b.b.io", second)]);
+        declared.to_string()
+    };
+    let condition = |expression: &str| json!({"matchConditions": [{"name": "some", "expression": expression}]});
+    let cases = [
+        ("fine", condition("object.spec.size > 1"), "/two"),
+        ("an expression", condition("object.spec.size >"), "/two"),
+        ("a type", condition("request.name"), "/two"),
+        (
+            "a name",
+            json!({"matchConditions": [{"name": "not a name", "expression": "true"}]}),
+            "/two",
+        ),
+        (
+            "a selector",
+            json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}),
+            "/two",
+        ),
+        (
+            "policies",
+            json!({"failurePolicy": "Sometimes", "sideEffects": "Some", "timeoutSeconds": 60}),
+            "/two",
+        ),
+        (
+            "operations",
+            json!({"rules": [{"operations": ["*", "CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}),
+            "/two",
+        ),
+        ("one path", json!({}), "/one"),
+    ];
+    let mut all = String::new();
+    for (name, patch, path) in cases {
+        project.write("src/declaration.json", &declared(patch, path));
+        all.push_str(&format!("# {name}\n{}\n", said(&project, &[])));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn a_kind_that_is_no_longer_declared_leaves_no_list_that_dangles_unsaid() {
+    let project = Project::new();
+    project.write("src/declaration.json", &declared(json!({"type": "integer"})));
+    project.write(
+        "config/crd/kustomization.yaml",
+        "resources:\n- bases/webapp.my.domain_guestbooks.yaml\n",
+    );
+    said(&project, &[]);
+    let nothing = json!({"declaration": 1, "name": "probe"});
+    project.write("src/declaration.json", &nothing.to_string());
+    insta::assert_snapshot!("gone", said(&project, &[]));
+    insta::assert_snapshot!("gone_check", said(&project, &["--check"]));
+}
+
+#[test]
 fn why_there_is_no_declaration_is_said() {
     let project = Project::new();
     project.source("broken", "let size: i32 = \"three\";");
@@ -79,6 +144,17 @@ fn why_there_is_no_declaration_is_said() {
     assert!(told.contains("! error[E0308]: mismatched types"), "{told}");
     let end = told.split("! error: cannot").last().unwrap();
     insta::assert_snapshot!("not_compiled", format!("! error: cannot{end}"));
+
+    project.write(
+        "src/main.rs",
+        "fn main() {\n    None::<u8>.expect(\"the size is said in the environment\");\n}",
+    );
+    let panicked = said(&project, &[]);
+    assert!(panicked.contains("  at: src/main.rs:2:16\n"), "{panicked}");
+    assert!(
+        panicked.contains("panicked: the size is said in the environment\n"),
+        "{panicked}"
+    );
 
     project.write("src/main.rs", "fn main() {}");
     insta::assert_snapshot!("undeclared", said(&project, &[]));

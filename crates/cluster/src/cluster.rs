@@ -24,16 +24,18 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::certificates::Authority;
-use crate::control::{self, Plan};
+use crate::control::{self, Controllers, Plan};
 use crate::controllers::{Behaviours, CertificateSource, Nodes, Settings, Stages, TokenSource};
 use crate::durable::{self, FileJournal, Folder};
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::{BODIES, Front};
-use crate::listen::{self, Limits, Listening, Threads, Tls};
+use crate::listen::{self, Listening, Threads};
 use crate::outbound::{Functions, HttpsOutbound};
-use crate::pki::{Pki, Serving};
+use crate::pki::Pki;
+use crate::places::Limits;
 use crate::signer::ServiceAccountKey;
+use crate::tls::{Serving, Tls};
 use crate::work::Workers;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
 
@@ -81,18 +83,6 @@ struct Inner {
     controllers_stop: StopSource,
     /// Listeners, and what removes old Events.
     tasks: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Controllers {
-    /// All of them: a Deployment gets its pods, and they become Ready.
-    #[default]
-    All,
-    /// None, as with envtest: objects are stored and nothing happens to them. Namespaces that are deleted stay `Terminating`.
-    None,
-    /// Those named.
-    Only(Vec<String>),
 }
 
 /// How a cluster is to be; see [`Cluster::builder`].

@@ -9,7 +9,6 @@ use std::time::Duration;
 use kubewright::{Manager, Observer, Stop, kube};
 use tokio::task::JoinHandle;
 
-use crate::cluster::Controllers;
 use crate::controllers::{self, Settings};
 use crate::error::{Error, Result};
 
@@ -17,6 +16,18 @@ use crate::error::{Error, Result};
 const RESTART: Duration = Duration::from_secs(1);
 /// How long the controllers may take to end when the cluster stops; half of it is for reconciles to finish what they are at.
 const GRACE: Duration = Duration::from_millis(400);
+
+/// Which of the built-in controllers run; their names are [`controllers::NAMES`](crate::controllers::NAMES).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Controllers {
+    /// All of them: a Deployment gets its pods, and they become Ready.
+    #[default]
+    All,
+    /// None, as with envtest: objects are stored and nothing happens to them. Namespaces that are deleted stay `Terminating`.
+    None,
+    /// Those named.
+    Only(Vec<String>),
+}
 
 impl Controllers {
     /// The names of the controllers that run, each once, in the order of [`controllers::NAMES`].

@@ -6,7 +6,7 @@
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - what may take long is answered on threads of its own (see [`crate::work`]), and holds up no other connection; what turns out to take
 //!   long, or to follow from a webhook's answer, goes there as well;
-//! - nothing is answered to whoever leaves too many answers unread (see [`crate::unsent`]).
+//! - nothing is answered to whoever leaves too many answers unread (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is the matter of [`crate::response`].
 
@@ -26,14 +26,15 @@ use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
-    Admitted, ApiServer, Body, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
+    Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
 use tokio::sync::Semaphore;
 
 use crate::absent;
-use crate::listen::Place;
+use crate::places::Place;
+use crate::response::unsent::{Counted, Sending, Unsent};
 use crate::response::{Elsewhere, ResponseBody};
-use crate::unsent::{Counted, Sending, Unsent};
+use crate::streams;
 use crate::work::{Client, Crowded, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see nothing but
@@ -153,8 +154,11 @@ impl Front {
             absent::warn(&asked.head, &mut response);
         }
         asked.admitted.complete(&mut response);
-        drop(asked);
         found.warn(&mut response);
+        if let Some(connect) = response.extensions_mut().remove::<Connect>() {
+            return streams::connect(self, connect, &asked.head, response);
+        }
+        drop(asked);
         let client = || Elsewhere {
             workers: self.workers.clone(),
             client: Client {

@@ -37,14 +37,17 @@ pub mod kubeconfig;
 mod listen;
 mod outbound;
 mod pki;
+mod places;
 mod response;
 mod signer;
-mod unsent;
+mod streams;
+mod tls;
 mod webhook_certificates;
 mod work;
 
 pub use audit::{AuditFile, AuditStdout, Rotation};
-pub use cluster::{Cluster, ClusterBuilder, Controllers};
+pub use cluster::{Cluster, ClusterBuilder};
+pub use control::Controllers;
 pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
@@ -54,8 +57,9 @@ pub use kubewright_apiserver::audit::{AuditLog, AuditSink, Policy as AuditPolicy
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
-pub use listen::{Limits, Listening};
+pub use listen::Listening;
 pub use pki::Pki;
+pub use places::Limits;
 pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

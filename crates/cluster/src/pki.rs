@@ -16,12 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::certificates::{Authority, Certified};
 use crate::error::{Error, Result};
 use crate::keys::GivenKeys;
-
-/// What a server shows its clients.
-pub(crate) struct Serving {
-    pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKeyDer<'static>,
-}
+use crate::tls::{Serving, Tls};
 
 impl From<&Certified> for Serving {
     fn from(certified: &Certified) -> Serving {
@@ -63,7 +58,7 @@ impl Pki {
             signer: None,
         };
         // A key of another certificate is told now, not by the first client.
-        crate::listen::Tls::new(pki.shown(), None)?;
+        Tls::new(pki.shown(), None)?;
         Ok(pki)
     }
 

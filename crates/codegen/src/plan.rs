@@ -3,7 +3,8 @@
 //! A [`Plan`] starts from a [`Files`], the project as it is, and remembers for each touched file what was in it and what is to be in it. Reading
 //! through the plan gives what the file will be, so that steps of one command see each other's edits. Invariants: a change that changes nothing
 //! is not in the plan, so a command that runs twice does nothing the second time; `before` is what the decision was based on, so that the
-//! writer can notice that somebody changed the file meanwhile. Not here: writing (the command does it).
+//! writer can notice that somebody changed the file meanwhile. A file whose lines end with CR LF is read with plain ends and keeps its own when it is
+//! written, so that no step has to know. Not here: writing (the command does it).
 
 use std::collections::BTreeMap;
 
@@ -140,6 +141,12 @@ impl<'a> Plan<'a> {
             Some(change) => change.before,
             None => self.files.read(path)?,
         };
+        let after = match &before {
+            Some(text) if has_carriage_returns(text) => {
+                after.map(|text| text.replace("\r\n", "\n").replace('\n', "\r\n"))
+            }
+            _ => after,
+        };
         if before != after {
             self.changes.insert(path.to_owned(), Change { before, after });
         }
@@ -184,12 +191,27 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// Whether every line of a text ends with CR LF.
+fn has_carriage_returns(text: &str) -> bool {
+    text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count()
+}
+
+/// A text of CR LF lines with the ends that everything here is written with; another as it is.
+fn plain(text: &str) -> String {
+    if has_carriage_returns(text) {
+        text.replace("\r\n", "\n")
+    } else {
+        text.to_owned()
+    }
+}
+
 impl Files for Plan<'_> {
     fn read(&self, path: &str) -> Result<Option<String>, Diagnostic> {
-        match self.changes.get(path) {
-            Some(change) => Ok(change.after.clone()),
-            None => self.files.read(path),
-        }
+        let text = match self.changes.get(path) {
+            Some(change) => change.after.clone(),
+            None => self.files.read(path)?,
+        };
+        Ok(text.map(|text| plain(&text)))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>, Diagnostic> {

@@ -57,9 +57,10 @@
 //! | SI6 removed handlers are silent | `dispatch::tests::si6_removed_handler_is_silent` |
 //! | SI7 slow handler | `dispatch::mailbox::tests::si7_every_short_history_is_told_folded` (exhaustive), `si7_a_busy_key_keeps_its_place` |
 //! | SI7 panicking handler | `dispatch::tests::si7_panic_is_isolated` |
-//! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
+//! | Q1–Q8, Q10, Q11 (Q7 also `backoff::tests`, `rate::tests`) | `queue::tests::q1_…` to `q11_…`, `tests/queue_model.rs` (property, against a naive model) |
 //! | Q9 no starvation | `queue::tests::q9_low_is_served_within_its_bound` |
 //! | K1–K4 reads see own writes | `receipts::tests::k_every_interleaving_of_some_tasks_on_one_key` (exhaustive), `receipts::tests::k1_…`, `k4_…` |
+//! | R3 slow mapping loses no state | `states::tests::r3_no_state_is_lost_in_any_short_history` (exhaustive), `r3_more_states_than_are_kept_wake_everything` |
 //! | R1, R2 | `tests/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | LE1, LE6 one leader, growing terms | `tests/election.rs` (property, several replicas and one Lease) |
 //! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
@@ -74,9 +75,11 @@ pub mod election;
 pub mod key;
 pub mod meta;
 pub mod queue;
+pub mod rate;
 pub mod receipts;
 pub mod reflector;
 pub mod retry;
+pub mod states;
 pub mod store;
 pub mod time;
 pub mod unreadable;

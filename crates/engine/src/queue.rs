@@ -22,6 +22,7 @@ mod causes;
 mod list;
 
 use crate::backoff::Exponential;
+use crate::rate::RateLimiter;
 use crate::time::Instant;
 pub use causes::{Causes, Merge};
 use list::{Links, List};
@@ -202,7 +203,7 @@ struct Slot<T, C> {
 /// queue.done(work.token, now);
 /// ```
 pub struct WorkQueue<T, C = ()> {
-    backoff: Exponential,
+    limiter: Box<dyn RateLimiter>,
     fairness: Fairness,
     index: BTreeMap<T, u32>,
     slots: Vec<Option<Slot<T, C>>>,
@@ -232,9 +233,14 @@ impl<T: Ord + Clone, C: Merge> Default for WorkQueue<T, C> {
 
 impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
     /// An empty queue.
-    pub fn new(backoff: Exponential, fairness: Fairness) -> WorkQueue<T, C> {
+    pub fn new(limiter: impl RateLimiter + 'static, fairness: Fairness) -> WorkQueue<T, C> {
+        WorkQueue::limited(Box::new(limiter), fairness)
+    }
+
+    /// As [`WorkQueue::new`].
+    pub fn limited(limiter: Box<dyn RateLimiter>, fairness: Fairness) -> WorkQueue<T, C> {
         WorkQueue {
-            backoff,
+            limiter,
             fairness,
             index: BTreeMap::new(),
             slots: Vec::new(),
@@ -266,24 +272,32 @@ impl<T: Ord + Clone, C: Merge> WorkQueue<T, C> {
         self.ask(item, Some(at).filter(|at| *at > now), priority, causes, now)
     }
 
-    /// Asks for a retry of `item` after its own exponential backoff, with the priority it has. Answers the delay as well; `None`
+    /// Asks for a retry of `item` after the delay that the rate limiter says, with the priority it has. Answers the delay as well; `None`
     /// when the queue is shut down.
     pub fn add_rate_limited(&mut self, item: T, causes: C, now: Instant) -> (Wake, Option<Duration>) {
         if self.mode != Mode::Open {
             return (Wake::ShutDown, None);
         }
+        // Asked first: it may be foreign code that panics.
+        let delay = self.limiter.delay(self.retries(&item), now);
+        (self.retry_at(item, now + delay, causes, now), Some(delay))
+    }
+
+    /// Asks for a retry of `item` at `at`, whatever the rate limiter would say; otherwise as [`WorkQueue::add_rate_limited`].
+    pub fn retry_at(&mut self, item: T, at: Instant, causes: C, now: Instant) -> Wake {
+        if self.mode != Mode::Open {
+            return Wake::ShutDown;
+        }
         let id = self.slot_of(item.clone());
         let slot = self.slot(id);
-        let failures = slot.failures;
         slot.failures = slot.failures.saturating_add(1);
         slot.retried = true;
         let running = slot.running.as_ref().map(|run| run.priority);
         let priority = running
             .or_else(|| slot.pending.as_ref().map(|pending| pending.priority))
             .unwrap_or_default();
-        let delay = self.backoff.delay(failures);
         self.retries += 1;
-        (self.add_after(item, now + delay, priority, causes, now), Some(delay))
+        self.add_after(item, at, priority, causes, now)
     }
 
     /// Hands out the next item, or says how long there is nothing to do.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::diff::{FieldChange, changes_between};
 use crate::form::AsJson;
@@ -26,7 +27,12 @@ pub struct Cause {
     kind: CauseKind,
     object: Option<ObjectRef>,
     change: Option<Arc<Change>>,
+    /// Taken from the room of a [`Waker`](crate::Waker), until a worker has the key.
+    place: Option<Place>,
 }
+
+/// A place among what may wait.
+type Place = Arc<OwnedSemaphorePermit>;
 
 /// What kind of thing happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +69,14 @@ impl Cause {
             kind: CauseKind::Requested(reason.into()),
             object: None,
             change: None,
+            place: None,
+        }
+    }
+
+    pub(crate) fn placed(reason: String, place: Place) -> Cause {
+        Cause {
+            place: Some(place),
+            ..Cause::requested(reason)
         }
     }
 
@@ -71,6 +85,7 @@ impl Cause {
             kind: CauseKind::Timer(delay),
             object: None,
             change: None,
+            place: None,
         }
     }
 
@@ -79,6 +94,7 @@ impl Cause {
             kind: CauseKind::Retry { attempt, error },
             object: None,
             change: None,
+            place: None,
         }
     }
 
@@ -87,6 +103,7 @@ impl Cause {
             kind,
             object: Some(object),
             change: None,
+            place: None,
         }
     }
 
@@ -100,6 +117,7 @@ impl Cause {
             kind: CauseKind::Changed,
             object: Some(object),
             change: Some(Arc::new(change)),
+            place: None,
         }
     }
 
@@ -120,8 +138,12 @@ impl Cause {
 
     /// Adds what happened later to the same object; `false` when the two cannot be told as one.
     fn absorb(&mut self, later: &Cause) -> bool {
-        if self.object.is_none() || self.object != later.object {
+        if self.object != later.object {
             return false;
+        }
+        if self.object.is_none() {
+            // The same request twice is one; timers and retries come once anyway.
+            return self.kind == later.kind;
         }
         match (&self.kind, &later.kind) {
             (CauseKind::Changed, CauseKind::Changed) => {
@@ -204,7 +226,12 @@ impl<'de> Deserialize<'de> for Cause {
                 fields: OnceLock::from(changes),
             })
         });
-        Ok(Cause { kind, object, change })
+        Ok(Cause {
+            kind,
+            object,
+            change,
+            place: None,
+        })
     }
 }
 
@@ -236,6 +263,12 @@ pub(crate) struct Causes {
 }
 
 impl Causes {
+    pub(crate) fn of(cause: Cause) -> Causes {
+        let mut causes = Causes::default();
+        causes.push(cause);
+        causes
+    }
+
     pub(crate) fn push(&mut self, cause: Cause) {
         // Only the newest entry about the object may take it in: "deleted, then created" must stay two things.
         if let Some(last) = self.list.iter_mut().rev().find(|known| known.object == cause.object)
@@ -250,12 +283,19 @@ impl Causes {
         }
     }
 
+    /// A worker has the key: its causes wait no longer.
+    pub(crate) fn taken(mut self) -> Vec<Cause> {
+        self.list.iter_mut().for_each(|cause| cause.place = None);
+        self.into_vec()
+    }
+
     pub(crate) fn into_vec(mut self) -> Vec<Cause> {
         if self.overflow > 0 {
             self.list.push(Cause {
                 kind: CauseKind::More(self.overflow),
                 object: None,
                 change: None,
+                place: None,
             });
         }
         self.list

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// How often the files are looked at. They are small; what costs is a certificate that is not used in time.
 const POLL: Duration = Duration::from_secs(1);

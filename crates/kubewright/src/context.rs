@@ -10,17 +10,17 @@ use kube::api::Patch;
 use kube::core::{ApiResource, ObjectMeta};
 use serde_json::{Value, json};
 
-use crate::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::cache::Shared;
 use crate::cause::{Cause, CauseKind};
 use crate::client::Client;
+use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
 use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::{Object, ObjectRef, api_resource};
 use crate::request::Request;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// One reconcile's view of the world. Cheap to clone.
 #[derive(Clone)]
@@ -264,12 +264,12 @@ impl Context {
     fn newest<'a>(&'a self, form: &'a Form, object: &'a dyn Cached) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
             let meta = object.metadata();
-            let (Some(informer), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
+            let (Some(parts), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
                 return Ok(None);
             };
             let cached = self
                 .client()
-                .get_shared(&informer, meta.namespace.as_deref(), name)
+                .get_shared(parts.of(meta.namespace.as_deref()), meta.namespace.as_deref(), name)
                 .await?;
             Ok(cached.filter(|cached| cached.metadata().uid == meta.uid))
         })

@@ -8,9 +8,6 @@
 //! Not here: what follows from it (which rules a role gets, how a CRD is checked), which the command decides, so that an improvement needs no
 //! new operator.
 
-use std::fmt;
-
-use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,6 +15,7 @@ use crate::controller::{Controller, Relation};
 use crate::crd::{self, Problem};
 use crate::error::Result;
 use crate::operator::Operator;
+use crate::rule::Rule;
 use crate::webhook::{ConversionDescription, Description, Kind};
 
 /// The version of the document's form.
@@ -76,150 +74,6 @@ pub struct DeclaredController {
     pub finalizer: Option<String>,
     /// Rules of `#[rbac]` and [`Controller::rbac`].
     pub rbac: Vec<Rule>,
-}
-
-/// Something that the operator is allowed to do: a rule of a Role or ClusterRole (kubebuilder's `+kubebuilder:rbac`).
-///
-/// What a controller needs for what it declares is derived; this is for the rest. [`macro@crate::rbac`] writes one beside a reconciler.
-///
-/// ```
-/// use kubewright::Rule;
-/// use kubewright::k8s_openapi::api::core::v1::Secret;
-///
-/// let read_one = Rule::of::<Secret>().resource_names(["db-password"]).verbs(["get"]);
-/// let scale = Rule::new().groups(["apps"]).resources(["deployments/scale"]).verbs(["patch"]);
-/// let metrics = Rule::new().urls(["/metrics"]).verbs(["get"]);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[must_use]
-pub struct Rule {
-    groups: Vec<String>,
-    resources: Vec<String>,
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
-    urls: Vec<String>,
-    namespace: String,
-    role_name: String,
-}
-
-fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
-    texts.into_iter().map(Into::into).collect()
-}
-
-impl fmt::Display for Rule {
-    /// As `#[rbac]` is written.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lists = [
-            ("groups", &self.groups),
-            ("resources", &self.resources),
-            ("resourceNames", &self.resource_names),
-            ("verbs", &self.verbs),
-            ("urls", &self.urls),
-        ];
-        let mut parts = Vec::new();
-        for (name, list) in lists {
-            match list.as_slice() {
-                [] => {}
-                [one] => parts.push(format!("{name} = {one:?}")),
-                many => parts.push(format!("{name} = {many:?}")),
-            }
-        }
-        for (name, text) in [("namespace", &self.namespace), ("roleName", &self.role_name)] {
-            if !text.is_empty() {
-                parts.push(format!("{name} = {text:?}"));
-            }
-        }
-        write!(f, "#[rbac({})]", parts.join(", "))
-    }
-}
-
-impl Rule {
-    /// A rule that allows nothing yet.
-    pub fn new() -> Rule {
-        Rule::default()
-    }
-
-    /// A rule about the objects of a kind.
-    pub fn of<K: kube::Resource<DynamicType = ()>>() -> Rule {
-        let resource = ApiResource::erase::<K>(&());
-        Rule::new().groups([resource.group]).resources([resource.plural])
-    }
-
-    /// The rule whose absence a refusal of the API server is about: its texts name the verb, the resource and the group. It displays as the
-    /// attribute that adds it.
-    ///
-    /// ```
-    /// use kubewright::Rule;
-    ///
-    /// let text = r#"secrets is forbidden: User "robot" cannot list resource "secrets" in API group "" at the cluster scope"#;
-    /// let missing = Rule::missing_in(text).expect("it is about a right");
-    /// assert_eq!(missing.to_string(), r#"#[rbac(groups = "", resources = "secrets", verbs = "list")]"#);
-    /// ```
-    pub fn missing_in(text: &str) -> Option<Rule> {
-        let (_, told) = text.split_once(" cannot ")?;
-        let (verb, told) = told.split_once(" resource \"")?;
-        let (resource, told) = told.split_once('"')?;
-        let (_, told) = told.split_once("in API group \"")?;
-        let (group, _) = told.split_once('"')?;
-        let plain = |word: &str| {
-            word.chars()
-                .all(|letter| letter.is_ascii_alphanumeric() || "-./*".contains(letter))
-        };
-        let words = [verb, resource];
-        let fits = words.iter().all(|word| !word.is_empty() && plain(word)) && plain(group);
-        fits.then(|| Rule::new().groups([group]).resources([resource]).verbs([verb]))
-    }
-
-    /// API groups; `""` is the core group, `*` all.
-    pub fn groups(mut self, groups: impl IntoIterator<Item = impl Into<String>>) -> Rule {
-        self.groups = texts(groups);
-        self
-    }
-
-    /// Resources by their plural, also parts of them (`deployments/scale`).
-    pub fn resources(mut self, resources: impl IntoIterator<Item = impl Into<String>>) -> Rule {
-        self.resources = texts(resources);
-        self
-    }
-
-    /// A part of the resources named so far, such as `status` or `scale`.
-    pub fn subresource(mut self, part: &str) -> Rule {
-        for resource in &mut self.resources {
-            *resource = format!("{resource}/{part}");
-        }
-        self
-    }
-
-    /// Only the objects of these names.
-    pub fn resource_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Rule {
-        self.resource_names = texts(names);
-        self
-    }
-
-    /// What may be done: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …, or `*`.
-    pub fn verbs(mut self, verbs: impl IntoIterator<Item = impl Into<String>>) -> Rule {
-        self.verbs = texts(verbs);
-        self
-    }
-
-    /// Paths that are no resources, such as `/metrics`.
-    pub fn urls(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Rule {
-        self.urls = texts(urls);
-        self
-    }
-
-    /// The rule goes into a Role in this namespace.
-    pub fn namespace(mut self, namespace: &str) -> Rule {
-        namespace.clone_into(&mut self.namespace);
-        self
-    }
-
-    /// The rule goes into a role of this name instead of `manager-role`.
-    pub fn role_name(mut self, name: &str) -> Rule {
-        name.clone_into(&mut self.role_name);
-        self
-    }
 }
 
 impl Operator {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::client::fault_of;
+use crate::fault::fault_of;
 
 /// Any error, boxed, as it travels inside [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
@@ -32,6 +32,15 @@ pub enum Error {
     /// A failure that trying again cannot cure (controller-runtime's `TerminalError`): logged and dropped until the object changes.
     #[error("{0}")]
     Terminal(#[source] BoxError),
+
+    /// As [`Error::Retry`], with the time that the retry waits, such as the one that a service asked for.
+    #[error("{source}")]
+    RetryAfter {
+        /// How long.
+        after: Duration,
+        /// What failed.
+        source: BoxError,
+    },
 
     /// The cache did not catch up with a write of our own within the deadline, so an answer would have been out of date. Retried.
     #[error(
@@ -195,6 +204,13 @@ impl Error {
         Error::Retry(cause.into())
     }
 
+    /// A failure that may pass: the key is retried after this time, however often it has failed. It counts as a failure in metrics and logs; a
+    /// reconcile that merely has to wait answers [`crate::Action::requeue_after`].
+    pub fn retry_after(after: Duration, cause: impl Into<BoxError>) -> Error {
+        let source = cause.into();
+        Error::RetryAfter { after, source }
+    }
+
     /// A failure that only a change of the object can cure: the key is not retried.
     pub fn terminal(cause: impl Into<BoxError>) -> Error {
         Error::Terminal(cause.into())
@@ -281,6 +297,66 @@ impl From<serde_json::Error> for Error {
 impl From<std::io::Error> for Error {
     fn from(source: std::io::Error) -> Error {
         Error::Retry(Box::new(source))
+    }
+}
+
+/// Any error by `?`, with what it means for the key: errors of other crates know nothing of retries, so their place in the code says it.
+///
+/// (An error type of the operator's own may say it once and for all, by `impl From<MyError> for kubewright::Error`.)
+///
+/// ```
+/// use std::time::Duration;
+/// use kubewright::{Fails, Result};
+///
+/// fn parse(port: &str) -> Result<u16> {
+///     port.parse().or_terminal() // only another spec can help
+/// }
+///
+/// fn load(path: &str) -> Result<String> {
+///     std::fs::read_to_string(path).or_retry_after(Duration::from_secs(30))
+/// }
+///
+/// assert!(parse("http").unwrap_err().is_terminal());
+/// assert!(!load("/nowhere").unwrap_err().is_terminal());
+/// ```
+pub trait Fails<T>: Sized {
+    /// The key is retried with backoff, as after [`Error::retry`].
+    ///
+    /// # Errors
+    /// [`Error::Retry`].
+    fn or_retry(self) -> Result<T>;
+
+    /// The key is retried after this time, as after [`Error::retry_after`].
+    ///
+    /// # Errors
+    /// [`Error::RetryAfter`].
+    fn or_retry_after(self, after: Duration) -> Result<T>;
+
+    /// The key waits until something changes, as after [`Error::terminal`].
+    ///
+    /// # Errors
+    /// [`Error::Terminal`].
+    fn or_terminal(self) -> Result<T>;
+}
+
+impl<T, E: Into<BoxError>> Fails<T> for Result<T, E> {
+    fn or_retry(self) -> Result<T> {
+        self.map_err(Error::retry)
+    }
+
+    fn or_retry_after(self, after: Duration) -> Result<T> {
+        self.map_err(|cause| Error::retry_after(after, cause))
+    }
+
+    fn or_terminal(self) -> Result<T> {
+        self.map_err(Error::terminal)
+    }
+}
+
+impl From<BoxError> for Error {
+    /// What nobody has judged may pass.
+    fn from(cause: BoxError) -> Error {
+        Error::Retry(cause)
     }
 }
 

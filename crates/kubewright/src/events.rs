@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::client::fault_of;
 use crate::clock::Clock;
 use crate::error::Chain;
-use crate::runnable::Stop;
+use crate::fault::fault_of;
+use crate::stop::Stop;
 
 /// How many events may wait to be written.
 const QUEUE: usize = 1000;

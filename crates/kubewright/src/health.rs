@@ -1,7 +1,8 @@
 //! `/healthz` and `/readyz` over HTTP, as probes expect them.
 //!
 //! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means: every controller's
-//! workers run.
+//! sources have been read once. A source that has trouble later is told beside its check and fails nothing: taken out of service, the operator
+//! would serve no webhook either, and nothing would be better.
 //!
 //! Not here: connections and their bounds, see `net.rs`; TLS; metrics.
 
@@ -15,14 +16,23 @@ use tokio::net::TcpListener;
 
 use crate::error::{Error, Result};
 use crate::net::{self, Answer};
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// A check: `Err` says in words what is wrong.
 pub(crate) type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
+/// What is to be told beside a check that does not fail.
+pub(crate) type Remark = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+#[derive(Clone)]
+struct Entry {
+    check: Check,
+    remark: Option<Remark>,
+}
+
 /// The checks of a manager.
 #[derive(Clone, Default)]
-pub(crate) struct Checks(Arc<Mutex<BTreeMap<&'static str, BTreeMap<String, Check>>>>);
+pub(crate) struct Checks(Arc<Mutex<BTreeMap<&'static str, BTreeMap<String, Entry>>>>);
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,8 +42,23 @@ impl fmt::Debug for Checks {
 
 impl Checks {
     pub(crate) fn add(&self, endpoint: &'static str, name: &str, check: Check) {
+        self.insert(endpoint, name, Entry { check, remark: None });
+    }
+
+    /// A check with something to be told beside it.
+    pub(crate) fn add_remarked(&self, endpoint: &'static str, name: &str, check: Check, remark: Remark) {
+        let remark = Some(remark);
+        self.insert(endpoint, name, Entry { check, remark });
+    }
+
+    pub(crate) fn remove(&self, endpoint: &'static str, name: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(endpoint).or_default().insert(name.to_owned(), check);
+        all.entry(endpoint).or_default().remove(name);
+    }
+
+    fn insert(&self, endpoint: &'static str, name: &str, entry: Entry) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(endpoint).or_default().insert(name.to_owned(), entry);
     }
 
     /// Status and text for a path and query.
@@ -51,7 +76,7 @@ impl Checks {
             .get(endpoint)
             .cloned()
             .unwrap_or_default();
-        let chosen: BTreeMap<&String, &Check> = checks
+        let chosen: BTreeMap<&String, &Entry> = checks
             .iter()
             .filter(|(name, _)| only.is_none_or(|only| only == *name))
             .collect();
@@ -60,9 +85,13 @@ impl Checks {
         }
         let mut text = "[+]ping ok\n".to_owned();
         let mut failed = false;
-        for (name, check) in chosen {
+        for (name, Entry { check, remark }) in chosen {
             match check() {
-                Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
+                Ok(()) => {
+                    text.push_str(&format!("[+]{name} ok\n"));
+                    let remarks = remark.iter().flat_map(|remark| remark());
+                    remarks.for_each(|remark| text.push_str(&format!("   {remark}\n")));
+                }
                 Err(reason) => {
                     failed = true;
                     text.push_str(&format!("[-]{name} failed: {reason}\n"));
@@ -161,5 +190,15 @@ mod tests {
             "[+]ping ok\n[-]bad failed: not yet\n[+]good ok\nreadyz check failed\n",
         );
         check("/healthz", "", 200, "ok");
+        checks.add("readyz", "bad", Arc::new(|| Ok(())));
+        let trouble = || vec!["Secret in all namespaces: the watch failed".to_owned()];
+        checks.add_remarked("readyz", "sick", Arc::new(|| Ok(())), Arc::new(trouble));
+        check("/readyz", "", 200, "ok");
+        check(
+            "/readyz",
+            "verbose",
+            200,
+            "[+]ping ok\n[+]bad ok\n[+]good ok\n[+]sick ok\n   Secret in all namespaces: the watch failed\nreadyz check passed\n",
+        );
     }
 }

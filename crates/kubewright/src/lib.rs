@@ -31,10 +31,15 @@
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
+//! | several namespaces are one view, K1 in each | `crates/testing/tests/runtime/namespaces.rs`, `tests/runtime.rs::c_a_manager_of_some_…` |
 //! | Q5, Q6 waiting and waking | `queue::tests::q5_…`, `queue::tests::q6_…` |
 //! | R1–R3 one at a time, nothing lost | `tests/runtime.rs::r1_…` |
+//! | R3 mappings that look things up | the engine's `states::tests`; with a server: `crates/testing/tests/runtime/sources.rs::r3_…` |
+//! | sources from outside: bounded, kept until a worker has them | `crates/testing/tests/runtime/sources.rs` |
+//! | predicates and selectors of one source | `predicate::tests`; with a server: `crates/testing/tests/runtime/sources.rs` |
 //! | R4 sources first | `tests/runtime.rs::r4_…` |
-//! | R5 errors and backoff | `tests/runtime.rs::r5_…` |
+//! | R5 errors and backoff | `tests/runtime.rs::r5_…`; errors of any type: `crates/testing/tests/runtime/controllers.rs::r5_…` |
+//! | M6 controllers come and go | `crates/testing/tests/runtime/controllers.rs::m6_…` |
 //! | R6, M7 stop | `tests/runtime.rs::m7_…` |
 //! | R7 panics | `tests/runtime.rs::r7_…` |
 //! | M3 runnables after caches | `tests/runtime.rs::m3_…` |
@@ -60,7 +65,6 @@ pub use prometheus_client;
 pub use schemars;
 
 mod action;
-mod apply;
 mod cache;
 mod cause;
 mod certificate;
@@ -75,6 +79,7 @@ mod diff;
 mod election;
 mod error;
 mod events;
+mod fault;
 mod form;
 mod health;
 mod manager;
@@ -86,9 +91,12 @@ mod operator;
 pub mod predicate;
 pub mod prelude;
 mod queue;
+pub mod rate;
 mod request;
+mod rule;
 mod run;
 mod runnable;
+mod stop;
 pub mod webhook;
 
 pub use action::Action;
@@ -97,20 +105,23 @@ pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
-pub use controller::{Cleanup, Controller, Reconciler};
+pub use controller::waker::{Waker, WakerFull};
+pub use controller::{Cleanup, Controller, Reconciler, Source, Watch};
 pub use crd::Problem;
-pub use declaration::{Declaration, DeclaredController, DeclaredCrd, Rule, declare};
+pub use declaration::{Declaration, DeclaredController, DeclaredCrd, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
 pub use election::LeaderElection;
-pub use error::{ApiError, BoxError, Error, Result};
+pub use error::{ApiError, BoxError, Error, Fails, Result};
 pub use events::{EventRecorder, EventType};
-pub use manager::{GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
+pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use metrics::{Metrics, MetricsServer};
 pub use object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
 pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};
 pub use operator::Operator;
 pub use queue::WorkQueue;
 pub use request::Request;
+pub use rule::Rule;
 pub use run::run;
-pub use runnable::{Runnable, Stop, StopSource};
+pub use runnable::Runnable;
+pub use stop::{Stop, StopSource};
 pub use webhook::{AdmissionRequest, Conversion, Defaulter, Denied, FieldErrors, Validator, Webhook};

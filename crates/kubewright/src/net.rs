@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Result;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// Listens on `host:port`; `:port` means every address of this machine, of both families where there are two.
 pub(crate) async fn listen(address: &str) -> io::Result<TcpListener> {

@@ -14,12 +14,12 @@ use crate::cache::Cache;
 use crate::client::Client;
 use crate::controller::Controller;
 use crate::crd::{self, Generated};
-use crate::declaration::Rule;
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
 use crate::manager::{Manager, ManagerBuilder};
 use crate::object::Object;
 use crate::observe::{Listener, Observer};
+use crate::rule::Rule;
 use crate::runnable::Runnable;
 use crate::webhook::{Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
 
@@ -64,6 +64,7 @@ pub struct Operator {
     webhooks: Parts,
     webhook_server: Option<WebhookServer>,
     metrics: Vec<AddMetrics>,
+    namespaces: Vec<String>,
 }
 
 /// Adds metrics of the operator's own.
@@ -94,6 +95,7 @@ impl Operator {
             webhooks: Parts::default(),
             webhook_server: None,
             metrics: Vec::new(),
+            namespaces: Vec::new(),
         }
     }
 
@@ -221,6 +223,13 @@ impl Operator {
         self
     }
 
+    /// Restricts the operator to these namespaces; see [`ManagerBuilder::namespaces`]. In a program `WATCH_NAMESPACE` and the flag `--namespaces`
+    /// say so too, and count more.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Operator {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Answers health probes on this address.
     pub fn health(mut self, address: impl Into<String>) -> Operator {
         self.health = Some(address.into());
@@ -279,7 +288,7 @@ impl Operator {
 
     /// The manager that runs this operator.
     pub fn manager(self, client: kube::Client) -> ManagerBuilder {
-        let mut builder = Manager::builder(client).name(self.name);
+        let mut builder = Manager::builder(client).name(self.name).namespaces(self.namespaces);
         for observer in self.observers {
             builder = builder.observe(observer);
         }
@@ -358,7 +367,7 @@ fn stored_version(
 struct Boxed(Box<dyn Runnable>);
 
 impl Runnable for Boxed {
-    fn run(&self, client: Client, stop: crate::runnable::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
+    fn run(&self, client: Client, stop: crate::stop::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
         self.0.run(client, stop)
     }
 }

@@ -1,7 +1,17 @@
 //! Ready-made predicates: which events of a source lead to a reconcile.
 //!
-//! A predicate sees old and new state. Creations and deletions pass all of these: dropping them is how updates get lost. Note that a change of
-//! `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`] does not hide the beginning of a deletion.
+//! A predicate sees old and new state. Those that compare let creations and deletions pass: dropping them is how updates get lost. Note that a
+//! change of `metadata.deletionTimestamp` bumps the generation, so [`generation_changed`] does not hide the beginning of a deletion.
+//!
+//! ```
+//! use kubewright::k8s_openapi::api::core::v1::Secret;
+//! use kubewright::{Request, Watch, predicate};
+//!
+//! let source = Watch::<Secret>::new()
+//!     .when(predicate::or(predicate::generation_changed, predicate::labels_changed))
+//!     .when(predicate::not(predicate::created))
+//!     .map(|secret| vec![Request::of(secret)]);
+//! ```
 
 use kube::Resource;
 use kubewright_engine::Event;
@@ -19,6 +29,50 @@ pub fn labels_changed<K: Resource>(event: &Event<K>) -> bool {
 /// Passes modifications that change annotations (`AnnotationChangedPredicate`).
 pub fn annotations_changed<K: Resource>(event: &Event<K>) -> bool {
     changed(event, |object| object.meta().annotations.clone().unwrap_or_default())
+}
+
+/// Passes modifications that are any: not the repetition of what is known (`ResourceVersionChangedPredicate`).
+pub fn version_changed<K: Resource>(event: &Event<K>) -> bool {
+    changed(event, |object| object.meta().resource_version.clone())
+}
+
+/// Passes creations, also those of the first list.
+pub fn created<K>(event: &Event<K>) -> bool {
+    matches!(event, Event::Added { .. })
+}
+
+/// Passes modifications.
+pub fn modified<K>(event: &Event<K>) -> bool {
+    matches!(event, Event::Modified { .. })
+}
+
+/// Passes deletions, also of objects that only left the source's selection.
+pub fn deleted<K>(event: &Event<K>) -> bool {
+    matches!(event, Event::Deleted { .. })
+}
+
+/// Passes events of objects for which `holds` is true, before or after: an object that is not meant any more wakes those that it was meant for.
+/// (`NewPredicateFuncs` and `LabelSelectorPredicate` look at the new state alone and hide that step.)
+pub fn object<K>(holds: impl Fn(&K) -> bool) -> impl Fn(&Event<K>) -> bool {
+    move |event| match event {
+        Event::Modified { old, new } => holds(old) || holds(new),
+        Event::Added { object, .. } | Event::Deleted { object, .. } => holds(object),
+    }
+}
+
+/// Passes what both let pass.
+pub fn and<K>(one: impl Fn(&Event<K>) -> bool, other: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
+    move |event| one(event) && other(event)
+}
+
+/// Passes what one of them lets pass.
+pub fn or<K>(one: impl Fn(&Event<K>) -> bool, other: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
+    move |event| one(event) || other(event)
+}
+
+/// Passes what the predicate does not.
+pub fn not<K>(predicate: impl Fn(&Event<K>) -> bool) -> impl Fn(&Event<K>) -> bool {
+    move |event| !predicate(event)
 }
 
 fn changed<K, T: PartialEq>(event: &Event<K>, part: impl Fn(&K) -> T) -> bool {
@@ -67,5 +121,38 @@ mod tests {
             },
             [true; 3],
         );
+    }
+
+    #[test]
+    fn predicates_can_be_put_together() {
+        let added = Event::Added {
+            object: config(1, "x", "y"),
+            initial: true,
+        };
+        let relabelled = Event::Modified {
+            old: config(1, "x", "y"),
+            new: config(1, "z", "y"),
+        };
+        let gone = Event::Deleted {
+            key: kubewright_engine::ObjectKey::namespaced("default", "a"),
+            object: config(1, "z", "y"),
+            final_state_unknown: false,
+        };
+        let check = |predicate: &dyn Fn(&Event<ConfigMap>) -> bool, expected: [bool; 3]| {
+            assert_eq!([predicate(&added), predicate(&relabelled), predicate(&gone)], expected);
+        };
+        let labelled = |value: &'static str| {
+            object(move |config: &ConfigMap| config.metadata.labels.iter().flatten().any(|(_, label)| label == value))
+        };
+        check(&created, [true, false, false]);
+        check(&modified, [false, true, false]);
+        check(&deleted, [false, false, true]);
+        check(&version_changed, [true, false, true]);
+        check(&or(created, deleted), [true, false, true]);
+        check(&and(not(created), labels_changed), [false, true, true]);
+        check(&not(generation_changed), [false, true, false]);
+        // What carried the label before the change counts.
+        check(&labelled("x"), [true, true, false]);
+        check(&labelled("z"), [false, true, true]);
     }
 }

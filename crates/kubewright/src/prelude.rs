@@ -7,5 +7,6 @@ pub use crate::kube::core::ObjectMeta;
 pub use crate::kube::{CustomResource, Resource, ResourceExt};
 pub use crate::{
     Action, AdmissionRequest, Cleanup, Client, Context, Controller, Conversion, Defaulter, Denied, Error, EventType,
-    FieldErrors, Manager, Object, Operator, Reconciler, Request, Result, Stop, Validator, Webhook, rbac,
+    Fails, FieldErrors, Manager, Object, Operator, Reconciler, Request, Result, Source, Stop, Validator, Waker, Watch,
+    Webhook, rbac,
 };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use kubewright_engine::Instant;
 use kubewright_engine::backoff::Exponential;
 use kubewright_engine::queue::{Fairness, Merge, Metrics, Next, Priority, Token, Wake, Work, WorkQueue as EngineQueue};
+use kubewright_engine::rate::RateLimiter;
 use tokio::sync::Notify;
 
 /// A queue of keys for hand-written loops (client-go's rate limiting work queue). Cheap to clone.
@@ -55,12 +56,17 @@ impl<T: Ord + Clone> Default for WorkQueue<T> {
 impl<T: Ord + Clone> WorkQueue<T> {
     /// An empty queue with the usual backoff: 5 ms, doubling up to 1000 s.
     pub fn new() -> WorkQueue<T> {
-        WorkQueue(Queue::new(Exponential::default()))
+        WorkQueue::with_rate_limiter(Exponential::default())
     }
 
     /// An empty queue with a backoff of its own for [`WorkQueue::add_rate_limited`].
     pub fn with_backoff(base: Duration, max: Duration) -> WorkQueue<T> {
-        WorkQueue(Queue::new(Exponential { base, max }))
+        WorkQueue::with_rate_limiter(Exponential { base, max })
+    }
+
+    /// An empty queue with a rate limiter for [`WorkQueue::add_rate_limited`]; see [`crate::rate`].
+    pub fn with_rate_limiter(limiter: impl RateLimiter + 'static) -> WorkQueue<T> {
+        WorkQueue(Queue::new(Box::new(limiter)))
     }
 
     /// Asks for the key to be worked on as soon as possible.
@@ -135,16 +141,16 @@ impl<T, C> Clone for Queue<T, C> {
 }
 
 impl<T: Ord + Clone, C: Merge> Queue<T, C> {
-    pub(crate) fn new(backoff: Exponential) -> Queue<T, C> {
+    pub(crate) fn new(limiter: Box<dyn RateLimiter>) -> Queue<T, C> {
         Queue(Arc::new(Inner {
-            engine: Mutex::new(EngineQueue::new(backoff, Fairness::default())),
+            engine: Mutex::new(EngineQueue::limited(limiter, Fairness::default())),
             workers: Notify::new(),
             origin: tokio::time::Instant::now(),
         }))
     }
 
     fn lock(&self) -> MutexGuard<'_, EngineQueue<T, C>> {
-        // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours.
+        // The engine runs no foreign code that panics half way: merging causes and comparing keys is ours, a limiter is asked before.
         self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,6 +183,17 @@ impl<T: Ord + Clone, C: Merge> Queue<T, C> {
         let (wake, delay) = self.lock().add_rate_limited(item, causes, now);
         self.wake(wake);
         delay
+    }
+
+    /// As `add_rate_limited`, with the delay that is asked for.
+    pub(crate) fn retry(&self, item: T, asked: Option<Duration>, causes: C) -> Option<Duration> {
+        let Some(delay) = asked else {
+            return self.add_rate_limited(item, causes);
+        };
+        let now = self.now();
+        let wake = self.lock().retry_at(item, now + delay, causes, now);
+        self.wake(wake);
+        (wake != Wake::ShutDown).then_some(delay)
     }
 
     pub(crate) async fn next(&self) -> Option<Work<T, C>> {

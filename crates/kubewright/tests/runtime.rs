@@ -1402,7 +1402,8 @@ async fn m2_probes_answer_before_the_caches_are_filled() {
         assert_eq!(probe(address, "/healthz").await, (200, "ok".to_owned()));
         let (status, text) = probe(address, "/readyz").await;
         assert_eq!(status, 500);
-        assert!(text.contains("[-]pod failed: its caches are not synced"), "{text}");
+        let missing = "[-]pod failed: its caches are not synced: Pod in all namespaces: ";
+        assert!(text.contains(missing), "{text}");
         fake.refuse_nothing();
         ready.await;
         assert_eq!(probe(address, "/readyz").await, (200, "ok".to_owned()));
@@ -1410,36 +1411,36 @@ async fn m2_probes_answer_before_the_caches_are_filled() {
     .await;
 }
 
-/// A manager of one namespace lists nothing else, so a Role is enough for it.
+/// A manager of some namespaces lists no other, so a Role in each is enough for it.
 #[tokio::test]
-async fn c_a_manager_of_one_namespace_asks_for_no_other() {
-    let fake = Fake::new();
-    fake.refuse(|seen: &Seen| {
-        (["LIST", "WATCH"].contains(&seen.verb) && !seen.path.contains("/namespaces/a/")).then_some((
-            403,
-            "Forbidden",
-            false,
-        ))
-    });
-    let manager = Manager::builder(fake.client())
-        .namespace("a")
-        .add(Controller::of::<Pod>(Scripted::new(|_, _| Ok(Action::await_change()))))
-        .build()
-        .expect("a manager");
-    let (client, ready) = (manager.client(), manager.ready());
-    with_manager(manager, async {
-        ready.await;
-        client.list::<ConfigMap>(None).await.expect("those in a");
-        let elsewhere = client
-            .get::<ConfigMap>(Some("b"), "x")
-            .await
-            .expect_err("it is not cached");
-        assert_eq!(
-            elsewhere.to_string(),
-            "cannot read configmaps in namespace b: this manager is restricted to namespace a"
-        );
-    })
-    .await;
+async fn c_a_manager_of_some_namespaces_asks_for_no_other() {
+    async fn check(namespaces: &[&str], refused: &str) {
+        let fake = Fake::new();
+        let allowed: Vec<String> = namespaces.iter().map(|name| format!("/namespaces/{name}/")).collect();
+        fake.refuse(move |seen: &Seen| {
+            let inside = allowed.iter().any(|path| seen.path.contains(path));
+            (["LIST", "WATCH"].contains(&seen.verb) && !inside).then_some((403, "Forbidden", false))
+        });
+        let manager = Manager::builder(fake.client())
+            .namespaces(namespaces.iter().copied())
+            .add(Controller::of::<Pod>(Scripted::new(|_, _| Ok(Action::await_change()))))
+            .build()
+            .expect("a manager");
+        let (client, ready) = (manager.client(), manager.ready());
+        with_manager(manager, async {
+            ready.await;
+            client.list::<ConfigMap>(None).await.expect("those inside");
+            let elsewhere = client
+                .get::<ConfigMap>(Some("x"), "x")
+                .await
+                .expect_err("it is not cached");
+            let told = format!("cannot read configmaps in namespace x: this manager is restricted to {refused}");
+            assert_eq!(elsewhere.to_string(), told);
+        })
+        .await;
+    }
+    check(&["a"], "namespace a").await;
+    check(&["b", "a", "b"], "namespaces a, b").await;
 }
 
 #[tokio::test]

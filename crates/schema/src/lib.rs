@@ -4,31 +4,24 @@
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
 
-// what it may cost
-pub mod budget;
-pub mod measure;
-pub mod stack;
 // values and patches
 pub mod apply;
 pub mod decode;
-pub mod error;
 pub mod fields;
-pub mod go;
 pub mod internal;
 pub mod jsonpath;
 pub mod labels;
-pub mod names;
 pub mod patch;
-pub mod path;
 pub mod protobuf;
-pub mod quantity;
-pub mod zones;
-// schemas
-pub mod catalog;
-pub mod cel;
+// schemas and rules
 pub mod check;
+mod correlate;
+pub mod declare;
 pub mod definition;
+pub mod rules;
 pub mod schema;
 pub mod structural;
 
-pub use schema::{Schema, SchemaRef};
+// What the interface of this crate is made of.
+pub use kubewright_values::{budget, error, go, measure, names, path, quantity, stack, zones};
+pub use schema::{Schema, SchemaRef, catalog};

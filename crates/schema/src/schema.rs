@@ -2,7 +2,7 @@
 //!
 //! A [`Schema`] holds the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to, with the
 //! `x-kubernetes-*` extensions. A [`SchemaRef`] points at one. It is an `Arc` or a name in the
-//! [catalog](crate::catalog) that is looked up on first use, which keeps recursive definitions such as
+//! [catalog](crate::schema::catalog) that is looked up on first use, which keeps recursive definitions such as
 //! `JSONSchemaProps` finite and a server that never touches a kind from paying for it.
 //!
 //! Invariants: a `Schema` never changes once it is behind a `SchemaRef`; a `$ref` that carries words of its own
@@ -11,8 +11,11 @@
 //!
 //! Not here: what the keywords mean. [`structural`](crate::structural) prunes, defaults and validates by them.
 
-pub(crate) mod parse;
+pub mod catalog;
+pub(crate) mod go;
+mod parse;
 mod pattern;
+pub(crate) mod special;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,8 +28,10 @@ use serde_json::Value;
 use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
-use crate::structural::{GoStruct, Special};
+use go::GoStruct;
+use special::Special;
 
+pub use kubewright_values::ListType;
 pub use pattern::Pattern;
 
 /// The type keyword of a schema, as OpenAPI v3 knows it. An absent type allows every value.
@@ -79,17 +84,6 @@ impl fmt::Display for Type {
     }
 }
 
-/// `x-kubernetes-list-type`: how the items of a list are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListType {
-    /// The list is one value.
-    Atomic,
-    /// Scalars, each at most once.
-    Set,
-    /// Objects, told apart by [`Schema::list_map_keys`].
-    Map,
-}
-
 /// `x-kubernetes-map-type`: whether the fields of an object have owners of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
@@ -112,7 +106,7 @@ pub struct GroupVersionKind {
 
 /// What a value may be: the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to.
 ///
-/// Absent keywords are `None`, `false` or empty. Built-in kinds come from the [catalog](crate::catalog), custom ones
+/// Absent keywords are `None`, `false` or empty. Built-in kinds come from the [catalog](crate::schema::catalog), custom ones
 /// from [`SchemaRef::from_crd`].
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
@@ -338,8 +332,7 @@ impl SchemaRef {
 
 impl Named {
     fn resolve(&self) -> Arc<Schema> {
-        let target =
-            crate::catalog::schema(self.name).expect("the catalog is closed: its test follows every reference");
+        let target = catalog::schema(self.name).expect("the catalog is closed: its test follows every reference");
         let Some(overlay) = &self.overlay else { return target };
         let mut schema = Schema::clone(&target);
         schema.overlay(overlay);

@@ -4,12 +4,12 @@
 //! A table for each part of the crate, all through one `check`. What upstream takes is taken cheaply; what it refuses
 //! is refused with its words; what it would work on for long is cancelled.
 
+use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+use kubewright_cel::types::{Decl, Type};
+use kubewright_cel::value::Value as CelValue;
+use kubewright_cel::{Environment, compile};
 use kubewright_schema::apply::{self, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::budget::{self, Limits};
-use kubewright_schema::cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
-use kubewright_schema::cel::types::{Decl, Type};
-use kubewright_schema::cel::value::Value as CelValue;
-use kubewright_schema::cel::{Environment, compile};
 use kubewright_schema::error::{self, FieldError};
 use kubewright_schema::fields::FieldSelector;
 use kubewright_schema::jsonpath::JsonPath;

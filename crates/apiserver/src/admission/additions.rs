@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
-use crate::kinds::check::{ensure, get};
 use crate::kinds::pods;
-use crate::object;
-use crate::registry::Resource;
+use crate::model::Resource;
+use crate::model::object;
+use crate::values::{ensure, get};
 
 /// Adds tolerations to pods that are created or changed (DefaultTolerationSeconds), and keeps the priority that Priority found for them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
-use crate::kinds::check::{absent, ensure, get};
 use crate::kinds::policy::SYSTEM_CLASSES;
-use crate::object;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::quota::parse;
-use crate::status::Status;
 use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::values::{absent, ensure, get};
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 const RUNTIME_CLASSES: &str = "runtimeclasses.node.k8s.io";

@@ -10,11 +10,11 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
-use crate::kinds::check::{Object, ensure, get};
-use crate::object;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::quota::{ResourceList, parse, wanted};
-use crate::status::Status;
 use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::values::{Object, ensure, get};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 

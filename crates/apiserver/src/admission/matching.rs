@@ -17,11 +17,11 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
 use super::{Attributes, Operation, Session};
-use crate::kinds::check::get;
-use crate::object;
-use crate::registry::Resource;
-use crate::server::subresource_name;
-use crate::status::Status;
+use crate::model::Resource;
+use crate::model::form::subresource_name;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::values::get;
 
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 

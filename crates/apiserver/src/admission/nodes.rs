@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
-use crate::kinds::check::{ensure, get};
-use crate::object;
+use crate::model::object;
+use crate::values::{ensure, get};
 
 /// The taint of a node that is not ready (`node.kubernetes.io/not-ready`).
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

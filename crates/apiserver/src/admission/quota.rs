@@ -9,9 +9,9 @@
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Session};
-use crate::object;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::quota::{self, Evaluator, Write};
-use crate::status::Status;
 use crate::storage::ListRequest;
 
 /// Holds writes against the ResourceQuotas of their namespace.

@@ -7,10 +7,10 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
-use crate::kinds::check::get;
-use crate::object;
+use crate::model::object;
+use crate::model::status::{Cause, Status};
 use crate::quota::{parse, wanted};
-use crate::status::{Cause, Status};
+use crate::values::get;
 
 /// The plugins.
 #[derive(Clone, Copy, Debug, Default)]

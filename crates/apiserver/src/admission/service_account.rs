@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::Env;
 use crate::env::name_suffix;
-use crate::kinds::check::get;
-use crate::object;
-use crate::status::Status;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::storage::{Storage, StoredObject};
+use crate::values::get;
 
 const DEFAULT_ACCOUNT: &str = "default";
 /// A pod of a file on a node, which nobody but its kubelet may shape.
@@ -88,7 +88,7 @@ impl ServiceAccounts {
 
     async fn account(&self, attributes: &Attributes, pod: &Value) -> Result<Arc<StoredObject>, Status> {
         let (namespace, name) = (&attributes.namespace, account_name(pod));
-        let key = crate::server::key(namespace, name);
+        let key = crate::model::form::key(namespace, name);
         let mut pauses = PAUSES.iter().filter(|_| name == DEFAULT_ACCOUNT);
         loop {
             if let Some(found) = self.storage.get("serviceaccounts", &key) {

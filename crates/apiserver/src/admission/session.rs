@@ -14,16 +14,57 @@ use serde_json::Value;
 
 use crate::audit::{Entry, Level};
 use crate::authorization::Authorizer;
+use crate::env::BoxFuture;
 use crate::env::Env;
+use crate::model::Resource;
+use crate::model::status::Status;
+use crate::model::unfit::Unfit;
 use crate::outbound::Outbound;
-use crate::registry::{Resource, Snapshot};
-use crate::server::{Inner, Unfit};
-use crate::status::Status;
+use crate::registry::Snapshot;
 use crate::storage::{Storage, StoredObject};
+
+/// Makes the next status of a quota out of the present one.
+pub(crate) type NextStatus<'a> = Box<dyn FnMut(&Value) -> Result<Value, Status> + Send + 'a>;
+
+/// What plugins need of the server.
+pub(crate) trait Host: Send + Sync {
+    /// Where objects are.
+    fn storage(&self) -> &Arc<dyn Storage>;
+    /// Time and entropy.
+    fn env(&self) -> &dyn Env;
+    /// How webhooks are called.
+    fn outbound(&self) -> &dyn Outbound;
+    /// Who may do what.
+    fn authorizer(&self) -> &dyn Authorizer;
+    /// Replaces the status of a ResourceQuota.
+    fn update_quota<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        next: NextStatus<'a>,
+    ) -> BoxFuture<'a, Result<(), Status>>;
+    /// The object in another version.
+    fn convert<'a>(
+        &'a self,
+        object: Value,
+        from: &'a Resource,
+        to: &'a Resource,
+    ) -> BoxFuture<'a, Result<Value, Status>>;
+    /// Types and unknown fields of what a patch left.
+    fn decode(&self, object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit>;
+    /// Types and unknown fields of a document that a subresource takes.
+    fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String>;
+    /// Fills in defaults.
+    fn default(&self, object: &mut Value, resource: &Resource);
+    /// Types and defaults, where unknown fields are errors.
+    fn complete_strictly(&self, object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String>;
+    /// Puts `managedFields` back that cannot be read; answers the warning.
+    fn check_owners(&self, object: &mut Value, before: &Value) -> Option<String>;
+}
 
 /// What plugins may use, and where they leave what they found. It lives as long as the admission of one object.
 pub struct Session<'a> {
-    server: &'a Inner,
+    server: &'a dyn Host,
     kinds: Arc<Snapshot>,
     notes: Mutex<Notes>,
     audit: Option<&'a Entry>,
@@ -57,7 +98,7 @@ impl Round {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(server: &'a Inner, kinds: Arc<Snapshot>, audit: Option<&'a Entry>) -> Session<'a> {
+    pub(crate) fn new(server: &'a dyn Host, kinds: Arc<Snapshot>, audit: Option<&'a Entry>) -> Session<'a> {
         Session {
             server,
             kinds,
@@ -77,27 +118,27 @@ impl<'a> Session<'a> {
 
     /// Where objects are.
     pub fn storage(&self) -> &Arc<dyn Storage> {
-        &self.server.storage
+        self.server.storage()
     }
 
     /// Time and entropy.
     pub fn env(&self) -> &dyn Env {
-        self.server.env.as_ref()
+        self.server.env()
     }
 
     /// How webhooks are called.
     pub fn outbound(&self) -> &dyn Outbound {
-        self.server.outbound.as_ref()
+        self.server.outbound()
     }
 
     /// Who may do what.
     pub fn authorizer(&self) -> &dyn Authorizer {
-        self.server.authorizer.as_ref()
+        self.server.authorizer()
     }
 
     /// The stored Namespace of this name.
     pub fn namespace(&self, name: &str) -> Option<Arc<StoredObject>> {
-        self.server.storage.get("namespaces", name)
+        self.server.storage().get("namespaces", name)
     }
 
     /// Replaces the status of a ResourceQuota by what `next` makes of the present one; tries again when somebody else was faster.
@@ -108,9 +149,9 @@ impl<'a> Session<'a> {
         &self,
         namespace: &str,
         name: &str,
-        next: impl FnMut(&Value) -> Result<Value, Status>,
+        next: impl FnMut(&Value) -> Result<Value, Status> + Send,
     ) -> Result<(), Status> {
-        self.server.update_quota(namespace, name, next).await
+        self.server.update_quota(namespace, name, Box::new(next)).await
     }
 
     /// Sends a text to the client as a `Warning` header.
@@ -156,7 +197,9 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's decoder says about an object that does not fit.
     pub fn complete(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
-        crate::server::decode_patched(object, resource, &self.kinds).map_err(Unfit::into_text)?;
+        self.server
+            .decode(object, resource, &self.kinds)
+            .map_err(Unfit::into_text)?;
         self.default(object, resource);
         Ok(())
     }
@@ -166,7 +209,9 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's decoder says about an object that does not fit, as an answer to the request.
     pub fn decode(&self, object: &mut Value, resource: &Resource) -> Result<(), Status> {
-        crate::server::decode_patched(object, resource, &self.kinds).map_err(Unfit::into_status)
+        self.server
+            .decode(object, resource, &self.kinds)
+            .map_err(Unfit::into_status)
     }
 
     /// Types and unknown fields of a document that a subresource takes, such as a Scale.
@@ -174,12 +219,12 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's decoder says about one that does not fit.
     pub fn decode_posted(&self, document: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
-        crate::server::decode_posted(document, kind)
+        self.server.decode_posted(document, kind)
     }
 
     /// The second half of [`Session::complete`]: defaults.
     pub fn default(&self, object: &mut Value, resource: &Resource) {
-        crate::server::default(object, resource);
+        self.server.default(object, resource);
     }
 
     /// The same, where unknown fields are errors.
@@ -187,12 +232,14 @@ impl<'a> Session<'a> {
     /// # Errors
     /// What Go's strict decoder says about an object that does not fit.
     pub fn complete_strictly(&self, object: &mut Value, resource: &Resource) -> Result<(), String> {
-        crate::server::complete_strictly(object, resource, &self.kinds)
+        self.server.complete_strictly(object, resource, &self.kinds)
     }
 
     /// Looks at the `managedFields` of an object that a plugin changed: what cannot be read is what was there before, and the client is told.
     pub fn check_owners(&self, object: &mut Value, before: &Value) {
-        crate::server::check_admitted(object, before, self);
+        if let Some(warning) = self.server.check_owners(object, before) {
+            self.warn(warning);
+        }
     }
 
     /// Whether this is the second round.

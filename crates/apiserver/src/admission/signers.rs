@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::authorization::{self, Authorizer};
-use crate::kinds::check::get;
-use crate::status::Status;
+use crate::model::status::Status;
+use crate::values::get;
 
 const GROUP: &str = "certificates.k8s.io";
 

@@ -1,14 +1,16 @@
 //! For whom a certificate is requested: the organizations in the subject of a PKCS#10 request, which are groups to Kubernetes.
 //!
-//! Reads just as much of the DER as leads to the subject. Invariant: no input makes it panic.
+//! Invariant: no input makes it panic.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use x509_cert::der::Decode as _;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::request::CertReq;
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-/// The attribute type `organizationName` (2.5.4.10).
-const ORGANIZATION: [u8; 3] = [0x55, 0x04, 0x0a];
+/// The attribute type `organizationName`.
+const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
@@ -26,50 +28,16 @@ pub(super) fn organizations(request: &str) -> Result<Vec<String>, String> {
     read(&der).ok_or_else(|| "asn1: structure error: the request is malformed".to_owned())
 }
 
+/// The organizations in the subject, whatever kind of string each is.
 fn read(der: &[u8]) -> Option<Vec<String>> {
-    // CertificationRequest { CertificationRequestInfo { version, subject, … }, … }
-    let (request, _) = expect(SEQUENCE, der)?;
-    let (info, _) = expect(SEQUENCE, request)?;
-    let (_, _, rest) = element(info)?;
-    let (mut subject, _) = expect(SEQUENCE, rest)?;
-    let mut found = Vec::new();
-    while !subject.is_empty() {
-        let (_, mut set, rest) = element(subject)?;
-        while !set.is_empty() {
-            let (attribute, others) = expect(SEQUENCE, set)?;
-            let (kind, value) = expect(OBJECT_IDENTIFIER, attribute)?;
-            let (_, text, _) = element(value)?;
-            if kind == ORGANIZATION {
-                found.push(String::from_utf8_lossy(text).into_owned());
-            }
-            set = others;
-        }
-        subject = rest;
-    }
-    Some(found)
-}
-
-/// The content of an element of this tag, and what follows it.
-fn expect(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (found, content, rest) = element(der)?;
-    (found == tag).then_some((content, rest))
-}
-
-/// Tag, content and what follows.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        let length = bytes.iter().try_fold(0_usize, |length, byte| {
-            length.checked_mul(256)?.checked_add(usize::from(*byte))
-        });
-        (length?, rest)
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
+    let request = CertReq::from_der(der).ok()?;
+    let attributes = request.info.subject.0.iter().flat_map(|names| names.0.iter());
+    let organizations = attributes.filter(|attribute| attribute.oid == ORGANIZATION);
+    Some(
+        organizations
+            .map(|name| String::from_utf8_lossy(name.value.value()).into_owned())
+            .collect(),
+    )
 }
 
 #[cfg(test)]

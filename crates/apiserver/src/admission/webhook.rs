@@ -19,7 +19,7 @@ pub use mutating::MutatingWebhooks;
 pub use validating::ValidatingWebhooks;
 
 use super::Session;
-use crate::status::Status;
+use crate::model::status::Status;
 
 /// Why a request does not go on.
 enum Failure {

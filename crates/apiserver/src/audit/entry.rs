@@ -13,9 +13,9 @@ use super::policy::{Chosen, Level, Stage};
 use super::{AUDIT_ID, AuditLog, PeerAddress};
 use crate::authorization::Attributes;
 use crate::env::{self, Env, rfc3339_micros};
-use crate::object;
-use crate::status::Status;
-use crate::user::UserInfo;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::user::UserInfo;
 
 /// The longest `User-Agent` that is written whole, in bytes (`maxUserAgentLength`).
 const MAX_USER_AGENT: usize = 1024;

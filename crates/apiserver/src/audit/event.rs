@@ -6,7 +6,7 @@ use kubewright_schema::protobuf::order::Ordered;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::user::UserInfo;
+use crate::model::user::UserInfo;
 
 /// `audit.k8s.io/v1` Event.
 #[derive(Serialize)]

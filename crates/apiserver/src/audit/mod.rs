@@ -15,7 +15,7 @@ mod entry;
 mod event;
 mod policy;
 #[cfg(test)]
-pub(crate) mod recorded;
+pub(crate) mod recorded_tests;
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::authorization::Attributes;
-use crate::user::UserInfo;
+use crate::model::user::UserInfo;
 
 /// How much is written about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

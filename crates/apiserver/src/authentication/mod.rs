@@ -23,8 +23,8 @@ pub use service_account::{Bound, ServiceAccountTokens, TokenSubject};
 pub use signer::{NoSigner, Signer, SignerError};
 pub use static_tokens::{StaticTokens, TokenFileError};
 
+use crate::model::user::{SYSTEM_AUTHENTICATED, UserInfo};
 use crate::storage::Storage;
-use crate::user::{SYSTEM_AUTHENTICATED, UserInfo};
 use crate::{Body, Env};
 
 /// The key of [`UserInfo::extra`] that says by which certificate or token a user was recognised.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use super::jwt::{self, Unproven};
 use super::signer::{Signer, SignerError};
 use super::{CREDENTIAL_ID, UserInfo};
-use crate::object;
+use crate::model::object;
+use crate::model::user::{service_account_groups, service_account_name};
 use crate::storage::{Storage, StoredObject};
-use crate::user::{service_account_groups, service_account_name};
 use crate::{Env, env};
 
 /// The issuer of the tokens in Secrets.
@@ -263,7 +263,7 @@ impl ServiceAccountTokens {
                 continue;
             };
             let (name, uid) = (text(bound, "/name"), text(bound, "/uid"));
-            let Some(found) = self.storage.get(store, &crate::server::key(namespace, name)) else {
+            let Some(found) = self.storage.get(store, &crate::model::form::key(namespace, name)) else {
                 return Err(INVALIDATED.to_owned());
             };
             if gone_for_long(&found, now) {
@@ -299,7 +299,7 @@ impl ServiceAccountTokens {
         }
         let secret = self
             .storage
-            .get("secrets", &crate::server::key(namespace, claim(LEGACY_SECRET)));
+            .get("secrets", &crate::model::form::key(namespace, claim(LEGACY_SECRET)));
         let Some(secret) = secret.filter(|secret| !object::is_terminating(secret.value())) else {
             return Err(INVALIDATED.to_owned());
         };
@@ -319,7 +319,7 @@ impl ServiceAccountTokens {
 
     fn account(&self, namespace: &str, name: &str) -> Result<Arc<StoredObject>, String> {
         self.storage
-            .get("serviceaccounts", &crate::server::key(namespace, name))
+            .get("serviceaccounts", &crate::model::form::key(namespace, name))
             .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::user::UserInfo;
+use crate::model::user::UserInfo;
 
 /// Why a token file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{GROUP, Rule, covers};
-use crate::object;
+use crate::model::object;
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 

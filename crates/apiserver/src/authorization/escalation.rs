@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::policy::RoleRef;
 use super::{Attributes, Authorizer, GROUP, Policy, ResolveError, Rule, aggregate, quoted, rule};
-use crate::object;
-use crate::registry::Resource;
-use crate::status::Status;
-use crate::user::{SYSTEM_MASTERS, UserInfo};
+use crate::model::Resource;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
 /// How many of the missing rules, broken down to single verbs, a refusal tells. kube-apiserver tells all: a role of 2 KB breaks down into
 /// 700,000.

@@ -17,12 +17,12 @@ use kubewright_schema::error::{FieldError, aggregate, quote};
 use kubewright_schema::names;
 
 use super::{Attributes, Authorizer, refused};
-use crate::server::query::decode;
-use crate::status::Status;
-use crate::user::{
+use crate::model::status::Status;
+use crate::model::user::{
     SYSTEM_ANONYMOUS, SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, SYSTEM_UNAUTHENTICATED, UserInfo, service_account_groups,
     split_service_account,
 };
+use crate::wire::query::decode;
 
 /// What all these headers begin with.
 const PREFIX: &str = "impersonate-";

@@ -28,7 +28,7 @@ mod refusal;
 mod rule;
 
 #[cfg(test)]
-mod recorded;
+mod recorded_tests;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +41,7 @@ pub use rbac::Rbac;
 pub(crate) use refusal::refused;
 pub use rule::{Rule, covers};
 
-use crate::user::{SYSTEM_MASTERS, UserInfo};
+use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
 /// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";

@@ -16,8 +16,8 @@ use kubewright_schema::error::quote;
 use serde_json::Value;
 
 use super::{GROUP, Rule};
+use crate::model::user::{UserInfo, service_account_name};
 use crate::storage::{ChangeStream, Delivery, Storage};
-use crate::user::{UserInfo, service_account_name};
 
 const STORES: [Store; 4] = [
     Store::ClusterRoles,

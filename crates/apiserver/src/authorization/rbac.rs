@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::policy::{Policy, Visit};
 use super::{Attributes, Authorizer, Decision, KnownRules, aggregate};
-use crate::user::UserInfo;
+use crate::model::user::UserInfo;
 
 /// RBAC: a request is allowed when a rule of a role allows it that a binding gives to the user.
 pub struct Rbac {

@@ -1,8 +1,8 @@
 //! The 403 of a refusal, in Kubernetes' words.
 
 use super::Attributes;
-use crate::status::{Details, Status};
-use crate::user::UserInfo;
+use crate::model::status::{Details, Status};
+use crate::model::user::UserInfo;
 
 /// The answer to a request that `user` may not make; `reason` is what the authorizer said, or empty.
 pub(crate) fn refused(user: &UserInfo, attributes: &Attributes, reason: &str) -> Status {

@@ -5,19 +5,21 @@
 //!
 //! Not here: types of the matched kinds. kube-controller-manager reports what does not fit them in the status of a policy.
 
+pub(crate) mod expression;
+
 use std::collections::BTreeSet;
 
-use kubewright_schema::cel::names::is_reserved;
+use kubewright_cel::names::is_reserved;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::jsonpath::JsonPath;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
+use self::expression::{Compiler, Returns};
 use super::check::{At, Errors, Object, child, each, ensure, fill, get};
 use super::pods::scheduling::label_selector;
 use super::webhooks::{rule, selectors};
-use crate::admission::policy::{Compiler, Returns};
-use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use crate::model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 /// Longest `valueExpression` of an audit annotation, in bytes.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use super::check::{At, Errors, absent, child, ensure, fill, keep};
 use super::pods::resources::{Of, resource_name};
-use crate::registry::{Conversion, Empties, PLAIN, StatusMetadata, Strategy};
+use crate::model::{Conversion, Empties, PLAIN, StatusMetadata, Strategy};
 
 const AUTOSCALER: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,

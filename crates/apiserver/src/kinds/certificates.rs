@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, each, ensure, fill, get, keep};
 use super::system::{empty_status, ensure_status};
-use crate::registry::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CertificateSigningRequests are written.
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {

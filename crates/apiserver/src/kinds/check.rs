@@ -6,13 +6,11 @@
 //!
 //! Reading is work (see [`budget`]): a rule that looks at pairs is cancelled when there are too many of them.
 
-use kubewright_schema::budget;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub(crate) use kubewright_schema::check::{At, Errors};
-
-/// A JSON object.
-pub(crate) type Object = Map<String, Value>;
+pub(crate) use crate::values::{
+    At, Errors, Object, absent, child, each, ensure, fill, fill_number, fill_text, get, keep, text,
+};
 
 /// An IP address (`parseIP` of k8s.io/apimachinery, strict).
 pub(crate) fn check_ip(errors: &mut Errors, at: &At<'_>) -> Option<std::net::IpAddr> {
@@ -75,75 +73,4 @@ pub(crate) fn check_port_or_name(errors: &mut Errors, at: &At<'_>) {
         }
         _ => check_port(errors, at),
     }
-}
-
-/// The object below `key` if there is one.
-pub(crate) fn child<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
-    map.get_mut(key).and_then(Value::as_object_mut)
-}
-
-/// The object below `key`, made when absent or `null`; none when something else is there.
-pub(crate) fn ensure<'a>(map: &'a mut Object, key: &str) -> Option<&'a mut Object> {
-    let slot = map.entry(key).or_insert(Value::Null);
-    if slot.is_null() {
-        *slot = Value::Object(Object::new());
-    }
-    slot.as_object_mut()
-}
-
-/// The objects in the list below `key`.
-pub(crate) fn each<'a>(map: &'a mut Object, key: &str) -> impl Iterator<Item = &'a mut Object> + use<'a> {
-    map.get_mut(key)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
-}
-
-/// Whether `key` is absent or `null`.
-pub(crate) fn absent(map: &Object, key: &str) -> bool {
-    map.get(key).is_none_or(Value::is_null)
-}
-
-/// Sets `key` when it is absent or `null` (a nil pointer).
-pub(crate) fn fill(map: &mut Object, key: &str, value: impl Into<Value>) {
-    if absent(map, key) {
-        map.insert(key.to_owned(), value.into());
-    }
-}
-
-/// Sets `key` when it is absent, `null` or the empty text.
-pub(crate) fn fill_text(map: &mut Object, key: &str, value: &str) {
-    if absent(map, key) || map[key] == "" {
-        map.insert(key.to_owned(), value.into());
-    }
-}
-
-/// Sets `key` when it is absent, `null` or 0.
-pub(crate) fn fill_number(map: &mut Object, key: &str, value: i64) {
-    if absent(map, key) || map[key] == 0 {
-        map.insert(key.to_owned(), value.into());
-    }
-}
-
-/// The text below `key`, empty when there is none.
-pub(crate) fn text<'a>(map: &'a Object, key: &str) -> &'a str {
-    budget::spend(2);
-    map.get(key).and_then(Value::as_str).unwrap_or("")
-}
-
-/// The value at a path of keys; `null` when absent.
-pub(crate) fn get<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
-    budget::spend(2 * keys.len());
-    keys.iter()
-        .fold(value, |value, key| value.get(key).unwrap_or(&Value::Null))
-}
-
-/// Takes `key` of `old` into `new`, or removes it when `old` has none: for what a client may not change in this request.
-pub(crate) fn keep(new: &mut Value, old: &Value, key: &str) {
-    let Some(map) = new.as_object_mut() else { return };
-    match old.get(key) {
-        Some(value) => map.insert(key.to_owned(), value.clone()),
-        None => map.remove(key),
-    };
 }

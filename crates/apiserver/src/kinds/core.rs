@@ -9,7 +9,7 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
-use crate::registry::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1_048_576;

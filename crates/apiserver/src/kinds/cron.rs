@@ -12,7 +12,7 @@ use super::check::{At, Errors, ensure, fill, fill_text};
 use super::jobs::job_template;
 use super::pods;
 use super::workloads::WORKLOAD;
-use crate::registry::{Looks, Strategy};
+use crate::model::{Looks, Strategy};
 
 /// How CronJobs are written.
 pub(crate) const CRON_JOB: Strategy = Strategy {

@@ -7,7 +7,7 @@ use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, fill_text, get, keep, text};
-use crate::registry::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
 pub(crate) const DEFINITION: Strategy = Strategy {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, Object, child, each, ensure, fill_number, fill_text, get, keep, text};
 use super::system::empty_status;
-use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const RESOURCE: Strategy = Strategy {
     delete_returns_object: true,

@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::check::{At, Errors, Object, ensure, fill, get};
-use crate::registry::{Conversion, Looks, NameRule, PLAIN, Strategy};
+use crate::model::{Conversion, Looks, NameRule, PLAIN, Strategy};
 
 /// How Events of the core group are written.
 pub(crate) const CORE: Strategy = Strategy {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, fill_number, get, keep};
 use super::system::empty_status;
-use crate::registry::{GenerationRule, Looks, PLAIN, Strategy};
+use crate::model::{GenerationRule, Looks, PLAIN, Strategy};
 
 const FLOW: Strategy = Strategy {
     generation: GenerationRule::Spec,

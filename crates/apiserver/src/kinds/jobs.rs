@@ -12,7 +12,7 @@ use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use crate::registry::{Looks, Strategy, StrategyContext};
+use crate::model::{Looks, Strategy, StrategyContext};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
@@ -108,7 +108,7 @@ fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
     }
     // The labels that a Job took from its template are the same map upstream: what was added there was added here.
     if context.unlabelled && is_labelled {
-        crate::object::metadata_mut(object).remove("labels");
+        crate::model::object::metadata_mut(object).remove("labels");
         labels_of_template(object);
     }
 }

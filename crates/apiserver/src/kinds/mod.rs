@@ -7,9 +7,10 @@
 //!
 //! Not here: rules for metadata (the pipeline's) and for custom resources (their schema's).
 //!
-//! [`Strategy`]: crate::registry::Strategy
+//! [`Strategy`]: crate::model::Strategy
 
 pub(crate) mod admission_policies;
+pub(crate) mod amounts;
 pub(crate) mod autoscaling;
 pub(crate) mod certificates;
 pub(crate) mod check;
@@ -28,13 +29,13 @@ pub(crate) mod policy;
 mod ranges;
 pub(crate) mod rbac;
 #[cfg(test)]
-pub(crate) mod recorded;
+pub(crate) mod recorded_tests;
 mod service_warnings;
 pub(crate) mod services;
 pub(crate) mod slices;
 pub(crate) mod storage;
 pub(crate) mod system;
 #[cfg(test)]
-mod updates;
+mod updates_tests;
 pub(crate) mod webhooks;
 pub(crate) mod workloads;

@@ -16,7 +16,7 @@ use super::pods::scheduling::label_selector;
 use super::ranges::{self, Block};
 use super::service_warnings;
 use super::system::empty_status;
-use crate::registry::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use super::check::{At, Errors, child, ensure, fill, get, keep, text};
 use super::pods::defaults;
 use super::{ranges, service_warnings};
-use crate::registry::{Looks, PLAIN, StatusMetadata, Strategy};
+use crate::model::{Looks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::check::{At, Errors, Object, each, ensure, fill, get, keep};
 use super::pods::scheduling::{label_selector, tolerations};
 use super::workloads::int_or_percent;
-use crate::registry::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::model::{Empties, GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How PodDisruptionBudgets are written.
 pub(crate) const BUDGET: Strategy = Strategy {
@@ -308,9 +308,9 @@ pub(crate) const LIMITS: Strategy = Strategy {
     default: default_limits,
     // One without a name is called by its uid.
     prepare_create: |object, _| {
-        let uid = crate::object::uid(object).to_owned();
-        if crate::object::name(object).is_empty() {
-            crate::object::metadata_mut(object).insert("name".to_owned(), uid.into());
+        let uid = crate::model::object::uid(object).to_owned();
+        if crate::model::object::name(object).is_empty() {
+            crate::model::object::metadata_mut(object).insert("name".to_owned(), uid.into());
         }
     },
     validate_create: limits,
@@ -482,7 +482,7 @@ pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
     },
     // It has a generation that never grows.
     prepare_create: |object, _| {
-        crate::object::metadata_mut(object).insert("generation".to_owned(), 1.into());
+        crate::model::object::metadata_mut(object).insert("generation".to_owned(), 1.into());
     },
     validate_create: priority_class,
     validate_update: |new, old| {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::check::{At, Errors, each, ensure, fill_text, get, text};
 use super::pods::scheduling::label_selector;
-use crate::registry::{Looks, NameRule, PLAIN, Strategy};
+use crate::model::{Looks, NameRule, PLAIN, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

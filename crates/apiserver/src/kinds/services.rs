@@ -6,12 +6,9 @@
 
 mod allocation;
 mod node_ports;
-mod range;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-
-pub use range::ServiceRange;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::names;
@@ -22,7 +19,7 @@ use super::check::{
     keep, text,
 };
 use super::ranges;
-use crate::registry::{Allocation, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{Allocation, NameRule, PLAIN, ServiceRange, StatusMetadata, Strategy, StrategyContext};
 
 /// How Services are written.
 pub(crate) const SERVICE: Strategy = Strategy {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::{At, Errors, check_ip, each, ensure, fill, get};
 use super::core::protocol_of_program;
 use super::service_warnings;
-use crate::registry::{Looks, PLAIN, Strategy};
+use crate::model::{Looks, PLAIN, Strategy};
 
 /// The bounds of upstream's `ValidateEndpointSlice`.
 const MAX_ENDPOINTS: usize = 1000;
@@ -17,7 +17,7 @@ const MAX_HINTS: usize = 8;
 
 /// How EndpointSlices are written.
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
-    generation: crate::registry::GenerationRule::AllButMetadataOrLabels,
+    generation: crate::model::GenerationRule::AllButMetadataOrLabels,
     looks: Looks::WHOLE,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };
@@ -208,7 +208,7 @@ mod tests {
             let errors = (ENDPOINT_SLICE.validate_update)(new, &old);
             let said = errors
                 .iter()
-                .map(|error| format!("{}: {}", error.field, crate::status::body("", "", error)));
+                .map(|error| format!("{}: {}", error.field, crate::model::status::body("", "", error)));
             assert_eq!(said.collect::<Vec<_>>(), wanted, "{new}");
         };
         let invalid =
@@ -257,7 +257,7 @@ mod tests {
             let errors = (ENDPOINT_SLICE.validate_create)(slice);
             let said = errors
                 .iter()
-                .map(|error| format!("{}: {}", error.field, crate::status::body("", "", error)));
+                .map(|error| format!("{}: {}", error.field, crate::model::status::body("", "", error)));
             assert_eq!(said.collect::<Vec<_>>(), [wanted]);
         };
         let endpoint = json!({"addresses": [OLD]});

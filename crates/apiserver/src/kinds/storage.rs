@@ -23,7 +23,7 @@ use super::pods::scheduling::label_selector;
 use super::pods::warnings::{fractions, old_label, old_labels};
 use super::pods::{defaults, volumes};
 use super::system::empty_status;
-use crate::registry::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
+use crate::model::{GenerationRule, Looks, PLAIN, StatusMetadata, Strategy};
 
 const STORED: Strategy = Strategy {
     delete_returns_object: true,
@@ -101,8 +101,8 @@ pub(crate) const DRIVER: Strategy = Strategy {
     prepare_update: |new, old, _| {
         // A generation is counted, but a new driver has none.
         if get(new, &["spec"]) != get(old, &["spec"]) {
-            let generation = crate::object::generation(old) + 1;
-            crate::object::metadata_mut(new).insert("generation".to_owned(), generation.into());
+            let generation = crate::model::object::generation(old) + 1;
+            crate::model::object::metadata_mut(new).insert("generation".to_owned(), generation.into());
         }
     },
     default: |object| {

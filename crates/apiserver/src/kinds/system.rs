@@ -7,7 +7,7 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, ensure, fill, get, keep};
-use crate::registry::{Looks, NameRule, PLAIN, StatusMetadata, Strategy};
+use crate::model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 pub(super) fn ensure_status(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {

@@ -10,10 +10,10 @@ use kubewright_schema::names;
 use serde_json::Value;
 
 use super::admission_policies::conditions;
+use super::admission_policies::expression::Compiler;
 use super::check::{At, Errors, Object, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
-use crate::admission::policy::Compiler;
-use crate::registry::{Empties, GenerationRule, Looks, PLAIN, Strategy};
+use crate::model::{Empties, GenerationRule, Looks, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
@@ -40,7 +40,7 @@ pub(crate) const MUTATING: Strategy = Strategy {
 /// Names that are kept for configurations out of files.
 pub(super) fn static_name(new: &Value) -> Vec<String> {
     const SUFFIX: &str = ".static.k8s.io";
-    if !crate::object::name(new).ends_with(SUFFIX) {
+    if !crate::model::object::name(new).ends_with(SUFFIX) {
         return Vec::new();
     }
     vec![format!(

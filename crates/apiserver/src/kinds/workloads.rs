@@ -14,7 +14,7 @@ use super::check::{At, Errors, Object, child, each, ensure, fill, fill_text, get
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::system::empty_status;
-use crate::registry::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{GenerationRule, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
@@ -302,7 +302,7 @@ fn template_count(object: &Value) -> i64 {
 }
 
 fn count_template(object: &mut Value, count: i64) {
-    if let Some(annotations) = ensure(crate::object::metadata_mut(object), "annotations") {
+    if let Some(annotations) = ensure(crate::model::object::metadata_mut(object), "annotations") {
         annotations.insert(TEMPLATE_COUNT.to_owned(), count.to_string().into());
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::Schemas;
 use super::{META, connects};
-use crate::registry::{Resource, Snapshot, Subresource, Verbs};
+use crate::model::{Resource, Subresource, Verbs};
+use crate::registry::Snapshot;
 
 /// Media types of answers about built-in kinds.
 pub(super) const BUILTIN_TYPES: &[&str] = &[

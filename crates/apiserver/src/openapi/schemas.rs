@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::META;
 use super::v2::definitions;
-use crate::registry::{Custom, Resource, Verbs};
+use crate::model::{Custom, Resource, Verbs};
 
 /// Where the schemas of a document are; what version 2 calls it is said when a schema is converted.
 pub(super) const PREFIX: &str = "#/components/schemas/";

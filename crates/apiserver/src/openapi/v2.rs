@@ -23,7 +23,7 @@ use self::gnostic::Content;
 use super::schemas::Schemas;
 use super::{VERSION, contents, document_paths};
 use crate::registry::{Snapshot, hash};
-use crate::server::negotiate;
+use crate::wire::negotiate;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";

@@ -12,9 +12,9 @@ use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
 use super::{Destination, Outbound, OutboundAnswer, OutboundCall, OutboundError};
-use crate::kinds::check::get;
+use crate::scheme::not_an_object;
 use crate::scheme::{split_version, unknown_conversion, unregistered};
-use crate::server::not_an_object;
+use crate::values::get;
 
 /// How much of an answer that is no document is shown, in bytes.
 const SHOWN: usize = 2048;

@@ -9,7 +9,6 @@
 //! Not here: resources that are limited although no quota names them (`limitedResources` of the plugin's configuration file), and the
 //! devices of resource claims.
 
-mod amounts;
 mod objects;
 mod pods;
 mod scopes;
@@ -22,12 +21,13 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use amounts::{ResourceList, add, parse, to_value};
-pub(crate) use pods::{containers_need, wanted};
+use crate::kinds::amounts;
+pub use crate::kinds::amounts::{ResourceList, add, parse, to_value};
+pub(crate) use pods::wanted;
 pub use write::Write;
 
-use crate::admission::Operation;
-use crate::kinds::check::get;
+use crate::model::Operation;
+use crate::values::get;
 
 /// How the objects of one kind are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use kubewright_schema::quantity::{Format, Quantity};
 use serde_json::Value;
 
-use super::amounts::{self, ResourceList};
-use crate::kinds::check::get;
+use crate::kinds::amounts::{self, ResourceList};
+use crate::values::get;
 
 /// Between a storage class and what is counted of it: `gold.storageclass.storage.k8s.io/requests.storage`.
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";

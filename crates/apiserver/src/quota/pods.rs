@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::amounts::{self, ResourceList};
 use crate::env;
-use crate::kinds::check::get;
-use crate::object;
+use crate::kinds::amounts::{self, ResourceList};
+use crate::kinds::pods::needs::{containers_need, together};
+use crate::model::object;
+use crate::values::{get, items};
 
 const COUNT: &str = "count/pods";
 const REQUESTS: &str = "requests.";
@@ -26,10 +27,6 @@ const REQUIRED: [&str; 6] = [
     "limits.cpu",
     "limits.memory",
 ];
-
-fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
-    get(value, path).as_array().map_or(&[], Vec::as_slice)
-}
 
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
@@ -116,38 +113,6 @@ fn total(pod: &Value, field: &str) -> ResourceList {
         field == "requests" || sum.get(name).is_some_and(|limit| !limit.is_zero())
     });
     amounts::add(&mut sum, &overhead);
-    sum
-}
-
-/// What the containers of a pod with this spec ask for, whatever the pod says as a whole.
-pub(crate) fn containers_need(spec: &Value, field: &str) -> ResourceList {
-    together(spec, field, |container, _| {
-        amounts::parse(get(container, &["resources", field]))
-    })
-}
-
-/// What all containers together need: the sum of those that run together, and at least what each one before them needs. `of` says what
-/// one that stays needs, given the name of the list that holds its status.
-fn together(spec: &Value, field: &str, of: impl Fn(&Value, &str) -> ResourceList) -> ResourceList {
-    let mut sum = ResourceList::new();
-    for container in items(spec, &["containers"]) {
-        amounts::add(&mut sum, &of(container, "containerStatuses"));
-    }
-    let (mut sidecars, mut before) = (ResourceList::new(), ResourceList::new());
-    for container in items(spec, &["initContainers"]) {
-        let mut needed;
-        if get(container, &["restartPolicy"]) == "Always" {
-            let own = of(container, "initContainerStatuses");
-            amounts::add(&mut sum, &own);
-            amounts::add(&mut sidecars, &own);
-            needed = sidecars.clone();
-        } else {
-            needed = amounts::parse(get(container, &["resources", field]));
-            amounts::add(&mut needed, &sidecars);
-        }
-        amounts::at_least(&mut before, &needed);
-    }
-    amounts::at_least(&mut sum, &before);
     sum
 }
 

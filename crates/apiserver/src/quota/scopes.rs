@@ -4,18 +4,14 @@
 
 use serde_json::Value;
 
-use crate::kinds::check::get;
 use crate::kinds::pods::qos_class;
+use crate::values::{get, items};
 
 /// One condition of a quota on the objects that it counts.
 pub(super) struct Requirement<'a> {
     scope: &'a str,
     operator: &'a str,
     values: Vec<&'a str>,
-}
-
-fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
-    get(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
 fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {

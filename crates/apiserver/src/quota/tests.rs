@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Evaluator, Write, to_value};
-use crate::admission::Operation;
+use crate::model::Operation;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")

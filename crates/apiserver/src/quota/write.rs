@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::amounts::{self, ResourceList};
 use super::{Evaluator, parse};
-use crate::admission::Operation;
-use crate::kinds::check::get;
-use crate::object;
+use crate::kinds::amounts::{self, ResourceList};
+use crate::model::Operation;
+use crate::model::object;
+use crate::values::get;
 
 /// A write that may use more of a quota.
 #[derive(Clone, Copy, Debug)]

@@ -19,11 +19,11 @@ use super::{
     Source, Strategy, Subresource, Text, Verbs,
 };
 use crate::env::rfc3339;
-use crate::kinds::check::{At, ensure, get};
-use crate::object::conditions;
+use crate::model::object::conditions;
 use crate::outbound::client::Client;
 use crate::storage::StoredObject;
 use crate::table::{AGE_DESCRIPTION, NAME_DESCRIPTION};
+use crate::values::{At, ensure, get};
 
 /// Name of the finalizer that keeps a deleted definition until its objects are gone.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -462,8 +462,8 @@ pub fn waits_for_its_end(definition: &Value) -> bool {
     let begun = |condition: At<'_>| {
         condition.key("type").text() == "Terminating" && condition.key("reason").text() != "InstanceDeletionPending"
     };
-    let held =
-        crate::object::is_terminating(definition) && crate::object::finalizers(definition).contains(&CLEANUP_FINALIZER);
+    let held = crate::model::object::is_terminating(definition)
+        && crate::model::object::finalizers(definition).contains(&CLEANUP_FINALIZER);
     held && !conditions.items().any(begun)
 }
 

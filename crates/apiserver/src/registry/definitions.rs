@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use super::crd::{self, Names, Sort};
 use super::{Resource, Text};
-use crate::kinds::check::{At, get};
-use crate::object;
+use crate::model::object;
 use crate::storage::StoredObject;
+use crate::values::{At, get};
 
 /// A definition at one revision, without its schemas.
 #[derive(Debug)]

@@ -13,18 +13,18 @@
 mod builtin;
 pub mod crd;
 pub(crate) mod definitions;
+pub(crate) mod documents;
 mod hash;
-mod resource;
 pub(crate) mod unserved;
 
 use kubewright_schema::budget;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
+use crate::model::*;
 pub(crate) use builtin::{order_of_store, token_request};
 use definitions::{Change, Definitions};
 pub(crate) use hash::{hash, short as short_hash};
-pub use resource::*;
 
 /// The kinds that are served now.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub struct Snapshot {
     ending: Arc<BTreeSet<Arc<str>>>,
     rows: OnceLock<Arc<Vec<Arc<Resource>>>>,
     groups: OnceLock<Vec<Group>>,
-    pub(crate) discovery: crate::discovery::Cache,
-    pub(crate) openapi: crate::openapi::Cache,
+    pub(crate) discovery: documents::discovery::Cache,
+    pub(crate) openapi: documents::openapi::Cache,
 }
 
 /// The rows of one version by plural.
@@ -109,7 +109,7 @@ impl Registry {
         let mut definitions = Definitions::default();
         for definition in crds {
             let stored = StoredObject::unversioned(definition.clone());
-            definitions.put(crate::object::name(definition), Some(&stored));
+            definitions.put(crate::model::object::name(definition), Some(&stored));
         }
         let next = Snapshot::built_in().changed(&definitions.take_changes(), &definitions);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
@@ -166,14 +166,14 @@ impl Snapshot {
     fn of(
         served: BTreeMap<Arc<str>, Arc<GroupRows>>,
         ending: Arc<BTreeSet<Arc<str>>>,
-        openapi: crate::openapi::Cache,
+        openapi: documents::openapi::Cache,
     ) -> Self {
         Self {
             served,
             ending,
             rows: OnceLock::new(),
             groups: OnceLock::new(),
-            discovery: crate::discovery::Cache::default(),
+            discovery: documents::discovery::Cache::default(),
             openapi,
         }
     }
@@ -189,7 +189,7 @@ impl Snapshot {
                 served
             })
         });
-        Self::of(BUILT_IN.clone(), Arc::default(), crate::openapi::Cache::default())
+        Self::of(BUILT_IN.clone(), Arc::default(), documents::openapi::Cache::default())
     }
 
     /// This snapshot with other definitions.

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::Inner;
 use crate::env::{rfc3339, uuid};
-use crate::kinds::check::get;
-use crate::object;
-use crate::registry::{HeldIps, Unallocated};
+use crate::model::object;
+use crate::model::{HeldIps, Unallocated};
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
+use crate::values::get;
 
 /// Where IPAddresses are stored, and what is given addresses.
 pub(super) const STORE: &str = "ipaddresses.networking.k8s.io";

@@ -11,10 +11,10 @@ use super::subresource::{scale_or_none, set_path};
 use super::write::{Part, Writer};
 use super::{Call, managed};
 use crate::admission::{self, Admitted, Operation, Session};
-use crate::object;
-use crate::registry::{Resource, ScalePaths, Subresource};
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::{Resource, ScalePaths, Subresource};
 use crate::scheme::join_version;
-use crate::status::Status;
 
 impl<'a> Writer<'a> {
     /// What admission is told about a write; the kind of the object is the resource's own.

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use super::Inner;
 use crate::discovery::elsewhere::Ranked;
 use crate::env::{rfc3339, uuid};
-use crate::kinds::check::get;
 use crate::kinds::system::locally_available;
-use crate::object;
+use crate::model::object;
 use crate::registry::definitions::Definitions;
 use crate::storage::{ListRequest, StoredObject};
+use crate::values::get;
 
 pub(super) const STORE: &str = "apiservices.apiregistration.k8s.io";
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";

@@ -17,12 +17,13 @@ use super::convert::{convert_by_function, has_functions, has_other_schemas, in_v
 use super::last_applied;
 use super::managed::{self, Tracking};
 use super::options::{FieldValidation, WriteOptions};
-use super::respond::{Reply, full};
+use super::respond::Reply;
 use super::write::{Part, Writer, reached};
 use super::{Call, decode, negotiate};
-use crate::object;
-use crate::registry::{Custom, Resource, ScalePaths, StatusMetadata};
-use crate::status::{Cause, Details, Status};
+use crate::model::form::full;
+use crate::model::object;
+use crate::model::status::{Cause, Details, Status};
+use crate::model::{Custom, Resource, ScalePaths, StatusMetadata};
 
 /// What a custom kind says when it is to be a Scale.
 const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";

@@ -6,12 +6,12 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
 
 use super::Inner;
-use super::query::Query;
 use super::route::{ResourcePath, Verb};
 use crate::audit::Entry;
 use crate::authorization::{Attributes, impersonation, refused};
-use crate::status::Status;
-use crate::user::UserInfo;
+use crate::model::status::Status;
+use crate::model::user::UserInfo;
+use crate::wire::query::Query;
 
 /// What a request on a resource asks. No verb stands for a method that resources never take.
 pub(super) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query: &Query) -> Attributes {

@@ -10,14 +10,15 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::managed::Tracking;
-use super::write::{Part, Writer, key};
+use super::write::{Part, Writer};
 use super::{Inner, addresses, api_services};
 use crate::env::rfc3339;
-use crate::kinds::check::get;
 use crate::kinds::system::locally_available;
-use crate::object::{self, conditions};
+use crate::model::form::key;
+use crate::model::object::{self, conditions};
+use crate::model::user::UserInfo;
 use crate::storage::{ListRequest, StoredObject};
-use crate::user::UserInfo;
+use crate::values::get;
 
 pub(super) const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The label of an EndpointSlice that says whose it is.

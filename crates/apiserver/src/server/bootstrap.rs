@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::api_services;
 use super::managed::Tracking;
-use super::respond::full;
-use super::write::{Part, Writer, key};
+use super::write::{Part, Writer};
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::env::rfc3339;
 use crate::kinds::{policy, services};
-use crate::object;
-use crate::user::UserInfo;
+use crate::model::form::full;
+use crate::model::form::key;
+use crate::model::object;
+use crate::model::user::UserInfo;
 
 /// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
 static FLOW_CONTROL: &str = include_str!("../../data/flowcontrol.json");

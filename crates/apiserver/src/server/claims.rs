@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use super::Inner;
 use super::addresses::{Held, SERVICES};
-use super::write::key;
-use crate::object;
-use crate::registry::{Holding, Resource, StrategyContext, Taken, Unallocated};
+use crate::model::form::key;
+use crate::model::object;
+use crate::model::{Holding, Resource, StrategyContext, Taken, Unallocated};
 use crate::storage::{ListRequest, StoredObject};
 
 /// What is taken in each store whose objects hold something.

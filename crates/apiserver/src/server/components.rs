@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::lists::{Item, List};
 use super::respond::{Content, Reply};
 use super::{Call, Inner};
-use crate::status::{Details, Status};
+use crate::model::status::{Details, Status};
 use crate::storage::StoredObject;
 
 /// The names of the components.
@@ -38,7 +38,7 @@ impl Call<'_> {
             let message = format!("componentstatus \"{name}\" not found");
             return Err(Status::failure(404, "NotFound", message).with_details(details));
         }
-        let object = super::respond::with_kind(&self.resource, self.server.component(name));
+        let object = crate::model::form::with_kind(&self.resource, self.server.component(name));
         Ok(Reply::new(200, Content::Object(self.resource.clone(), object)))
     }
 

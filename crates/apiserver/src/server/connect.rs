@@ -1,7 +1,9 @@
 //! What leads to something that runs: `exec`, `attach`, `portforward`, `proxy` and `log`.
 //!
-//! Nothing runs here, so in the end they are refused with words. What comes before that is the API server's own: the options in the query,
-//! admission of the connection, and whether there is a pod, a container and a node to connect to.
+//! Nothing runs here, so in the end they are refused with words, or handed to the shell (`streams`). What comes before that is the API
+//! server's own: the options in the query, admission of the connection, and whether there is a pod, a container and a node to connect to.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kubewright_schema::error::FieldError;
@@ -10,8 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::respond::{Content, Reply};
 use super::{Call, admit};
-use crate::admission::Operation;
-use crate::status::Status;
+use crate::model::Operation;
+use crate::model::status::Status;
+use crate::storage::StoredObject;
 
 impl Call<'_> {
     /// Answers a request to the subresource `name`, whose options are of `kind`; `instead` says why it ends nowhere.
@@ -21,20 +24,29 @@ impl Call<'_> {
         } else {
             self.admit_connection(name, kind).await?;
         }
+        let mut connect = None;
         if name == "proxy" {
             self.check_proxied()?;
-        } else if let Some(reply) = self.check_connected(name).await? {
-            return Ok(reply);
+        } else {
+            match self.check_connected(name).await? {
+                Connected::Answered(reply) => return Ok(reply),
+                Connected::To(pod) => connect = self.connection(name, pod)?,
+                Connected::Nowhere => {}
+            }
         }
         let message = format!("{}/{name} is not served: {instead}", self.resource.plural);
-        Err(Status::not_implemented(message))
+        let refusal = Status::not_implemented(message);
+        let Some(connect) = connect else { return Err(refusal) };
+        let mut reply = Reply::status(&refusal);
+        reply.connect = Some(Box::new(connect));
+        Ok(reply)
     }
 
-    /// Makes sure that there is what is connected to; a reply where there is nothing to connect to and that is no error.
-    async fn check_connected(&self, name: &str) -> Result<Option<Reply>, Status> {
+    /// Makes sure that there is what is connected to.
+    async fn check_connected(&self, name: &str) -> Result<Connected, Status> {
         let stored = self.get_stored().await?;
         if !self.resource.group.is_empty() || self.resource.plural != "pods" {
-            return Ok(None);
+            return Ok(Connected::Nowhere);
         }
         let pod = stored.value();
         if matches!(name, "exec" | "attach" | "log") {
@@ -43,12 +55,18 @@ impl Call<'_> {
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str);
         let has_node = node.is_some_and(|node| !node.is_empty());
         match name {
-            "log" if !has_node => Ok(Some(Reply::new(204, Content::Text("", Bytes::new())))),
+            "log" if !has_node => {
+                let nothing = Reply::new(204, Content::Text("", Bytes::new()));
+                Ok(Connected::Answered(nothing))
+            }
             "exec" | "attach" | "portforward" if !has_node => {
                 let why = format!("pod {} does not have a host assigned", self.name());
                 Err(Status::bad_request(why))
             }
-            _ => self.check_node(node.unwrap_or("")).map(|()| None),
+            _ => {
+                self.check_node(node.unwrap_or(""))?;
+                Ok(Connected::To(stored))
+            }
         }
     }
 
@@ -162,6 +180,16 @@ impl Call<'_> {
             Err(Status::invalid("", "PodLogOptions", self.name(), &errors))
         }
     }
+}
+
+/// What is at the other end.
+enum Connected {
+    /// A pod on a node.
+    To(Arc<StoredObject>),
+    /// Nothing that could ever run.
+    Nowhere,
+    /// Nothing, and that is no error.
+    Answered(Reply),
 }
 
 /// The kinds of addresses at which nodes are reached.

@@ -12,9 +12,9 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Map, Value, json};
 
 use crate::env::{self, Env};
+use crate::model::ConversionWebhook;
 use crate::outbound::Outbound;
 use crate::outbound::client::{Document, kind_text};
-use crate::registry::ConversionWebhook;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";

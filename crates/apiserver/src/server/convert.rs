@@ -6,6 +6,7 @@
 //!
 //! Invariant: what storage holds is never shown before [`Inner::show`] saw it.
 
+use crate::model::form::object_type;
 use std::sync::Arc;
 
 use kubewright_schema::apply::{ObjectType, Seen, View, Views};
@@ -17,12 +18,13 @@ use super::conversion_review::{self, Conversion};
 use super::options::FieldValidation;
 use super::{Inner, decode, managed};
 use crate::env::Env;
+use crate::model::form::with_kind;
+use crate::model::status::Status;
+use crate::model::{Custom, Resource, Several};
 use crate::outbound::Outbound;
-use crate::registry::{Custom, Resource, Several, Snapshot};
+use crate::registry::Snapshot;
 use crate::scheme::split_version;
-use crate::server::respond::with_kind;
 use crate::server::write::to_stored;
-use crate::status::Status;
 use crate::storage::{Change, StoredObject};
 
 /// How much is sent for conversion at once, in bytes of JSON: half of what an answer may have, for conversions may add something.
@@ -60,7 +62,7 @@ pub(crate) fn prune(object: &mut Value, resource: &Resource) {
 /// A stored object as it is, with its kind and its own version.
 pub(crate) fn as_stored(resource: &Resource, stored: &Value) -> Value {
     let Some(several) = several(resource) else {
-        return super::respond::full(resource, stored);
+        return crate::model::form::full(resource, stored);
     };
     let mut object = stored.clone();
     if let Some(map) = object.as_object_mut() {
@@ -146,7 +148,7 @@ impl Converter {
             };
             structural::default(&mut object, schema);
             // Whoever converts sees what is stored, which has no version of its own.
-            crate::object::metadata_mut(&mut object).remove("resourceVersion");
+            crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
             objects.push(object);
         }
         let converted = self.convert(resource, several, objects, &to).await?;
@@ -254,7 +256,7 @@ pub(crate) fn convert_by_function(
     };
     seen = with_kind(&to, seen);
     structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
-    Some((managed::object_type(&to), seen))
+    Some((object_type(&to), seen))
 }
 
 fn by_function(object: Value, from: &Resource, to: &Resource) -> Value {
@@ -367,7 +369,7 @@ impl Inner {
                     // Versions that differ in their name only see the same fields.
                     Some(row) if row.conversion.is_none() && resource.conversion.is_none() => continue,
                     Some(row) => Seen::As(View {
-                        kind: managed::object_type(&row),
+                        kind: object_type(&row),
                         live: self.seen_as(resource, old, &row).await?,
                         new: self.seen_as(resource, new, &row).await?,
                     }),
@@ -420,7 +422,7 @@ impl Inner {
             return Ok(Value::Null);
         }
         let mut object = with_kind(resource, object.clone());
-        crate::object::metadata_mut(&mut object).remove("managedFields");
+        crate::model::object::metadata_mut(&mut object).remove("managedFields");
         let mut seen = self.convert(object, resource, to).await?;
         // What only the other version has is no field of this one.
         structural::prune(&mut seen, &to.schema, structural::PruneOptions::BUILT_IN);
@@ -432,7 +434,7 @@ impl Inner {
         let Some(several) = several(resource) else {
             return Ok(to_stored(resource, object));
         };
-        crate::object::metadata_mut(&mut object).remove("resourceVersion");
+        crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
         let object = with_kind(resource, object);
         let to = format!("{}/{}", resource.group, resource.storage_version);
         let mut converted = self.converter().convert(resource, several, vec![object], &to).await?;
@@ -451,7 +453,7 @@ fn check_object(object: &Value) -> Result<(), String> {
     match object {
         Value::Object(_) => Ok(()),
         Value::Null => Err("Object 'Kind' is missing in 'null'".to_owned()),
-        other => Err(decode::not_an_object(other)),
+        other => Err(crate::scheme::not_an_object(other)),
     }
 }
 
@@ -472,7 +474,11 @@ pub(crate) fn decode_posted(document: &mut Value, kind: &GroupVersionKind) -> Re
 ///
 /// # Errors
 /// What Go's decoder says about an object that does not fit.
-pub(crate) fn decode_patched(object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), decode::Unfit> {
+pub(crate) fn decode_patched(
+    object: &mut Value,
+    resource: &Resource,
+    kinds: &Snapshot,
+) -> Result<(), crate::model::unfit::Unfit> {
     check_object(object)?;
     decode::check_admitted_kind(object, resource, kinds)?;
     if resource.custom.is_some() {

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::options::WriteOptions;
-use super::respond::{Content, Reply, with_kind};
+use super::respond::{Content, Reply};
 use super::write::{Written, default};
 use super::{Call, decode, negotiate};
-use crate::object;
-use crate::registry::Resource;
-use crate::status::Status;
+use crate::model::Resource;
+use crate::model::form::with_kind;
+use crate::model::object;
+use crate::model::status::Status;
 
 impl Call<'_> {
     /// The object that the body of a create or an update holds, with its unknown fields told or refused as the client wishes.

@@ -10,7 +10,7 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::write::Part;
-use crate::registry::{Custom, Resource, ScalePaths, Subresource};
+use crate::model::{Custom, Resource, ScalePaths, Subresource};
 
 /// The errors, and the words about parts that did not change. `others` are the errors found before.
 pub(super) fn validate(

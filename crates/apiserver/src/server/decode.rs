@@ -3,6 +3,8 @@
 //! Built-in kinds are decoded as Go decodes them: a field of a wrong type is an error at once, unknown fields are dropped, `null` is
 //! absence. Custom kinds are decoded freely; their schema speaks later, in validation.
 
+use crate::model::unfit::Unfit;
+use crate::scheme::not_an_object;
 use std::fmt::Write as _;
 
 use kubewright_schema::error::FieldError;
@@ -11,11 +13,12 @@ use kubewright_schema::{budget, catalog, decode, go, structural};
 use serde_json::{Value, json};
 
 use super::empties::Unwritten;
-use super::negotiate::Input;
 use super::options::FieldValidation;
-use crate::registry::{Resource, Snapshot, unserved};
+use crate::model::Resource;
+use crate::model::status::Status;
+use crate::registry::{Snapshot, unserved};
 use crate::scheme::{join_version, split_version, unknown_conversion, unregistered};
-use crate::status::Status;
+use crate::wire::negotiate::Input;
 
 /// Reads a body. `must_be`: the kind for the error's text, and of a protobuf body that does not say its kind.
 pub(crate) fn parse(body: &[u8], format: Input, must_be: &str) -> Result<decode::Decoded, Status> {
@@ -72,17 +75,6 @@ fn protobuf(body: &[u8], api_version: &str, must_be: &str) -> Result<decode::Dec
         value,
         duplicates: Vec::new(),
     })
-}
-
-fn cannot_be(what: &str) -> String {
-    format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    )
-}
-
-/// What Go says of JSON that is read for its kind and is no object.
-pub(crate) fn not_an_object(value: &Value) -> String {
-    cannot_be(go::json_type(value))
 }
 
 /// A body that says what it is, and is not fit for what is wanted.
@@ -204,41 +196,9 @@ fn check_custom_kind(object: &Value, api_version: &str, kind: &str, resource: &R
     Err(Status::invalid(
         &resource.group,
         kind,
-        crate::object::name(object),
+        crate::model::object::name(object),
         &[error],
     ))
-}
-
-/// Why a patched object is not one of its kind.
-pub(crate) enum Unfit {
-    /// It cannot be read; what the decoder says.
-    Unreadable(String),
-    /// It can, and is refused.
-    Refused(Status),
-}
-
-impl Unfit {
-    /// The answer to a request whose plugins left such an object.
-    pub(crate) fn into_status(self) -> Status {
-        match self {
-            Unfit::Unreadable(why) => Status::internal(&why),
-            Unfit::Refused(status) => status,
-        }
-    }
-
-    /// What is wrong.
-    pub(crate) fn into_text(self) -> String {
-        match self {
-            Unfit::Unreadable(why) => why,
-            Unfit::Refused(status) => status.message,
-        }
-    }
-}
-
-impl From<String> for Unfit {
-    fn from(why: String) -> Unfit {
-        Unfit::Unreadable(why)
-    }
 }
 
 /// As [`check_kind`], for what a patch left: a custom object is judged by its kind as by its other fields. `whole` is false for a
@@ -280,7 +240,7 @@ pub(crate) fn check_patched_kind(
         return Ok(Vec::new());
     }
     let (group, _) = split_version(&api_version);
-    let name = crate::object::name(object);
+    let name = crate::model::object::name(object);
     Err(Unfit::Refused(Status::invalid(group, &kind, name, &errors)))
 }
 
@@ -563,7 +523,7 @@ pub(crate) fn object(
     let mut findings = fit(&mut object, resource, decoded.duplicates, json).map_err(refuse)?;
     findings.yaml_duplicates = yaml_duplicates;
     findings.apply(how, warnings).map_err(refuse)?;
-    crate::object::metadata_mut(&mut object);
+    crate::model::object::metadata_mut(&mut object);
     Ok(object)
 }
 

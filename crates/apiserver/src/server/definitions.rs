@@ -10,12 +10,13 @@ use std::sync::{Arc, PoisonError};
 use super::managed::{self, Tracking};
 use super::write::{Part, Writer};
 use super::{Call, Inner};
-use crate::object;
+use crate::model::Resource;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::user::UserInfo;
+use crate::registry::crd;
 use crate::registry::definitions::Definitions;
-use crate::registry::{Resource, crd};
-use crate::status::Status;
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
-use crate::user::UserInfo;
 
 /// The store of the definitions.
 pub(crate) const STORE: &str = "customresourcedefinitions.apiextensions.k8s.io";

@@ -12,20 +12,21 @@ use serde_json::{Value, json};
 
 use super::convert::as_stored;
 use super::lists::{Item, List};
-use super::negotiate::{self, Input};
 use super::options::{DeleteOptions, Propagation};
-use super::respond::{Content, Reply, full};
+use super::respond::{Content, Reply};
 use super::settle::refused;
 use super::write::{Writer, to_stored};
 use super::{Call, definitions};
 use crate::admission::{Attributes, Operation, Session};
 use crate::env::{self, rfc3339};
-use crate::kinds::check::ensure;
-use crate::object::{self, FOREGROUND_DELETION, ORPHAN};
-use crate::registry::{GracePeriod, Resource};
+use crate::model::form::full;
+use crate::model::object::{self, FOREGROUND_DELETION, ORPHAN};
+use crate::model::status::{Details, Status};
+use crate::model::{GracePeriod, Resource};
 use crate::scheme::unregistered;
-use crate::status::{Details, Status};
 use crate::storage::{StorageError, StoredObject};
+use crate::values::ensure;
+use crate::wire::negotiate::{self, Input};
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
@@ -171,7 +172,7 @@ impl Call<'_> {
         };
         let body = parsed.map_err(Status::bad_request)?.value;
         if !body.is_object() && !body.is_null() {
-            return Err(Status::bad_request(super::decode::not_an_object(&body)));
+            return Err(Status::bad_request(crate::scheme::not_an_object(&body)));
         }
         if let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
             structural::type_check(&body, &schema, "DeleteOptions").map_err(Status::bad_request)?;
@@ -196,7 +197,7 @@ impl Writer<'_> {
         admit: Admit,
     ) -> Result<Deleted, Status> {
         let resource = self.resource.clone();
-        let key = super::write::key(namespace, name);
+        let key = crate::model::form::key(namespace, name);
         loop {
             let Some(present) = self.server.storage.get(&resource.store, &key) else {
                 // The system's own namespaces are protected before anything is looked up.
@@ -302,7 +303,7 @@ impl Writer<'_> {
     /// Deletes without asking anybody and without consequences for definitions: the server's own clean-up.
     pub(crate) fn delete_now(&mut self, namespace: &str, name: &str) {
         let resource = self.resource.clone();
-        let key = super::write::key(namespace, name);
+        let key = crate::model::form::key(namespace, name);
         while let Some(present) = self.server.storage.get(&resource.store, &key) {
             let old = as_stored(&resource, present.value());
             let result = self.delete_once(&key, &present, old, &DeleteOptions::default());

@@ -8,7 +8,7 @@ use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::{catalog, names, structural};
 use serde_json::{Map, Value, json};
 
-use crate::object;
+use crate::model::object;
 
 /// Whether there is an object within.
 fn holds(value: &Value, schema: &SchemaRef) -> bool {

@@ -14,7 +14,7 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use crate::admission::Session;
-use crate::registry::{Empties, Resource};
+use crate::model::{Empties, Resource};
 
 /// Where an object has empty lists, and empty maps if they are asked for.
 fn find(value: &Value, at: &mut String, maps: bool, found: &mut Vec<String>) {

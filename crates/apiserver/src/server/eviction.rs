@@ -11,11 +11,11 @@ use super::options::{DeleteOptions, WriteOptions};
 use super::respond::Reply;
 use super::write::{Part, Writer};
 use super::{Call, admit, decode, negotiate};
-use crate::kinds::check::ensure;
-use crate::object::{self, conditions};
-use crate::registry::Resource;
-use crate::status::{Cause, Details, Status};
+use crate::model::Resource;
+use crate::model::object::{self, conditions};
+use crate::model::status::{Cause, Details, Status};
 use crate::storage::{ListRequest, StoredObject};
+use crate::values::ensure;
 
 /// The versions of Eviction.
 const VERSIONS: &[&str] = &["policy/v1", "policy/v1beta1"];

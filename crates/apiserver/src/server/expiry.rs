@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use super::{ApiServer, Inner};
 use crate::env::BoxFuture;
-use crate::kinds::check::get;
-use crate::object;
+use crate::model::object;
 use crate::storage::{ChangeStream, Delivery, StorageError};
+use crate::values::get;
 
 const STORE: &str = "events";
 

@@ -18,12 +18,13 @@ use super::addresses;
 use super::api_services;
 use super::availability;
 use super::definitions::is_definition;
-use super::write::key;
 use crate::env::rfc3339;
-use crate::kinds::check::{ensure, get};
-use crate::object::{self, conditions};
-use crate::registry::{Resource, crd};
+use crate::model::Resource;
+use crate::model::form::key;
+use crate::model::object::{self, conditions};
+use crate::registry::crd;
 use crate::storage::{ListRequest, StoredObject};
+use crate::values::{ensure, get};
 
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
 const PRIORITY_LEVELS: &str = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io";

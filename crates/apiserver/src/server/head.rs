@@ -9,15 +9,15 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, Response, request};
 use kubewright_schema::budget::{self, Limits};
 
-use super::query::Query;
 use super::respond::{Reply, Responder};
 use super::route::{self, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, authorize, check_timeout, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
-use crate::server::negotiate::Output;
-use crate::server::query::decode;
-use crate::status::Status;
+use crate::model::status::Status;
+use crate::wire::negotiate::Output;
+use crate::wire::query::Query;
+use crate::wire::query::decode;
 use crate::{Body, UserInfo};
 
 /// A request whose user may do what its head asks for; [`ApiServer::answer`] does it.

@@ -6,9 +6,9 @@
 use http::Response;
 
 use super::Inner;
-use super::query::Query;
 use super::respond::Reply;
 use crate::Body;
+use crate::wire::query::Query;
 
 /// What is checked before the hooks, in order.
 const LIVE: [&str; 4] = ["ping", "log", "loopback-serving-certificate", "etcd"];

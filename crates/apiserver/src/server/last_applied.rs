@@ -11,7 +11,7 @@ use kubewright_schema::apply::{Manager, ObjectType, unchanged};
 use kubewright_schema::{decode, go};
 use serde_json::Value;
 
-use crate::object;
+use crate::model::object;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const KUBECTL: &str = "kubectl";

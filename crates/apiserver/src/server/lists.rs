@@ -10,11 +10,13 @@ use bytes::Bytes;
 use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde_json::{Value, json};
 
-use super::respond::{bare, encode, full, is_shown_as_stored, prefix};
+use super::respond::{encode, is_shown_as_stored, prefix};
+use super::watch::Selection;
 use crate::body::{Body, LongBody};
-use crate::registry::Resource;
+use crate::model::Resource;
+use crate::model::form::bare;
+use crate::model::form::full;
 use crate::storage::{Entry, StoredObject};
-use crate::watch::Selection;
 
 /// A list and its metadata.
 pub(crate) struct List {

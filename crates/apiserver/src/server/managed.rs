@@ -3,6 +3,7 @@
 //! Invariants: entries change before admission, so that what webhooks and the server fill in belongs to nobody; entries that cannot be
 //! read never fail a write; what no client wrote (a binding, a delete) leaves the entries alone.
 
+use crate::model::form::object_type;
 use std::collections::BTreeSet;
 
 use http::HeaderMap;
@@ -12,10 +13,9 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Map, Value};
 
 use super::write::Part;
-use crate::admission::Session;
-use crate::kinds::check::get;
-use crate::object;
-use crate::registry::{Resource, ScalePaths};
+use crate::model::object;
+use crate::model::{Resource, ScalePaths};
+use crate::values::get;
 
 /// Longest name of a manager, in bytes.
 const MAX_NAME: usize = 128;
@@ -79,19 +79,6 @@ pub(crate) fn type_written(resource: &Resource, subresource: &str) -> ObjectType
     }
 }
 
-/// How the fields of a kind are looked at.
-pub(crate) fn object_type(resource: &Resource) -> ObjectType {
-    let schema = resource.schema.clone();
-    if resource.custom.is_some() {
-        ObjectType::custom(schema)
-    } else if resource.kind == "Event" {
-        // The one kind that is served in two groups, with other fields in each.
-        ObjectType::built_in(schema).with_fields_of_its_version()
-    } else {
-        ObjectType::built_in(schema)
-    }
-}
-
 pub(crate) fn entries(object: &Value) -> Option<&Value> {
     object.get("metadata").and_then(|metadata| metadata.get(KEY))
 }
@@ -138,19 +125,19 @@ pub(crate) fn put(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be read.
-pub(crate) fn check_admitted(object: &mut Value, before: &Value, session: &Session<'_>) {
+/// Puts the entries back that an object had before a plugin changed it, should the plugin have left some that cannot be read; answers the
+/// warning that the client gets.
+pub(crate) fn check_admitted(object: &mut Value, before: &Value) -> Option<String> {
     let before = entries(before);
     if entries(object) == before {
-        return;
+        return None;
     }
-    if let Err(why) = ManagedFields::decode(entries(object)) {
-        put(object, before.cloned());
-        session.warn(format!(
-            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
-             controller; please fix your requests: {why}"
-        ));
-    }
+    let why = ManagedFields::decode(entries(object)).err()?;
+    put(object, before.cloned());
+    Some(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
+         controller; please fix your requests: {why}"
+    ))
 }
 
 /// Enters a create.

@@ -2,7 +2,7 @@
 //!
 //! [`ApiServer::handle`] routes a request, asks the authorizer, and hands it to a verb. The verbs stand in files of their own: `read`
 //! (get, list, watch), `create`, `update`, `patch`, `apply`, `delete`, `subresource`; what all writes share is in `write`. What belongs to a kind
-//! comes out of its row (see [`crate::registry::Resource`]).
+//! comes out of its row (see [`crate::model::Resource`]).
 //!
 //! Invariants: a request works on one snapshot of the registry; a write is a function of the present object that runs again when somebody
 //! else was faster; nothing that a request holds makes a verb panic; one that costs too much is cancelled before it commits (see
@@ -34,16 +34,15 @@ mod expiry;
 mod follow;
 mod head;
 mod health;
+mod host;
 mod last_applied;
 mod lists;
 mod managed;
-pub(crate) mod negotiate;
 mod openid;
 mod options;
 mod patch;
 mod paths;
 mod proxy;
-pub(crate) mod query;
 #[cfg(test)]
 mod quota_tests;
 mod quotas;
@@ -54,20 +53,21 @@ mod review;
 mod route;
 mod scales;
 mod settle;
+mod streams;
 mod subresource;
 mod token_request;
 mod token_review;
 mod update;
-pub(crate) mod weight;
+pub(crate) mod watch;
+mod weight;
 mod write;
-pub(crate) mod yaml;
 
 #[cfg(test)]
 mod growth;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
-mod recorded;
+mod recorded_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -82,17 +82,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
-pub(crate) use convert::{complete_strictly, decode_patched, decode_posted};
-pub(crate) use decode::{Unfit, not_an_object};
+use crate::model::form::{key, subresource_name};
+pub use crate::wire::query::first_broken_escape;
 pub use head::Admitted;
 use head::Target;
-pub(crate) use managed::check_admitted;
-pub(crate) use managed::object_type;
-pub use query::first_broken_escape;
-pub(crate) use respond::full as full_object;
-pub(crate) use subresource::name_of as subresource_name;
+pub use streams::{Connect, LogOptions, Streams, Wants};
 pub use weight::{TRIAL, TooLong, Weight};
-pub(crate) use write::{default, key};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
@@ -102,13 +97,14 @@ use crate::admission::{
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
+use crate::model::status::Status;
+use crate::model::{Resource, Subresource, Verbs};
 use crate::outbound::{NoOutbound, Outbound};
-use crate::registry::{Registry, Resource, Snapshot, Subresource, Verbs, order_of_store};
-use crate::status::Status;
+use crate::registry::{Registry, Snapshot, order_of_store};
 use crate::storage::{Bounds, MemoryStorage, Storage};
+use crate::wire::negotiate::{self, Output};
+use crate::wire::query::Query;
 use crate::{Body, Env, ServiceRange, UserInfo};
-use negotiate::Output;
-use query::Query;
 use respond::{Reply, Responder};
 use route::{ResourcePath, Verb};
 
@@ -249,7 +245,7 @@ pub(crate) struct Inner {
     claims: claims::Claims,
     endings: endings::Attended,
     of_others: api_services::KnownOfOthers,
-    /// See [`crate::registry::StrategyContext::turns`].
+    /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
 
@@ -771,7 +767,7 @@ fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Stat
     let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
     if let Some(wanted) = &path.subresource {
         let mut known = resource.subresources.iter();
-        let Some(found) = known.find(|known| subresource::name_of(known) == wanted) else {
+        let Some(found) = known.find(|known| subresource_name(known) == wanted) else {
             return Some(Status::no_such_path());
         };
         let changes = matches!(verb, Verb::Get | Verb::Update | Verb::Patch);
@@ -866,6 +862,6 @@ impl Call<'_> {
 
     /// The storage key of the object that the path names.
     pub(crate) fn key(&self) -> String {
-        write::key(self.namespace(), self.name())
+        key(self.namespace(), self.name())
     }
 }

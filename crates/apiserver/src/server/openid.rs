@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
 use super::Inner;
-use super::negotiate::{self, Output};
-use super::query::Query;
 use super::respond::{Content, Reply, Responder};
 use crate::Body;
 use crate::authentication::Signer;
-use crate::status::Status;
+use crate::model::status::Status;
+use crate::wire::negotiate::{self, Output};
+use crate::wire::query::Query;
 
 impl Inner {
     /// `/.well-known/openid-configuration`.

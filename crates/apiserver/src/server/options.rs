@@ -3,8 +3,8 @@
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::{Map, Value, json};
 
-use super::query::Query;
-use crate::status::Status;
+use crate::model::status::Status;
+use crate::wire::query::Query;
 
 /// How unknown and duplicate fields are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

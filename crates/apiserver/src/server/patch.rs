@@ -13,14 +13,15 @@ use kubewright_schema::patch::strategic::StrategicError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value};
 
-use super::decode::Unfit;
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
 use super::write::Part;
 use super::{Call, decode, negotiate};
-use crate::object;
-use crate::registry::{Resource, Snapshot};
-use crate::status::{Cause, Details, Status};
+use crate::model::Resource;
+use crate::model::object;
+use crate::model::status::{Cause, Details, Status};
+use crate::model::unfit::Unfit;
+use crate::registry::Snapshot;
 
 /// What kind of patch a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +264,7 @@ impl Patch {
         warnings: &mut Vec<String>,
     ) -> Result<(), String> {
         if !new.is_object() {
-            return Err(decode::not_an_object(new));
+            return Err(crate::scheme::not_an_object(new));
         }
         let mut findings = decode::fit_changed(new, old, resource, self.findings.clone())?;
         let unread = unread.iter().map(|field| format!("unknown field {field:?}"));

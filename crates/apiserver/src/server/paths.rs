@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::compress;
 use super::health;
-use super::negotiate::{self, Format, Output};
-use super::query::{Query, decode};
 use super::respond::{Content, Reply, Responder};
-use crate::status::Status;
+use crate::model::status::Status;
+use crate::wire::negotiate::{self, Format, Output};
+use crate::wire::query::{Query, decode};
 use crate::{Body, discovery, openapi};
 
 /// What kube-apiserver serves about itself and this server does not.

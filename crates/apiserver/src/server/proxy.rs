@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Call, write};
-use crate::registry::Resource;
-use crate::status::Status;
+use super::Call;
+use crate::model::Resource;
+use crate::model::status::Status;
 use crate::storage::StoredObject;
 
 /// The kinds of a node's addresses in the order in which kube-apiserver tries them.
@@ -42,7 +42,7 @@ impl Call<'_> {
     fn proxied(&self, resource: &Resource, name: &str) -> Result<Arc<StoredObject>, Status> {
         self.server
             .storage
-            .get(&resource.store, &write::key(self.namespace(), name))
+            .get(&resource.store, &crate::model::form::key(self.namespace(), name))
             .ok_or_else(|| Status::not_found(&self.resource, name))
     }
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::Inner;
 use super::managed::Tracking;
 use super::write::{Part, Writer};
-use crate::status::Status;
-use crate::user::{SYSTEM_MASTERS, UserInfo};
+use crate::model::status::Status;
+use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 
 /// Who the server is to itself.
 const USER: &str = "system:apiserver";

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::convert::{defaulted, is_converted, predates};
 use super::lists::{Item, List};
-use super::negotiate::{Format, Transform};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
+use super::watch::{Encoder, Form, Selection, Slot, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
-use crate::status::{Details, Status};
+use crate::model::status::{Details, Status};
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 use crate::table;
-use crate::watch::{Encoder, Form, Selection, Slot, WatchStream};
+use crate::wire::negotiate::{Format, Transform};
 
 /// How long a read waits for a version that is not reached, and how often it looks.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);

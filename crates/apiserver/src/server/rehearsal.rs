@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::ApiServer;
 use super::managed::{self, Tracking};
 use super::{decode, write};
-use crate::object;
-use crate::registry::Resource;
+use crate::model::Resource;
+use crate::model::object;
 
 impl ApiServer {
     /// Reads what the first CustomResourceDefinition will need, which otherwise takes a millisecond when it comes.

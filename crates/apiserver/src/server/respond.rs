@@ -3,6 +3,8 @@
 //! A stored object's JSON is encoded once (see [`crate::storage::StoredObject::encoded`]); a plain answer puts `kind` and `apiVersion`
 //! in front of it. Only other forms go through a [`Value`].
 
+use crate::model::form::bare;
+use crate::model::form::full;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -14,15 +16,16 @@ use serde_json::{Value, json};
 use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
-use super::negotiate::{Format, Output, Transform};
-use super::query::Query;
+use super::streams::Connect;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
 use crate::json;
-use crate::registry::Resource;
-use crate::status::Status;
+use crate::model::Resource;
+use crate::model::status::Status;
 use crate::storage::StoredObject;
 use crate::table::{self, Shown};
+use crate::wire::negotiate::{Format, Output, Transform};
+use crate::wire::query::Query;
 
 /// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's limits).
 const MAX_WARNING: usize = 256;
@@ -35,6 +38,8 @@ pub(crate) struct Reply {
     pub(crate) warnings: Vec<String>,
     /// Further headers.
     pub(crate) headers: Vec<(http::HeaderName, String)>,
+    /// With what the client is to be connected instead.
+    pub(crate) connect: Option<Box<Connect>>,
 }
 
 pub(crate) enum Content {
@@ -57,6 +62,7 @@ impl Reply {
             content,
             warnings: Vec::new(),
             headers: Vec::new(),
+            connect: None,
         }
     }
 
@@ -70,20 +76,6 @@ impl Reply {
             Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())),
         )
     }
-}
-
-/// The object as its kind's version shows it: with `apiVersion` and `kind`, and converted from the stored form.
-pub(crate) fn full(resource: &Resource, stored: &Value) -> Value {
-    with_kind(resource, bare(resource, stored))
-}
-
-/// Adds `apiVersion` and `kind`.
-pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
-        map.insert("kind".to_owned(), json!(resource.kind));
-    }
-    object
 }
 
 /// What an object of this kind begins with, before its other fields: `{"kind":…,"apiVersion":…,`; sorted for custom resources.
@@ -139,6 +131,7 @@ impl Responder<'_> {
             content,
             warnings,
             headers,
+            connect,
         } = reply;
         let mut response = match self.encode(content) {
             Ok((content_type, body)) => plain(code, &content_type, body),
@@ -158,6 +151,9 @@ impl Responder<'_> {
             }
         }
         add_warnings(&mut response, &warnings);
+        if let Some(connect) = connect {
+            response.extensions_mut().insert(*connect);
+        }
         response
     }
 
@@ -278,7 +274,7 @@ impl Responder<'_> {
 
     fn encode_value(&self, value: &Value) -> Bytes {
         match self.output.format {
-            Format::Yaml => super::yaml::encode(value, super::yaml::Style::OBJECTS).into(),
+            Format::Yaml => crate::wire::yaml::encode(value, crate::wire::yaml::Style::OBJECTS).into(),
             // Of a Status, which always has such a form.
             Format::Protobuf => protobuf::encode(value).unwrap_or_default().into(),
             Format::Json => json_text(value, self.output.pretty).into(),
@@ -296,7 +292,7 @@ impl Responder<'_> {
             Transform::PartialList(_) => Err(not_a("PartialObjectMetadataList", "not a list", resource)),
             Transform::Table(version) => {
                 let mut metadata = json!({});
-                let version_of = crate::object::text(&object, "resourceVersion");
+                let version_of = crate::model::object::text(&object, "resourceVersion");
                 if !version_of.is_empty() {
                     metadata["resourceVersion"] = json!(version_of);
                 }
@@ -416,19 +412,6 @@ pub(super) fn json_text(value: &Value, pretty: bool) -> Vec<u8> {
     let mut text = json::text(&ordered);
     text.push(b'\n');
     text
-}
-
-/// A stored object in the served version, without `apiVersion` and `kind`.
-pub(super) fn bare(resource: &Resource, stored: &Value) -> Value {
-    let mut object = match resource.conversion {
-        Some(conversion) => (conversion.from_stored)(stored.clone()),
-        None => stored.clone(),
-    };
-    if let Some(map) = object.as_object_mut() {
-        map.remove("apiVersion");
-        map.remove("kind");
-    }
-    object
 }
 
 fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {

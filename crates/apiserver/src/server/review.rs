@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::managed;
-use super::negotiate::{self, Output, Transform};
 use super::options::WriteOptions;
-use super::query::Query;
 use super::respond::Reply;
 use super::write::Written;
-use crate::admission::Operation;
 use crate::authorization::{Attributes, Decision, Rule, Verdict};
-use crate::kinds::check::{At, Errors};
-use crate::object;
-use crate::registry::{Resource, Verbs};
-use crate::status::Status;
-use crate::user::UserInfo;
+use crate::model::Operation;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::user::UserInfo;
+use crate::model::{Resource, Verbs};
+use crate::values::{At, Errors};
+use crate::wire::negotiate::{self, Output, Transform};
+use crate::wire::query::Query;
 
 /// The kinds of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use super::query::decode;
+use crate::wire::query::decode;
 
 /// What a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use kubewright_schema::budget;
 use kubewright_schema::catalog;
 use serde_json::Value;
 
-use crate::kinds::check::get;
-use crate::registry::{Cell, Column, Registry, Resource};
+use crate::model::{Cell, Column, Resource};
+use crate::registry::Registry;
 use crate::table;
+use crate::values::get;
 
 const REPLICAS: &str = "replicas is the desired number of instances for the scaled object.";
 const OBSERVED: &str = "replicas is the actual number of observed instances of the scaled object.";

@@ -7,7 +7,7 @@ use kubewright_schema::budget;
 
 use super::Inner;
 use super::respond::{Content, Reply};
-use crate::status::Status;
+use crate::model::status::Status;
 use crate::storage::StorageError;
 
 impl Inner {

@@ -7,15 +7,16 @@ use serde_json::{Map, Value, json};
 
 use super::managed::{ScaleOwners, Tracking};
 use super::options::WriteOptions;
-use super::respond::{Content, Reply, full};
+use super::respond::{Content, Reply};
 use super::route::Verb;
 use super::update::{check_uid, check_version};
 use super::write::{Part, Written};
 use super::{Call, admit, decode, negotiate, scales};
 use crate::kinds::pods;
-use crate::object;
-use crate::registry::{Resource, ScalePaths, Subresource};
-use crate::status::{Details, Status};
+use crate::model::form::full;
+use crate::model::object;
+use crate::model::status::{Details, Status};
+use crate::model::{Resource, ScalePaths, Subresource};
 
 impl Call<'_> {
     pub(crate) async fn run_subresource(&mut self, verb: Verb) -> Result<Reply, Status> {
@@ -24,7 +25,7 @@ impl Call<'_> {
             .resource
             .subresources
             .iter()
-            .find(|subresource| name_of(subresource) == wanted)
+            .find(|subresource| crate::model::form::subresource_name(subresource) == wanted)
             .cloned();
         match (found, verb) {
             (None, _) if self.resource.custom.is_some() => Err(Status::not_found(&self.resource, self.name())),
@@ -270,22 +271,6 @@ impl Call<'_> {
             })
             .await?;
         Ok(Reply::status(&Status::created()))
-    }
-}
-
-/// The last path segment of a subresource.
-pub(crate) fn name_of(subresource: &Subresource) -> &str {
-    match subresource {
-        Subresource::Status => "status",
-        Subresource::Scale(_) => "scale",
-        Subresource::Finalize => "finalize",
-        Subresource::Binding => "binding",
-        Subresource::Eviction => "eviction",
-        Subresource::EphemeralContainers => "ephemeralcontainers",
-        Subresource::Resize => "resize",
-        Subresource::Approval => "approval",
-        Subresource::Token => "token",
-        Subresource::Refused { name, .. } => name,
     }
 }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
 use super::{Call, decode, key, managed, negotiate};
-use crate::admission::Operation;
 use crate::authentication::{Bound, TokenSubject};
 use crate::env;
-use crate::object;
+use crate::model::Operation;
+use crate::model::object;
+use crate::model::status::{Details, Status};
 use crate::registry;
-use crate::status::{Details, Status};
 
 /// The annotation of the audit log that names a token.
 const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::negotiate::{self, Transform};
 use super::options::WriteOptions;
 use super::respond::{Content, Reply};
 use super::{Call, managed};
-use crate::admission::Operation;
-use crate::object;
-use crate::status::Status;
+use crate::model::Operation;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::wire::negotiate::{self, Transform};
 
 impl Call<'_> {
     /// Refuses to show as a Table what is answered and not stored.

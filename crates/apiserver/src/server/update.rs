@@ -7,9 +7,9 @@ use super::Call;
 use super::options::{WriteOptions, parse_version};
 use super::respond::Reply;
 use super::write::Part;
-use crate::object;
-use crate::registry::Resource;
-use crate::status::Status;
+use crate::model::Resource;
+use crate::model::object;
+use crate::model::status::Status;
 
 impl Call<'_> {
     pub(crate) async fn update(&mut self) -> Result<Reply, Status> {

@@ -11,7 +11,7 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, Parts};
-use crate::audit::recorded::Kept;
+use crate::audit::recorded_tests::Kept;
 use crate::audit::{AuditLog, Policy};
 use crate::env::BoxFuture;
 use crate::env::fake::{FakeEnv, Shared};

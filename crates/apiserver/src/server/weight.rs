@@ -10,7 +10,7 @@
 
 use super::head::{Admitted, Target};
 use super::route::{ResourcePath, Verb};
-use super::{ApiServer, Inner, write};
+use super::{ApiServer, Inner};
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,10 @@ impl Inner {
                 } else {
                     ""
                 };
-                let long = self.storage.text_length(&resource.store, &write::key(namespace, name)) > LIGHT_TEXT;
+                let long = self
+                    .storage
+                    .text_length(&resource.store, &crate::model::form::key(namespace, name))
+                    > LIGHT_TEXT;
                 long || (verb != Verb::Get && is_rule(path))
             }
             (_, None) => false,

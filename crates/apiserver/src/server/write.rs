@@ -17,7 +17,6 @@ use super::custom;
 use super::empties::{Unwritten, with_empty_lists, without_empty_lists};
 use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
-use super::respond::full;
 use super::settle::refused;
 use super::update::check_version;
 use super::{Call, Inner};
@@ -25,13 +24,15 @@ use crate::admission::{Operation, Session};
 use crate::audit::Entry;
 use crate::authorization::{self, escalation};
 use crate::json;
-use crate::kinds::check::get;
 use crate::kinds::{certificates, core, pods};
-use crate::object;
-use crate::registry::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
-use crate::status::Status;
+use crate::model::form::full;
+use crate::model::form::key;
+use crate::model::object;
+use crate::model::status::Status;
+use crate::model::user::UserInfo;
+use crate::model::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
-use crate::user::UserInfo;
+use crate::values::get;
 
 /// How often a write is tried again when somebody else was faster. Upstream never gives up; a bound keeps a defect from hanging.
 const MAX_ATTEMPTS: usize = 1000;
@@ -67,15 +68,6 @@ impl Part {
             Part::Resize => "resize",
             Part::Approval => "approval",
         }
-    }
-}
-
-/// The storage key: `namespace/name`, or `name`.
-pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        [namespace, "/", name].concat()
     }
 }
 

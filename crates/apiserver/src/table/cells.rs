@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
-use crate::kinds::check::{At, get};
-use crate::registry::Cell;
+use crate::model::Cell;
+use crate::values::{At, get};
 
 pub(crate) use super::more::*;
 pub(crate) use super::pod::POD;

@@ -18,7 +18,7 @@ use kubewright_schema::budget;
 use kubewright_schema::jsonpath::JsonPath;
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Cell, Column, Resource};
+use crate::model::{Cell, Column, Resource};
 
 /// What the first column says about itself.
 pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some \

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::age;
 use super::cells::{NONE, container_images, container_names, labels, number, of_containers, or, selector_of, text};
-use crate::kinds::check::{At, get};
-use crate::registry::Cell;
+use crate::model::Cell;
+use crate::values::{At, get};
 
 const UNSET: &str = "<unset>";
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::age;
 use super::cells::or;
-use crate::kinds::check::{At, get};
-use crate::registry::Cell;
+use crate::model::Cell;
+use crate::values::{At, get};
 
 pub(crate) const POD: &[Cell] = &[
     Cell::Name,

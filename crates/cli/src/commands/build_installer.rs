@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::deploy::FOLDER;
 use crate::files::Disk;
-use crate::output::{Failure, Format};
+use crate::output::{Failure, Format, count};
 use crate::project::Project;
 use crate::rollout::{image_or_variable, render};
 use crate::scaffolding::Writing;
@@ -45,7 +45,7 @@ impl Arguments {
         if let Some(program) = rendered.by {
             plan.notes.push(format!("rendered by {program}"));
         }
-        plan.notes.push(format!("{} objects", rendered.objects.len()));
+        plan.notes.push(count(rendered.objects.len(), "object"));
         self.writing.finish(&disk, &plan, output)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One line on standard output when the server answers; then silence until a signal.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::signals::stop_signal;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Address and port of the HTTPS listener; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = listen_address)]
     listen: SocketAddr,
 
     /// Where to write the kubeconfig, which appears when the server answers [default: a private folder, removed at the end]
@@ -91,7 +91,7 @@ impl Arguments {
     pub(crate) async fn run(self, output: Format, started: Instant) -> Result<(), Failure> {
         let parent = self.exit_with_parent.then(Parent::now);
         if let (true, Some(folder)) = (self.repair, &self.data_dir) {
-            return repair(folder, output);
+            return super::repair::repair(folder, output);
         }
         let config = Config {
             version: KUBERNETES_VERSION.to_owned(),
@@ -162,7 +162,7 @@ impl Arguments {
                 "milliseconds": took.as_secs_f64() * 1000.0,
             }),
         );
-        crate::resident::give_back_when_idle(stop, || running.cluster.api().rehearse()).await;
+        crate::rest::until(stop, || running.cluster.api().rehearse()).await;
         running.stop().await;
         output.say(&paint(DIM, "stopped"), &json!({"event": "stopped"}));
         Ok(())
@@ -198,6 +198,23 @@ fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {
     })
 }
 
+/// An address to listen on: `127.0.0.1:8443`, `[::1]:0`, or the name of this machine, `localhost:8443`.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let missing = "say an address and a port, such as 127.0.0.1:8443 or localhost:0".to_owned();
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
+        _ => return Err(missing),
+    }
+    let found = text
+        .to_socket_addrs()
+        .map_err(|why| format!("cannot find {text}: {why}"))?;
+    // What clients try first is what most programs here mean by a name.
+    found.min_by_key(SocketAddr::is_ipv6).ok_or(missing)
+}
+
 fn read_stages(path: &Path) -> Result<Stages, Failure> {
     let attempted = || Failure::new(format!("cannot take the stages of {}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|why| attempted().because(why))?;
@@ -207,40 +224,6 @@ fn read_stages(path: &Path) -> Result<Stages, Failure> {
             .hint("nothing has been started")
     };
     Stages::parse(&text).map_err(refused)
-}
-
-/// Saves what can be saved of a damaged folder.
-fn repair(folder: &Path, output: Format) -> Result<(), Failure> {
-    let report = kubewright_cluster::repair(folder)
-        .map_err(|why| Failure::new(format!("cannot repair {}", folder.display())).because(why))?;
-    let list = |heading: &str, names: &[String]| match names {
-        [] => String::new(),
-        names => format!("\n{heading}:\n  {}", names.join("\n  ")),
-    };
-    let text = match &report.kept {
-        None => format!("nothing is damaged: {} objects", report.saved),
-        Some(kept) => format!(
-            "{} objects saved; the damaged file is {}{}{}{}",
-            report.saved,
-            kept.display(),
-            list("damaged", &report.damage),
-            list(
-                "saved, but perhaps in an older version or deleted since",
-                &report.uncertain
-            ),
-            list("lost", &report.lost),
-        ),
-    };
-    let event = json!({
-        "event": "repaired",
-        "saved": report.saved,
-        "damage": report.damage,
-        "uncertain": report.uncertain,
-        "lost": report.lost,
-        "kept": report.kept,
-    });
-    output.say(&text, &event);
-    Ok(())
 }
 
 /// One for each processor; more than four would not find enough to do, since writes go one after another.
@@ -292,5 +275,21 @@ impl Running {
     pub(crate) async fn stop(self) {
         // Past the deadline the process ends and takes the rest with it.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.cluster.stop()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_names() {
+        let told = |text: &str| listen_address(text).map(|address| (address.ip().is_loopback(), address.port()));
+        for text in ["127.0.0.1:8443", "[::1]:8443", "localhost:8443"] {
+            assert_eq!(told(text), Ok((true, 8443)), "{text}");
+        }
+        for text in ["localhost", "localhost:", ":8443", "8443", "localhost:99999", ""] {
+            assert!(told(text).is_err(), "{text}");
+        }
     }
 }

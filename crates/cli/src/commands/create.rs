@@ -46,6 +46,10 @@ struct Api {
     /// Plural of the kind, when it is irregular
     #[arg(long, value_name = "PLURAL")]
     plural: Option<String>,
+
+    /// Types for server-side apply; every kind has them here, so nothing more is written
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    ssa: bool,
 }
 
 /// Add webhooks to a kind: defaults, validation, conversion between versions
@@ -110,6 +114,7 @@ impl Api {
             namespaced: self.namespaced,
             controller_name: self.controller_name.filter(|name| !name.is_empty()),
             external,
+            ssa: self.ssa,
             force: self.creating.force,
         };
         let plan = scaffold::create_api(disk, &asked)?;

@@ -17,7 +17,7 @@ use kubewright::{Operator, Stop};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::commands::cluster::Running;
+use crate::commands::cluster::{Running, listen_address};
 use crate::narrator::{Narrator, narrator};
 use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint, shell_word};
 use crate::signals::stop_signal;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     once: bool,
 
     /// Address and port of the HTTPS listener; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = listen_address)]
     listen: SocketAddr,
 
     /// Where to write the kubeconfig [default: a private folder, removed at the end]

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{DIM, Failure, Format, GOOD, paint};
+use crate::output::{DIM, Failure, Format, GOOD, count, paint};
 use crate::project::Project;
-use crate::rollout::{Applying, ClusterArguments, apply_all, image_or_variable, render};
+use crate::rollout::{Applying, ClusterArguments, Mode, apply_all, image_or_variable, render};
 
 /// Apply `config/default` to a cluster, and wait until the operator is available
 #[derive(Debug, Args)]
@@ -45,18 +45,35 @@ impl Arguments {
             force: self.force_conflicts,
             wait: !self.no_wait,
             timeout: self.cluster.timeout,
+            mode: self.cluster.mode(),
         };
-        apply_all(&cluster, &rendered.objects, how, output).await?;
-        let count = rendered.objects.len();
-        let state = if self.no_wait {
-            "nothing was waited for"
-        } else {
-            "the operator is available"
+        let tally = apply_all(&cluster, &rendered.objects, how, output).await?;
+        if how.mode != Mode::Real {
+            tally.tell(output);
+            return Ok(());
+        }
+        let number = rendered.objects.len();
+        let simulated = !self.no_wait && cluster.is_simulated().await;
+        let state = match (self.no_wait, simulated) {
+            (true, _) => "nothing was waited for",
+            (false, true) => "the pods are ready, but nothing runs in them: this cluster simulates its nodes",
+            (false, false) => "the operator is available",
         };
         output.say(
-            &paint(GOOD, format!("deployed: {count} objects; {state}")),
-            &json!({"event": "deployed", "objects": count, "available": !self.no_wait}),
+            &paint(GOOD, format!("deployed: {}; {state}", count(number, "object"))),
+            &json!({
+                "event": "deployed", "objects": number, "available": !self.no_wait && !simulated, "simulated": simulated,
+            }),
         );
+        if simulated {
+            output.say(
+                &paint(
+                    DIM,
+                    "kubewright run, or kubewright dev, runs the operator on this machine against such a cluster",
+                ),
+                &json!({"event": "hint", "commands": ["kubewright run", "kubewright dev"]}),
+            );
+        }
         Ok(())
     }
 }

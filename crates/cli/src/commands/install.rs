@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::output::{Failure, Format, GOOD, paint};
+use crate::output::{Failure, Format, GOOD, count, paint};
 use crate::project::Project;
-use crate::rollout::{Applying, ClusterArguments, apply_all, render};
+use crate::rollout::{Applying, ClusterArguments, Mode, apply_all, render};
 
 /// Apply the project's CRDs to a cluster, and wait until they are established
 #[derive(Debug, Args)]
@@ -37,12 +37,18 @@ impl Arguments {
             force: self.force_conflicts,
             wait: true,
             timeout: self.cluster.timeout,
+            mode: self.cluster.mode(),
         };
-        apply_all(&cluster, &rendered.objects, how, output).await?;
-        let count = rendered.objects.len();
+        let tally = apply_all(&cluster, &rendered.objects, how, output).await?;
+        if how.mode != Mode::Real {
+            tally.tell(output);
+            return Ok(());
+        }
+        let number = rendered.objects.len();
+        let are = if number == 1 { "is" } else { "are" };
         output.say(
-            &paint(GOOD, format!("installed: {count} CRDs are established")),
-            &json!({"event": "installed", "objects": count}),
+            &paint(GOOD, format!("installed: {} {are} established", count(number, "CRD"))),
+            &json!({"event": "installed", "objects": number}),
         );
         Ok(())
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, paint};
-use crate::program::{self, How, Voice, declaration};
+use crate::program::{self, How, Voice, declaration, judge};
 use crate::project::Project;
 
 /// Write CRDs, RBAC roles and webhook configurations out of the code
@@ -57,11 +57,19 @@ impl Arguments {
             allow_dangerous_types: self.allow_dangerous_types,
             ..usual(&disk)?
         };
-        let plan = manifests::plan(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
+        let objects = manifests::objects(&declaration, &disk, &options).map_err(|wrong| all(wrong, output))?;
+        judge::webhooks(&objects.webhooks)
+            .await
+            .map_err(|wrong| all(wrong, output))?;
+        let plan = manifests::plan_of(objects, &disk)?;
         for warning in &plan.warnings {
             output.warning(&warning.to_string(), &json!({"event": "warning", "warning": warning}));
         }
         let stale: Vec<String> = plan.changes().map(|(path, _)| path.to_owned()).collect();
+        for note in &plan.notes {
+            output.say(&paint(DIM, note), &json!({"event": "note", "note": note}));
+        }
+        let dangling = plan.warnings.iter().any(|warning| warning.code == crds::DANGLING);
         if self.diff {
             output.say(plan.diff().trim_end(), &json!({"event": "diff", "diff": plan.diff()}));
         } else if self.check {
@@ -70,6 +78,13 @@ impl Arguments {
                 let told = stale.iter().fold(told, |told, path| told.at(Place::file(path)));
                 return Err(Failure::from(
                     told.fix("run `kubewright manifests` and commit what it writes"),
+                ));
+            }
+            if dangling {
+                return Err(Failure::from(
+                    Diagnostic::new(crds::DANGLING, "config/ cannot be rendered")
+                        .because("a list names a file that the code does not make, as the warning says")
+                        .fix("mend it as the warning says, and commit what `kubewright manifests` writes"),
                 ));
             }
             output.say(&paint(GOOD, "the manifests are current"), &json!({"event": "current"}));

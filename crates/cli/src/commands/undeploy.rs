@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::deploy::FOLDER;
-use crate::output::{Failure, Format, GOOD, paint};
+use crate::output::{Failure, Format, GOOD, count, paint};
 use crate::project::Project;
 use crate::rollout::RemovalArguments;
 
@@ -17,10 +17,12 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
-        let count = self.removal.remove(&Project::here()?, FOLDER, output).await?;
+        let Some(number) = self.removal.remove(&Project::here()?, FOLDER, output).await? else {
+            return Ok(());
+        };
         output.say(
-            &paint(GOOD, format!("undeployed: {count} objects are gone")),
-            &json!({"event": "undeployed", "objects": count}),
+            &paint(GOOD, format!("undeployed: {} are gone", count(number, "object"))),
+            &json!({"event": "undeployed", "objects": number}),
         );
         Ok(())
     }

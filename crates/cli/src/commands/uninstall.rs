@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::install::{FOLDER, has_definitions};
-use crate::output::{Failure, Format, GOOD, paint};
+use crate::output::{Failure, Format, GOOD, count, paint};
 use crate::project::Project;
 use crate::rollout::RemovalArguments;
 
@@ -25,10 +25,13 @@ impl Arguments {
             );
             return Ok(());
         }
-        let count = self.removal.remove(&project, FOLDER, output).await?;
+        let Some(number) = self.removal.remove(&project, FOLDER, output).await? else {
+            return Ok(());
+        };
+        let are = if number == 1 { "is" } else { "are" };
         output.say(
-            &paint(GOOD, format!("uninstalled: {count} CRDs are gone")),
-            &json!({"event": "uninstalled", "objects": count}),
+            &paint(GOOD, format!("uninstalled: {} {are} gone", count(number, "CRD"))),
+            &json!({"event": "uninstalled", "objects": number}),
         );
         Ok(())
     }

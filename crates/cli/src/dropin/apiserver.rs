@@ -67,7 +67,7 @@ async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(),
     };
     let address = cluster.serve(settings.listen).await.map_err(|why| why.to_string())?;
     tracing::info!(%address, milliseconds = started.elapsed().as_millis(), "serving");
-    crate::resident::give_back_when_idle(ended, || cluster.api().rehearse()).await;
+    crate::rest::until(ended, || cluster.api().rehearse()).await;
     // Past the deadline the process ends and takes the rest with it.
     let _ = tokio::time::timeout(STOP, cluster.stop()).await;
     Ok(())

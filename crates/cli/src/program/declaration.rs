@@ -46,6 +46,9 @@ pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diag
     };
     if !output.status.success() {
         let complaints = String::from_utf8_lossy(&output.stderr);
+        if let Some(panic) = Panic::of(&complaints) {
+            return Err(panic.told());
+        }
         let last = complaints
             .lines()
             .rfind(|line| !line.trim().is_empty())
@@ -53,6 +56,39 @@ pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diag
         return Err(undeclared(format!("it failed ({}) and said: {last}", output.status)));
     }
     Declaration::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|why| why.at(Place::file("src/main.rs")))
+}
+
+/// A panic as Rust's own hook prints it: `thread 'main' (7) panicked at src/lib.rs:10:5:`, then the message.
+struct Panic {
+    place: Place,
+    message: String,
+}
+
+impl Panic {
+    fn of(complaints: &str) -> Option<Panic> {
+        let mut lines = complaints.lines().skip_while(|line| !line.contains(" panicked at "));
+        let (_, place) = lines.next()?.split_once(" panicked at ")?;
+        let mut parts = place.trim_end_matches(':').rsplitn(3, ':');
+        let (column, line, file) = (parts.next(), parts.next(), parts.next());
+        let number = |part: Option<&str>| part.and_then(|part| part.parse().ok());
+        let place = match (file, number(line), number(column)) {
+            (Some(file), Some(line), Some(column)) => Place::file(file).line(line).column(column),
+            _ => Place::file(place),
+        };
+        let ends = |line: &&str| line.starts_with("note: run with `RUST_BACKTRACE") || *line == "stack backtrace:";
+        let message: Vec<&str> = lines.take_while(|line| !ends(line)).collect();
+        Some(Panic {
+            place,
+            message: message.join("\n").trim_end().to_owned(),
+        })
+    }
+
+    fn told(self) -> Diagnostic {
+        Diagnostic::new(crds::DECLARATION, "cannot learn what the operator consists of")
+            .at(self.place)
+            .because(format!("its program panicked: {}", self.message))
+            .fix("correct what the message names; `operator()` and what it calls run without a cluster here")
+    }
 }
 
 fn undeclared(why: impl Into<String>) -> Diagnostic {
@@ -80,6 +116,26 @@ pub(crate) fn objects(declaration: &Declaration, root: &Path) -> Result<Objects,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_keeps_its_message_and_its_place() {
+        let check = |complaints: &str, place: &str, message: &str| {
+            let panic = Panic::of(complaints).unwrap();
+            assert_eq!(
+                (panic.place.to_string().as_str(), panic.message.as_str()),
+                (place, message)
+            );
+        };
+        let note = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        let usual = format!("a word\n\nthread 'main' (77) panicked at src/lib.rs:10:5:\nno such kind\n{note}");
+        check(&usual, "src/lib.rs:10:5", "no such kind");
+        let long = format!("thread 'main' panicked at src/a b.rs:1:2:\none\n\ntwo: Err(\"x\")\n{note}");
+        check(&long, "src/a b.rs:1:2", "one\n\ntwo: Err(\"x\")");
+        let traced = "thread 'tokio-1' panicked at src/lib.rs:3:4:\nmoved\nstack backtrace:\n   0: rust_begin_unwind\n";
+        check(traced, "src/lib.rs:3:4", "moved");
+        check("thread 'main' panicked at here", "here", "");
+        assert!(Panic::of("it panicked\n").is_none());
+    }
 
     #[tokio::test]
     async fn a_program_without_a_declaration_is_told_apart() {

@@ -1,6 +1,7 @@
 //! The operator's program: built with cargo, and asked what it consists of.
 //!
-//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks it. Errors that
+//! The one way to it for every command: `build` says which program of the package is the operator, `declaration` asks it, `judge`
+//! asks an API server what it would say to the webhooks. Errors that
 //! stop a command are KWR0391 (there is no program) and KWR0390 (it does not say what it consists of); `dev`, which goes on, shows the same.
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use crate::signals::stop_signal;
 
 pub(crate) mod build;
 pub(crate) mod declaration;
+pub(crate) mod judge;
 
 pub(crate) use build::{Built, Failed, How, Outcome, Voice};
 

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster::{Cluster, Kinds};
 use super::ready::{self, wait_ready};
-use super::{is_definition, is_webhook_configuration, text, title};
+use super::trial::{self, Tally};
+use super::{Mode, is_definition, is_webhook_configuration, text, title};
 use crate::output::{DIM, Format, paint};
 
 /// Who owns the fields that are applied.
@@ -30,9 +31,11 @@ pub(crate) struct Applying {
     /// Whether to wait until definitions are established and deployments available.
     pub(crate) wait: bool,
     pub(crate) timeout: Duration,
+    /// Whether it is done, or only tried.
+    pub(crate) mode: Mode,
 }
 
-/// Applies the objects and waits until they are ready.
+/// Applies the objects and waits until they are ready; a trial waits for nothing, and changes nothing. Says what became of them.
 ///
 /// # Errors
 /// When a kind is not served, an object is refused, or something is not ready in time.
@@ -41,9 +44,16 @@ pub(crate) async fn apply_all(
     objects: &[Value],
     how: Applying,
     output: Format,
-) -> Result<(), Diagnostic> {
+) -> Result<Tally, Diagnostic> {
     let kinds = cluster.kinds(objects).await?;
     kinds.check(objects)?;
+    let mut tally = Tally::default();
+    if how.mode != Mode::Real {
+        for object in objects {
+            tally.add(trial::apply(cluster, &kinds, object, objects, how, output).await?);
+        }
+        return Ok(tally);
+    }
     let end = Instant::now() + how.timeout;
     let (last, rest): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(|object| is_webhook_configuration(object));
     let (mut definitions, mut others) = (Vec::new(), Vec::new());
@@ -54,7 +64,7 @@ pub(crate) async fn apply_all(
     }
     for stage in [definitions, others] {
         for object in &stage {
-            apply(cluster, &kinds, object, how, output).await?;
+            tally.add(apply(cluster, &kinds, object, how, output).await?);
         }
         // Objects of new kinds cannot be sent before their definitions are established, so this is waited for in any case.
         let waited: Vec<&Value> = stage
@@ -64,9 +74,9 @@ pub(crate) async fn apply_all(
         wait_ready(cluster, &kinds, &waited, end, output).await?;
     }
     for object in last {
-        apply(cluster, &kinds, object, how, output).await?;
+        tally.add(apply(cluster, &kinds, object, how, output).await?);
     }
-    Ok(())
+    Ok(tally)
 }
 
 async fn apply(
@@ -75,15 +85,14 @@ async fn apply(
     object: &Value,
     how: Applying,
     output: Format,
-) -> Result<(), Diagnostic> {
+) -> Result<&'static str, Diagnostic> {
     let title = title(object);
     let attempted = || format!("cannot apply {title}");
     let api = cluster
         .api(kinds, object)
         .ok_or_else(|| Diagnostic::new(codes::config::NO_KIND, attempted()))?;
     let name = text(object, "/metadata/name");
-    let mut parameters = PatchParams::apply(FIELD_MANAGER).validation_strict();
-    parameters.force = how.force;
+    let parameters = parameters(how);
     let failed = |why: &kube::Error| cluster.failed(attempted(), why);
     let before = api.get_metadata_opt(name).await.map_err(|why| failed(&why))?;
     let end = Instant::now() + PATIENCE.min(how.timeout);
@@ -103,7 +112,15 @@ async fn apply(
         &format!("{title} {}", paint(DIM, result)),
         &json!({"event": "applied", "object": title, "result": result}),
     );
-    Ok(())
+    Ok(result)
+}
+
+/// How the server is asked.
+pub(super) fn parameters(how: Applying) -> PatchParams {
+    let mut parameters = PatchParams::apply(FIELD_MANAGER).validation_strict();
+    parameters.force = how.force;
+    parameters.dry_run = how.mode != Mode::Real;
+    parameters
 }
 
 /// Whether the server may take the request a little later.
@@ -111,7 +128,7 @@ fn may_pass(why: &kube::Error) -> bool {
     matches!(why, kube::Error::Api(status) if matches!(status.code, 429 | 500 | 502 | 503 | 504))
 }
 
-fn advised(diagnostic: Diagnostic, why: &kube::Error) -> Diagnostic {
+pub(super) fn advised(diagnostic: Diagnostic, why: &kube::Error) -> Diagnostic {
     let kube::Error::Api(status) = why else {
         return diagnostic;
     };

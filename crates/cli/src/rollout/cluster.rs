@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kubewright::kube::api::{Api, ApiResource, DynamicObject};
+use kubewright::kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kubewright::kube::{self, Client};
 use kubewright_codegen::{Diagnostic, codes};
 use serde_json::Value;
@@ -113,6 +113,21 @@ impl Cluster {
         } else {
             Api::all_with(self.client.clone(), resource)
         })
+    }
+
+    /// Whether all nodes only pretend to run pods, as those of `kubewright cluster` do. Who may not look at nodes is told nothing.
+    pub(crate) async fn is_simulated(&self) -> bool {
+        let nodes = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+        let Ok(nodes) = self.all(&nodes).list(&ListParams::default()).await else {
+            return false;
+        };
+        let pretends = |node: &DynamicObject| {
+            let runtime = node.data.pointer("/status/nodeInfo/containerRuntimeVersion");
+            runtime
+                .and_then(Value::as_str)
+                .is_some_and(|runtime| runtime.starts_with("simulated://"))
+        };
+        !nodes.items.is_empty() && nodes.items.iter().all(pretends)
     }
 
     /// Requests for objects of a kind in all namespaces.

@@ -2,7 +2,7 @@
 //!
 //! - `render`: folders of `config/` into objects; - `cluster`: the cluster of a kubeconfig and the kinds that it serves; - `apply`: server-side
 //!   apply, in an order that does not get in its own way; - `ready`: what is still missing, and why; - `remove`: the opposite, custom
-//!   resources first, while the operator can still clean up behind them.
+//!   resources first, while the operator can still clean up behind them; - `trial`: all of it without doing it (`--dry-run`, `--diff`).
 //!
 //! Invariants: nothing is applied before all kinds are known to be served; what was promised is waited for, or the message says what is missing;
 //! no file of the project is changed. Not here: what is in `config/` (the crate codegen).
@@ -12,6 +12,7 @@ mod cluster;
 mod ready;
 mod remove;
 mod render;
+mod trial;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) use apply::{Applying, apply_all};
 use cluster::Cluster;
 use remove::{Removing, remove_all};
 pub(crate) use render::render;
+use trial::would_remove;
 
 /// Which cluster, and how long to wait for it.
 #[derive(Debug, Args)]
@@ -42,9 +44,37 @@ pub(crate) struct ClusterArguments {
     /// How long to wait for what is promised: `90s`, `5m`
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = duration)]
     pub(crate) timeout: Duration,
+
+    /// Change nothing, and say what would happen; the cluster judges every object all the same
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Change nothing, and show what would change as a diff
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) diff: bool,
+}
+
+/// Whether something is done, or only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is done.
+    Real,
+    /// It is tried, and told in a line for each object.
+    DryRun,
+    /// It is tried, and told as a diff.
+    Diff,
 }
 
 impl ClusterArguments {
+    /// Whether something is done, or only tried.
+    pub(crate) fn mode(&self) -> Mode {
+        match (self.dry_run, self.diff) {
+            (_, true) => Mode::Diff,
+            (true, false) => Mode::DryRun,
+            (false, false) => Mode::Real,
+        }
+    }
+
     /// Reaches the cluster, and says which one it is.
     ///
     /// # Errors
@@ -68,19 +98,28 @@ pub(crate) struct RemovalArguments {
 }
 
 impl RemovalArguments {
-    /// Takes all objects of a folder of `config/` out of the cluster, and says how many they were.
+    /// Takes all objects of a folder of `config/` out of the cluster, and says how many they were; `None` when it was only tried.
     ///
     /// # Errors
     /// When the folder cannot be rendered, the cluster does not answer, or something does not go.
-    pub(crate) async fn remove(&self, project: &Project, folder: &str, output: Format) -> Result<usize, Failure> {
+    pub(crate) async fn remove(
+        &self,
+        project: &Project,
+        folder: &str,
+        output: Format,
+    ) -> Result<Option<usize>, Failure> {
         let rendered = render(&project.root, folder, None)?;
         let cluster = self.cluster.connect(output).await?;
+        if self.cluster.mode() != Mode::Real {
+            would_remove(&cluster, &rendered.objects, self.cluster.mode(), output).await?;
+            return Ok(None);
+        }
         let how = Removing {
             ignore_not_found: self.ignore_not_found,
             timeout: self.cluster.timeout,
         };
         remove_all(&cluster, &rendered.objects, how, output).await?;
-        Ok(rendered.objects.len())
+        Ok(Some(rendered.objects.len()))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::cluster::{Cluster, Kinds, defined};
 use super::ready::{as_value, missing};
 use super::{is_definition, is_webhook_configuration, text, title};
-use crate::output::{DIM, Format, paint};
+use crate::output::{DIM, Format, count, grouped, paint};
 
 const POLL: Duration = Duration::from_millis(200);
 /// How many objects a message names.
@@ -66,7 +66,14 @@ pub(crate) async fn remove_all(
     }
     Err(Diagnostic::new(
         codes::config::ABSENT,
-        format!("{} of {} objects were not there", absent.len(), objects.len()),
+        match absent.len() {
+            1 => format!("1 of {} was not there", count(objects.len(), "object")),
+            missing => format!(
+                "{} of {} were not there",
+                grouped(missing),
+                count(objects.len(), "object")
+            ),
+        },
     )
     .because(some(&absent))
     .because("everything else has been deleted")
@@ -137,7 +144,10 @@ async fn remove_resources(
             output.say(
                 &paint(
                     DIM,
-                    format!("deleting {} {plural}, while the operator can clean up", left.len()),
+                    format!(
+                        "deleting {} of {plural}, while the operator can clean up",
+                        count(left.len(), "object")
+                    ),
                 ),
                 &json!({"event": "deleting", "resource": plural, "left": left.len()}),
             );
@@ -178,7 +188,7 @@ async fn stuck(
         .collect();
     let mut diagnostic = Diagnostic::new(
         codes::config::FINALIZERS,
-        format!("{} {plural} did not go in time", left.len()),
+        format!("{} of {plural} did not go in time", count(left.len(), "object")),
     )
     .because(format!("their finalizers were not removed: {}", some(&described)));
     for workload in objects.iter().filter(|object| text(object, "/kind") == "Deployment") {

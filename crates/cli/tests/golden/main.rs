@@ -242,7 +242,7 @@ async fn a_cluster_takes_them() {
         }
         let deploy = "kubewright deploy --image example.com/operator:v1";
         let deployed = say(deploy, &project, &cluster);
-        assert!(deployed.contains("the operator is available"), "{deployed}");
+        assert!(deployed.contains("the pods are ready"), "{deployed}");
         let again = say(deploy, &project, &cluster);
         assert!(
             !again.contains("created") && !again.contains("configured"),

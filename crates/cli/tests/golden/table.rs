@@ -50,7 +50,8 @@ pub(crate) const PROJECTS: &[Golden] = &[
             },
             Edit {
                 file: "api/src/crew/v1/sailor_types.rs",
-                from: r#"    /// An example of a field: edit or remove it.
+                from: r#"    /// An example of a field.
+    // Edit or remove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foo: Option<String>,
 "#,
@@ -104,13 +105,14 @@ pub enum Rank {
             },
             Edit {
                 file: "src/controller/crew/sailor_controller.rs",
-                from: "        let _ = (sailor, ctx);\n",
+                from: "        let object = &*sailor;\n",
                 to: r#"        let mut papers = ConfigMap::default();
         papers.metadata.name = Some(format!("{}-papers", sailor.name_any()));
         papers.metadata.namespace = sailor.namespace();
         let rank = format!("{:?}", sailor.spec.rank);
         papers.data = Some([("rank".to_owned(), rank)].into());
         ctx.apply(papers).await?;
+        let object = &*sailor;
 "#,
             },
             Edit {
@@ -125,11 +127,11 @@ pub enum Rank {
             },
             Edit {
                 file: "tests/crew_sailor_controller.rs",
-                from: "    assert_eq!(action, Action::await_change());\n",
-                to: r#"    assert_eq!(action, Action::await_change());
-    let papers = Api::<ConfigMap>::namespaced(cluster.kube(), "default");
+                from: "    running.stop().await?;\n",
+                to: r#"    let papers = Api::<ConfigMap>::namespaced(cluster.kube(), "default");
     let data = papers.get("sample-papers").await?.data.unwrap_or_default();
     assert_eq!(data["rank"], "Deckhand");
+    running.stop().await?;
 "#,
             },
             Edit {

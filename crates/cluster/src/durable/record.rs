@@ -117,59 +117,9 @@ fn parse(bytes: &[u8]) -> Option<Result<(Record<'_>, usize), Broken>> {
     }
 }
 
-/// CRC-32C tables: `TABLES[n][b]` is the sum of the byte `b` followed by `n` zeros.
-const TABLES: [[u32; 256]; 8] = tables();
-
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut sum = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            sum = if sum & 1 == 1 {
-                (sum >> 1) ^ 0x82f6_3b78
-            } else {
-                sum >> 1
-            };
-            bit += 1;
-        }
-        tables[0][byte] = sum;
-        byte += 1;
-    }
-    let mut table = 1;
-    while table < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[table - 1][byte];
-            tables[table][byte] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        table += 1;
-    }
-    tables
-}
-
-/// CRC-32C, eight bytes at a time.
+/// CRC-32C.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
-    let at = |table: usize, byte: u8| TABLES[table][usize::from(byte)];
-    let mut sum = !0_u32;
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in &mut chunks {
-        let low = sum.to_le_bytes();
-        sum = at(7, chunk[0] ^ low[0])
-            ^ at(6, chunk[1] ^ low[1])
-            ^ at(5, chunk[2] ^ low[2])
-            ^ at(4, chunk[3] ^ low[3])
-            ^ at(3, chunk[4])
-            ^ at(2, chunk[5])
-            ^ at(1, chunk[6])
-            ^ at(0, chunk[7]);
-    }
-    for byte in chunks.remainder() {
-        sum = (sum >> 8) ^ at(0, sum.to_le_bytes()[0] ^ byte);
-    }
-    !sum
+    crc32c::crc32c(bytes)
 }
 
 #[cfg(test)]

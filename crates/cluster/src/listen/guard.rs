@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::places::Place;
+use crate::places::Place;
 
 /// A stream with limits on silence. `Unpin`, as long as the stream is.
 pub(crate) struct Guarded<S> {

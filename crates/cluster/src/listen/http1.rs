@@ -29,8 +29,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use super::places::UnderWay;
 use super::{Ended, GRACE, MAX_HEADERS, Sent, Session};
+use crate::places::UnderWay;
 use crate::response::{ResponseBody, Watch};
 
 pub(super) fn builder() -> http1::Builder {

@@ -411,7 +411,7 @@ mod tests {
     use super::*;
     use crate::certificates::Authority;
     use crate::listen::Tls;
-    use crate::pki::Serving;
+    use crate::tls::Serving;
 
     const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
 

@@ -40,12 +40,20 @@ pub const COLUMN: Code = Code(317);
 pub const PANIC: Code = Code(318);
 /// A schema that may not be what is meant.
 pub const DOUBT: Code = Code(319);
+/// A path of `scale` is wrong.
+pub const SCALE: Code = Code(320);
+/// A comment with a marker of Go.
+pub const COMMENT: Code = Code(321);
 /// The operator's declaration cannot be read.
 pub const DECLARATION: Code = Code(390);
 /// The operator cannot be built or run.
 pub const BUILD: Code = Code(391);
 /// Generated files are not current.
 pub const STALE: Code = Code(392);
+/// A list in `config/` names a generated file that is not there.
+pub const DANGLING: Code = Code(393);
+/// A generated file is named by no list in `config/`.
+pub const UNLISTED: Code = Code(394);
 
 /// The code of what an operator found wrong about a type, by its word, and what to do.
 pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
@@ -195,7 +203,9 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         code: COLUMN,
         title: "a column cannot be",
         story: "A column of `kubectl get` (`#[kube(printcolumn(…))]`) has a name, a type (`integer`, `number`, `string`, `boolean`, `date`) and a JSON path \
-                that starts with a dot.",
+                that starts with a dot.\n\nThe path leads to a field of the schema, by its name in JSON: `.spec.size`, \
+                `.status.conditions[?(@.type==\"Ready\")].status`, `.metadata.creationTimestamp`. An API server takes any path; a column whose path leads \
+                nowhere is empty for ever, so this is an error here.",
     },
     Explanation {
         code: PANIC,
@@ -210,6 +220,20 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, where Kubernetes writes bytes in base64 \
                 (`k8s_openapi::ByteString`). A set of objects is a list in which doubles are not refused. Values of a map that is flattened beside fields \
                 are not checked.",
+    },
+    Explanation {
+        code: SCALE,
+        title: "a path of `scale` is wrong",
+        story: "`kubectl scale` and autoscalers read and write a kind through three paths of `#[kube(scale(…))]`: `spec_replicas_path` below `.spec`, \
+                `status_replicas_path` below `.status`, both integers, and `label_selector_path`, a text. Each is a plain path of fields that the schema has. \
+                An API server takes a path that leads nowhere, and scaling then fails.",
+    },
+    Explanation {
+        code: COMMENT,
+        title: "a marker of kubebuilder stands in a comment",
+        story: "controller-gen reads comments such as `// +kubebuilder:validation:Minimum=1`. Here the same is said with attributes of serde, schemars and kube, \
+                which the compiler checks, so the comment has no effect (and as a doc comment it would be part of the description). The warning names the \
+                attribute; `docs/src/markers.md` has the table.",
     },
     Explanation {
         code: DECLARATION,
@@ -231,5 +255,21 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "generated files are not current",
         story: "`kubewright manifests --check` makes the manifests and compares them with the files, for CI. Run `kubewright manifests` and commit what it \
                 writes.",
+    },
+    Explanation {
+        code: DANGLING,
+        title: "a list in config/ names a generated file that is not there",
+        story: "`config/crd/kustomization.yaml`, `config/rbac/kustomization.yaml` and `config/webhook/kustomization.yaml` name files that `kubewright \
+                manifests` makes from the code. The code no longer declares what one of them is made of, so the file is gone and `config/` cannot be \
+                rendered. `manifests` warns, `manifests --check` fails.\n\nMostly a line of `operator()` was lost: a kind needs `.crd::<Kind>()`, a \
+                webhook its registration. If the kind or the webhook is to go, `kubewright delete api` and `kubewright delete webhook` take it out of \
+                PROJECT and of the lists.",
+    },
+    Explanation {
+        code: UNLISTED,
+        title: "a generated file is named by no list in config/",
+        story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` leave its manifest out. \
+                `kubewright create api` and `kubewright create webhook` write the lists; for what was written by hand, add the file to `resources` of the \
+                kustomization that the message names.",
     },
 ];

@@ -8,8 +8,6 @@ use super::{Code, Explanation};
 pub const NO_CERTIFICATE: Code = Code(550);
 /// Somebody wants a version that the operator does not convert to.
 pub const NO_CONVERSION: Code = Code(551);
-/// Several namespaces are to be watched.
-pub const SEVERAL_NAMESPACES: Code = Code(552);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -27,11 +25,5 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "The CustomResourceDefinition serves a version that the operator's conversion does not know, so the API server cannot show objects \
                 in it.\n\nAdd the version to the declaration, `Conversion::hub::<v1::Kind>().spoke::<v2::Kind>()`, with `TryFrom` both ways between it and \
                 the hub, or stop serving it. `kubewright create webhook --conversion --spoke VERSION` writes the beginnings.",
-    },
-    Explanation {
-        code: SEVERAL_NAMESPACES,
-        title: "an operator watches one namespace or all of them",
-        story: "`WATCH_NAMESPACE` holds a list. kubebuilder's operators cache each namespace of such a list by itself; this version of the runtime \
-                watches one namespace or all.\n\nRun one operator for each namespace, or leave the variable empty and give the operator a ClusterRole.",
     },
 ];

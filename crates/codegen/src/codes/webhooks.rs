@@ -8,6 +8,8 @@ pub const SETTING: Code = Code(501);
 pub const TWICE: Code = Code(502);
 /// A patch of a webhook does not fit.
 pub const PATCH: Code = Code(503);
+/// An API server refuses a webhook.
+pub const REFUSED: Code = Code(504);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -19,8 +21,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: TWICE,
-        title: "two webhooks have the same name",
-        story: "Within a configuration the names of webhooks are unique. The usual name has the kind and the version in it, so two webhooks for one version of a \
+        title: "two webhooks have the same name or path",
+        story: "Within a configuration the names of webhooks are unique, and the operator serves one webhook on a path. The usual name has the kind and the version in it, so two webhooks for one version of a \
                 kind, or for kinds of the same name in two groups, need names of their own: `.mutating(|webhook| webhook.name(\"…\"))`.",
     },
     Explanation {
@@ -28,5 +30,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a patch of a webhook does not fit",
         story: "A patch adds fields to the generated entry by a strategic merge: `namespaceSelector`, `objectSelector`, `matchConditions`. It names a field that a \
                 webhook does not have, or an item of a list without its key (a match condition without `name`).",
+    },
+    Explanation {
+        code: REFUSED,
+        title: "an API server refuses a webhook",
+        story: "Before they are written, the configurations are sent to kubewright's own API server, which says what kube-apiserver says. They are whole, with \
+                the fields that a patch added: match conditions are compiled, selectors read, policies and times checked. The message is the server's.",
     },
 ];

@@ -1,14 +1,14 @@
 //! What an API server would say to a definition, said here: the same code, and the place in the Rust source.
 //!
-//! The server's words are kept, since they are what people search for; a fix is added where the mistake has a usual cause.
+//! The server's words are kept, since they are what people search for; a fix is added where the mistake has a usual cause (`advice.rs`).
 
 use kubewright_schema::definition;
 use serde_json::{Value, json};
 
 use super::Findings;
+use super::advice;
 use super::crd::Version;
 use super::place::Sources;
-use crate::codes::crds as codes;
 use crate::diagnostic::Diagnostic;
 
 /// `versions` in the order of the definition's.
@@ -25,7 +25,7 @@ pub(super) fn definition(crd: &Value, versions: &[Version<'_>], sources: &Source
             _ => place,
         };
         let said = error.body();
-        let (code, fix) = cause(&error.field, &said);
+        let (code, fix) = advice::cause(&error.field, &said);
         let mut attempted = format!("an API server refuses {name}");
         if let Some(version) = version.filter(|_| versions.len() > 1) {
             attempted = format!("{attempted} (version {})", version.name);
@@ -100,69 +100,4 @@ fn field_of(path: &str) -> String {
             return field;
         }
     }
-}
-
-/// The code of an error, and what usually helps.
-fn cause(field: &str, said: &str) -> (crate::codes::Code, Option<&'static str>) {
-    if field.contains("x-kubernetes-validations") {
-        let costs = said.contains("cost") || said.contains("budget");
-        return if costs {
-            (
-                codes::CEL_COST,
-                Some(
-                    "bound what the rule runs over: a largest number of items (`length(max = …)`) and of letters on every list, map and text it touches",
-                ),
-            )
-        } else {
-            (
-                codes::CEL,
-                Some("correct the rule; `self` is the value the rule stands on, `oldSelf` what it was"),
-            )
-        };
-    }
-    if field.contains(".default") {
-        return (
-            codes::DEFAULT,
-            Some(
-                "let the default fit the schema: change the function behind #[serde(default = \"…\")] or the rules of the field; a field that may be absent is an Option",
-            ),
-        );
-    }
-    if field.contains("selectableFields") {
-        return (
-            codes::PATH,
-            Some("`selectable` names a path to a field of type string, integer or boolean, such as \".spec.colour\""),
-        );
-    }
-    if field.contains("dditionalPrinterColumns") {
-        return (codes::COLUMN, Some("correct the printcolumn in #[kube(…)]"));
-    }
-    if field.contains("uniqueItems") {
-        return (
-            codes::INVALID,
-            Some("use a BTreeSet, or `extend(\"x-kubernetes-list-type\" = \"set\")`"),
-        );
-    }
-    if field.contains("list-map-keys") || field.contains("list-type") || field.contains("map-type") {
-        return (
-            codes::INVALID,
-            Some(
-                "a list of type map needs its keys: #[x_kube(merge_strategy = ListMerge::Map(vec![\"name\".into()]))], each of them a required field of the items",
-            ),
-        );
-    }
-    if field == "spec.group" || field.starts_with("spec.names") || field == "metadata.name" || field.ends_with(".name")
-    {
-        return (
-            codes::NAME,
-            Some("correct group, version, kind or plural in #[kube(…)]"),
-        );
-    }
-    if field == "spec.scope" {
-        return (
-            codes::NAME,
-            Some("say `namespaced` in #[kube(…)], or nothing for a cluster-scoped kind"),
-        );
-    }
-    (codes::INVALID, None)
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::check;
 use super::declaration::{Crd, Declaration};
+use super::paths;
 use super::place::Sources;
 use super::schema;
 use super::{Findings, Options};
@@ -59,12 +60,31 @@ pub(super) fn definitions(
         let crd = finished(crd, &versions, options, sources, found);
         if found.errors.len() == before {
             check::definition(&crd, &roots(&versions), sources, found);
+            paths::check(&crd, &roots(&versions), sources, found);
+            served(&crd, &roots(&versions), sources, found);
         }
         let group = crd["spec"]["group"].as_str().unwrap_or_default();
         let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default();
         made.insert(format!("{group}_{plural}.yaml"), crd);
     }
     made
+}
+
+/// A definition without a served version is taken, and its kind can neither be read nor written.
+fn served(crd: &Value, versions: &[Version<'_>], sources: &Sources<'_>, found: &mut Findings) {
+    let mut listed = crd["spec"]["versions"].as_array().into_iter().flatten();
+    if listed.any(|version| version["served"] == true) {
+        return;
+    }
+    let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+    let mut told = Diagnostic::new(codes::VERSIONS, format!("no version of {name} is served"));
+    for version in versions {
+        told = told.at(sources.find(version.rust, ""));
+    }
+    found.errors.push(
+        told.because("an API server takes the definition, and nobody can read or write the kind")
+            .fix("take `served = false` out of the #[kube(…)] of one version"),
+    );
 }
 
 fn version_name(declared: &Crd) -> &str {

@@ -1,18 +1,24 @@
 //! What `kubewright manifests` writes: CustomResourceDefinitions, roles and webhook configurations, out of what an operator declares.
 //!
 //! A [`Declaration`] comes from running the operator's own program; [`plan`] decides the files. - `declaration.rs`: its form, - `crd.rs`, `schema.rs`,
-//! `check.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `place.rs`: from a field
-//! to its line of Rust.
+//! `check.rs`, `advice.rs`, `paths.rs`: `config/crd/bases`, - `rbac.rs`: `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether
+//! the lists in `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which
+//! type a name means there, - `comments.rs`: markers of Go, which say nothing here.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when anything is wrong nothing is
 //! written, and all that is wrong is told at once.
 
+mod advice;
+mod agree;
 mod check;
+mod comments;
 mod crd;
 mod declaration;
+mod paths;
 mod place;
 mod rbac;
 mod schema;
+mod scope;
 mod webhook;
 
 #[cfg(test)]
@@ -21,6 +27,7 @@ mod tests;
 use serde_json::Value;
 
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};
+pub use webhook::refused;
 
 use crate::diagnostic::Diagnostic;
 use crate::plan::{Files, Plan};
@@ -92,6 +99,7 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     let crds = crd::definitions(declaration, options, &sources, &mut found);
     let roles = rbac::roles(declaration, options.namespace.as_deref(), &mut found);
     let webhooks = webhook::configurations(declaration, &mut found.errors);
+    found.warnings.extend(comments::warnings(files));
     if found.errors.is_empty() {
         Ok(Objects {
             crds: crds.into_iter().collect(),
@@ -106,7 +114,8 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
 
 /// Brings the generated files of a project up to date: writes what differs, removes definitions of kinds that are no longer declared.
 ///
-/// A definition that was not written here (another header) is not touched. A file that would be empty (no webhooks, no rules) is removed.
+/// A definition that was not written here (another header) is not touched. The file of the webhooks is removed with the last one; that of the roles
+/// stays, for the operator's account is bound to its role even when nothing is allowed. What goes is noted, with the reason.
 ///
 /// # Errors
 /// All that is wrong; or a file cannot be read.
@@ -116,8 +125,16 @@ pub fn plan<'a>(
     options: &Options,
 ) -> Result<Plan<'a>, Vec<Diagnostic>> {
     let objects = objects(declaration, files, options)?;
+    plan_of(objects, files).map_err(|error| vec![error])
+}
+
+/// As [`plan`], with objects that were made before.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn plan_of(objects: Objects, files: &dyn Files) -> Result<Plan<'_>, Diagnostic> {
     let mut plan = Plan::new(files);
-    write(&mut plan, objects).map_err(|error| vec![error])?;
+    write(&mut plan, objects)?;
     Ok(plan)
 }
 
@@ -130,20 +147,32 @@ fn write(plan: &mut Plan<'_>, objects: Objects) -> Result<(), Diagnostic> {
         names.push(path);
     }
     for path in plan.list(CRDS)? {
-        let ours = plan.read(&path)?.is_some_and(|text| text.starts_with(HEADER));
+        let ours = plan.read(&path)?.is_some_and(|text| is_ours(&text));
         if ours && !names.contains(&path) {
             plan.remove(&path)?;
+            plan.notes.push(format!(
+                "{path} goes: `operator()` declares no such kind (`.crd::<…>()`)"
+            ));
         }
     }
     for (path, values) in [(ROLES, &objects.roles), (WEBHOOKS, &objects.webhooks)] {
         if values.is_empty() {
-            if plan.read(path)?.is_some_and(|text| text.starts_with(HEADER)) {
+            if plan.read(path)?.is_some_and(|text| is_ours(&text)) {
                 plan.remove(path)?;
+                plan.notes
+                    .push(format!("{path} goes: `operator()` declares no admission webhook"));
             }
         } else {
             plan.write(path, document(values))?;
         }
     }
     plan.warnings.extend(objects.warnings);
+    let disagreements = agree::warnings(plan)?;
+    plan.warnings.extend(disagreements);
     Ok(())
+}
+
+/// Whether the text of a file was written here.
+fn is_ours(text: &str) -> bool {
+    text.starts_with(HEADER)
 }

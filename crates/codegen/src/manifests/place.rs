@@ -2,19 +2,19 @@
 //!
 //! The project's sources are read when the first place is asked for: structs and enums by name, with the file they stand in. A path such as
 //! `spec.rules[].port` is walked from the type behind the kind (`#[kube(kind = "…")]`) through the types of fields, by the names that serde gives
-//! them. What cannot be followed (a macro, a type of another crate) ends the walk at the last place that is known. Nothing is decided here.
+//! them. What cannot be followed (a macro, a type of another crate) ends the walk at the last place that is known. A place may be a good guess (the
+//! nearest type of that name); rules of fields ([`Sources::words`]) are answered only when `scope.rs` is certain of every type on the way.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
-use syn::{
-    Attribute, Data, DeriveInput, Expr, Field, Fields, GenericArgument, Item, Lit, Meta, PathArguments, Token, Type,
-};
+use syn::{Attribute, Data, Expr, Field, Fields, GenericArgument, Lit, Meta, PathArguments, Token, Type};
 
 use crate::diagnostic::Place;
 use crate::plan::Files;
+
+use super::scope::{Found, Scopes};
 
 /// How many fields a walk passes at most: types may contain themselves.
 const MAX_STEPS: usize = 64;
@@ -22,20 +22,23 @@ const MAX_STEPS: usize = 64;
 /// The Rust sources of a project.
 pub(super) struct Sources<'a> {
     files: &'a dyn Files,
-    types: OnceCell<BTreeMap<String, Vec<Found>>>,
+    scopes: OnceCell<Scopes>,
 }
 
-/// A struct or enum.
-struct Found {
-    file: String,
-    item: DeriveInput,
+/// How far a walk came: the type that it stands at, the field that led there, and whether every type on the way is certain.
+struct Walk<'s> {
+    at: Option<&'s Found>,
+    field: Option<&'s Field>,
+    is_certain: bool,
+    /// Whether the type that it stands at is a guess.
+    is_guess: bool,
 }
 
 impl<'a> Sources<'a> {
     pub(super) fn new(files: &'a dyn Files) -> Sources<'a> {
         Sources {
             files,
-            types: OnceCell::new(),
+            scopes: OnceCell::new(),
         }
     }
 
@@ -46,9 +49,10 @@ impl<'a> Sources<'a> {
         place
     }
 
-    /// The words of `#[schemars(…)]` on a field, such as `length`; none when the field cannot be found.
+    /// The words of `#[schemars(…)]` on a field, such as `length`; none when the field cannot be found, or not for certain.
     pub(super) fn words(&self, rust: &str, field: &str) -> Vec<String> {
-        let found = self.walk(rust, field, &mut Place::default());
+        let walk = self.walk(rust, field, &mut Place::default());
+        let found = walk.filter(|walk| walk.is_certain).and_then(|walk| walk.field);
         let words = found.iter().flat_map(|field| metas(&field.attrs, "schemars"));
         words
             .filter_map(|meta| meta.path().get_ident().map(ToString::to_string))
@@ -56,96 +60,85 @@ impl<'a> Sources<'a> {
     }
 
     /// Goes to a field as far as it can be followed, leaving the place behind; the field itself when it is reached.
-    fn walk(&self, rust: &str, field: &str, place: &mut Place) -> Option<&Field> {
+    fn walk(&self, rust: &str, field: &str, place: &mut Place) -> Option<Walk<'_>> {
         let mut steps = field.split('.').filter(|step| !step.is_empty());
-        let kind = rust.rsplit("::").next().unwrap_or_default();
-        let spec = self.behind(kind, rust)?;
+        let (spec, is_certain) = self.behind(rust)?;
         point(place, spec, spec.item.ident.span());
-        let mut at = Some(spec);
-        let mut last = None;
+        let mut walk = Walk {
+            at: Some(spec),
+            field: None,
+            is_certain,
+            is_guess: false,
+        };
         match steps.next().map(|step| step.trim_end_matches("[]")) {
             Some("status") => {
-                at = self.named(&kube(&spec.item.attrs, "status")?, spec);
-                point(place, at?, at?.item.ident.span());
+                let status = kube(&spec.item.attrs, "status")?;
+                let status: Vec<String> = status.split("::").map(|part| part.trim().to_owned()).collect();
+                walk.go_to(self.named(&status, spec));
+                point(place, walk.at?, walk.at?.item.ident.span());
             }
             Some("spec") | None => {}
             // A kind without spec has its fields at the root.
-            Some(other) => (at, last) = self.step(other, spec, place)?,
+            Some(other) => self.step(other, &mut walk, place)?,
         }
         for step in steps.take(MAX_STEPS) {
             // The value of a map is of the type that was found for the map.
             if step != "*" {
-                (at, last) = self.step(step.trim_end_matches("[]"), at?, place)?;
+                self.step(step.trim_end_matches("[]"), &mut walk, place)?;
             }
         }
-        last
+        Some(walk)
     }
 
-    fn types(&self) -> &BTreeMap<String, Vec<Found>> {
-        self.types.get_or_init(|| {
-            let mut types: BTreeMap<String, Vec<Found>> = BTreeMap::new();
-            // A place is help, not the matter: what cannot be read or parsed has none.
-            for file in self.files.list("").unwrap_or_default() {
-                if !file.ends_with(".rs") || file.starts_with("target/") || file.contains("/target/") {
-                    continue;
-                }
-                let Ok(Some(text)) = self.files.read(&file) else {
-                    continue;
-                };
-                if let Ok(parsed) = syn::parse_file(&text) {
-                    collect(&file, parsed.items, &mut types);
-                }
-            }
-            types
-        })
+    fn scopes(&self) -> &Scopes {
+        self.scopes.get_or_init(|| Scopes::read(self.files))
     }
 
-    /// The type with `#[kube(kind = "…")]`, in the module that the Rust path names if there are several.
-    fn behind(&self, kind: &str, rust: &str) -> Option<&Found> {
-        let all = self.types().values().flatten();
-        let mut fitting: Vec<&Found> = all
+    /// The type with `#[kube(kind = "…")]` behind a kind, and whether it is in the very module of the kind (`api::v1::guestbook_types::Guestbook`).
+    fn behind(&self, rust: &str) -> Option<(&Found, bool)> {
+        let (module, kind) = rust.rsplit_once("::").unwrap_or(("", rust));
+        let mut fitting: Vec<&Found> = self
+            .scopes()
+            .all()
             .filter(|found| kube(&found.item.attrs, "kind").as_deref() == Some(kind))
             .collect();
         fitting.sort_by_key(|found| std::cmp::Reverse(likeness(&found.file, rust)));
-        fitting.first().copied()
+        let exact = fitting.iter().find(|found| found.module.join("::") == module);
+        exact
+            .map(|found| (*found, true))
+            .or_else(|| fitting.first().map(|found| (*found, false)))
     }
 
-    /// The type of that name nearest to another.
-    fn named(&self, path: &str, near: &Found) -> Option<&Found> {
-        let name = path.rsplit("::").next()?.trim();
-        let all = self.types().get(name)?;
-        let mut all: Vec<&Found> = all.iter().collect();
-        all.sort_by_key(|found| {
-            let common = found
-                .file
-                .bytes()
-                .zip(near.file.bytes())
-                .take_while(|(a, b)| a == b)
-                .count();
-            std::cmp::Reverse((found.file == near.file, common))
-        });
-        all.first().copied()
+    /// The type that a path means near another type, and whether that is certain; else the nearest one that is called so.
+    fn named(&self, path: &[String], near: &Found) -> Option<(&Found, bool)> {
+        if let Some(found) = self.scopes().resolve(path, &near.module) {
+            return Some((found, true));
+        }
+        let name = path.last()?;
+        let called = self.scopes().all().filter(|found| found.item.ident == name);
+        let nearness = |found: &&Found| {
+            let pairs = found.file.bytes().zip(near.file.bytes());
+            (found.file == near.file, pairs.take_while(|(a, b)| a == b).count())
+        };
+        called.max_by_key(nearness).map(|found| (found, false))
     }
 
-    /// Goes to a field, and answers it with its type, if that is in the project.
-    fn step<'s>(
-        &'s self,
-        name: &str,
-        at: &'s Found,
-        place: &mut Place,
-    ) -> Option<(Option<&'s Found>, Option<&'s Field>)> {
-        let (file, field) = self.field(name, at, 0)?;
+    /// Goes on to a field, and to its type, if that is in the project.
+    fn step<'s>(&'s self, name: &str, walk: &mut Walk<'s>, place: &mut Place) -> Option<()> {
+        let (file, field, is_certain) = self.field(name, walk.at?, 0)?;
         let span = field
             .ident
             .as_ref()
             .map_or_else(|| field.span(), proc_macro2::Ident::span);
         point(place, file, span);
-        let next = last_type(&field.ty).and_then(|name| self.named(&name, file));
-        Some((next, Some(field)))
+        walk.is_certain &= is_certain && !walk.is_guess;
+        walk.field = Some(field);
+        walk.go_to(last_type(&field.ty).and_then(|path| self.named(&path, file)));
+        Some(())
     }
 
     /// The field that serde gives this name, also in flattened types and in the variants of enums.
-    fn field<'f>(&'f self, name: &str, at: &'f Found, depth: usize) -> Option<(&'f Found, &'f Field)> {
+    fn field<'f>(&'f self, name: &str, at: &'f Found, depth: usize) -> Option<(&'f Found, &'f Field, bool)> {
         if depth > 8 {
             return None;
         }
@@ -165,18 +158,28 @@ impl<'a> Sources<'a> {
             Data::Union(_) => Vec::new(),
         };
         if let Some((field, _)) = fields.iter().find(|(_, called)| called.as_deref() == Some(name)) {
-            return Some((at, field));
+            return Some((at, field, true));
         }
         let flattened = fields
             .iter()
             .filter(|(field, called)| called.is_none() || has_serde(&field.attrs, "flatten"));
         for (field, _) in flattened {
-            let inner = last_type(&field.ty).and_then(|inner| self.named(&inner, at));
-            if let Some(found) = inner.and_then(|inner| self.field(name, inner, depth + 1)) {
-                return Some(found);
+            let Some((inner, is_certain)) = last_type(&field.ty).and_then(|inner| self.named(&inner, at)) else {
+                continue;
+            };
+            if let Some((found, field, is_sure)) = self.field(name, inner, depth + 1) {
+                return Some((found, field, is_certain && is_sure));
             }
         }
         None
+    }
+}
+
+impl<'s> Walk<'s> {
+    /// Stands at another type. One that is guessed makes the rest of the walk a guess; the field before it is not.
+    fn go_to(&mut self, next: Option<(&'s Found, bool)>) {
+        self.at = next.map(|(found, _)| found);
+        self.is_guess |= next.is_some_and(|(_, is_certain)| !is_certain);
     }
 }
 
@@ -185,25 +188,6 @@ fn point(place: &mut Place, found: &Found, span: Span) {
     place.file.clone_from(&found.file);
     place.line = Some(start.line);
     place.column = Some(start.column + 1);
-}
-
-fn collect(file: &str, items: Vec<Item>, types: &mut BTreeMap<String, Vec<Found>>) {
-    for item in items {
-        let item: DeriveInput = match item {
-            Item::Struct(item) => item.into(),
-            Item::Enum(item) => item.into(),
-            Item::Mod(module) => {
-                collect(file, module.content.map(|(_, items)| items).unwrap_or_default(), types);
-                continue;
-            }
-            _ => continue,
-        };
-        let found = Found {
-            file: file.to_owned(),
-            item,
-        };
-        types.entry(found.item.ident.to_string()).or_default().push(found);
-    }
 }
 
 /// How many modules of a Rust path are in a file's path.
@@ -230,21 +214,27 @@ fn fields<'f>(fields: &'f Fields, rule: Option<&str>, variant: Option<String>) -
         .collect()
 }
 
-/// The innermost type: `Option<Vec<Box<Port>>>` is `Port`, a map is what its values are.
-fn last_type(ty: &Type) -> Option<String> {
+/// What holds a value without being seen in JSON, or holds several of one type.
+const TRANSPARENT: &[&str] = &[
+    "Option", "Vec", "VecDeque", "Box", "Arc", "Rc", "Cow", "BTreeMap", "HashMap", "IndexMap", "BTreeSet", "HashSet",
+    "IndexSet",
+];
+
+/// The path of the innermost type: `Option<Vec<Box<net::Port>>>` is `net::Port`, a map is what its values are.
+fn last_type(ty: &Type) -> Option<Vec<String>> {
     match ty {
         Type::Path(path) => {
             let last = path.path.segments.last()?;
-            if let PathArguments::AngleBracketed(arguments) = &last.arguments {
-                let inner = arguments.args.iter().rev().find_map(|argument| match argument {
-                    GenericArgument::Type(ty) => Some(ty),
+            if let PathArguments::AngleBracketed(arguments) = &last.arguments
+                && TRANSPARENT.iter().any(|name| last.ident == name)
+            {
+                let mut inner = arguments.args.iter().rev();
+                return inner.find_map(|argument| match argument {
+                    GenericArgument::Type(ty) => Some(last_type(ty)),
                     _ => None,
-                });
-                if let Some(inner) = inner {
-                    return last_type(inner);
-                }
+                })?;
             }
-            Some(last.ident.to_string())
+            Some(path.path.segments.iter().map(|part| part.ident.to_string()).collect())
         }
         Type::Array(array) => last_type(&array.elem),
         Type::Group(group) => last_type(&group.elem),

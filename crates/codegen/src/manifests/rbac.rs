@@ -11,6 +11,8 @@
 //! | any controller | `create`, `patch` of core `events` |
 //! | `#[rbac]` | what it says |
 //!
+//! The role that the operator's account is bound to is always there; without a controller and without rules it allows nothing.
+//!
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace included. What lives in no namespace
 //! needs a ClusterRole, to which such a project binds nobody: that is a warning.
 //!
@@ -27,12 +29,35 @@ use super::declaration::{Declaration, Kind, Rule};
 use crate::codes::rbac as codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::kustomize::object;
+use crate::names::near;
 
 /// The role that the operator's service account is bound to.
 pub(crate) const ROLE: &str = "manager-role";
 
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+
+/// The verbs of requests for resources (`k8s.io/apiserver`, `RequestInfoFactory`), and those that Kubernetes' own admission and RBAC ask about.
+const VERBS: &[&str] = &[
+    "*",
+    "approve",
+    "attest",
+    "bind",
+    "create",
+    "delete",
+    "deletecollection",
+    "escalate",
+    "get",
+    "impersonate",
+    "list",
+    "patch",
+    "sign",
+    "update",
+    "use",
+    "watch",
+];
+/// The verbs of requests for other paths.
+const URL_VERBS: &[&str] = &["*", "delete", "get", "head", "options", "patch", "post", "put"];
 
 /// The roles of an operator, the ClusterRole first. `namespace`: the operator works in this namespace only, so rules about namespaced kinds are
 /// those of a Role there.
@@ -61,6 +86,8 @@ pub(super) fn roles(declaration: &Declaration, namespace: Option<&str>, found: &
         found.warnings.extend(unbound(&rules, namespace));
     }
     let mut roles: BTreeMap<(String, String), Vec<Rule>> = BTreeMap::new();
+    // The account is bound to this one (config/rbac/role_binding.yaml), also when it allows nothing.
+    roles.insert((namespace.unwrap_or_default().to_owned(), ROLE.to_owned()), Vec::new());
     for rule in rules {
         let name = if rule.role_name.is_empty() {
             ROLE
@@ -199,6 +226,14 @@ fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
         "it names resources without their API group (the core group is \"\")"
     } else if !rule.urls.is_empty() && !rule.namespace.is_empty() {
         "URLs belong to no namespace"
+    } else if let Some(why) = rule.verbs.iter().find_map(|verb| misspelt(verb, !rule.urls.is_empty())) {
+        errors.push(
+            Diagnostic::new(codes::RULE, format!("cannot write {who} into a role"))
+                .at(Place::default().field(format!("verbs {:?}", rule.verbs)))
+                .because(why)
+                .fix("Kubernetes takes any verb and then allows nothing by it; write the one that is meant"),
+        );
+        return;
     } else {
         return;
     };
@@ -212,6 +247,25 @@ fn check(controller: &str, rule: &Rule, errors: &mut Vec<Diagnostic>) {
             .because(why)
             .fix("#[rbac(groups = \"apps\", resources = \"deployments\", verbs = \"get;list;watch\")] has everything that a rule needs"),
     );
+}
+
+/// Why a verb cannot be meant: it is nearly one that there is, or is HTTP's word. Any other may be one that an operator asks about itself.
+fn misspelt(verb: &str, of_urls: bool) -> Option<String> {
+    let known = if of_urls { URL_VERBS } else { VERBS };
+    if known.contains(&verb) {
+        return None;
+    }
+    let meant = match verb {
+        "post" => "`create`",
+        "put" => "`update`",
+        "read" => "`get`, `list` and `watch`",
+        "write" => "`create`, `update` and `patch`",
+        _ if verb.contains([',', ' ']) => return Some(format!("{verb:?} is no verb; verbs are divided by `;`")),
+        _ => {
+            return near(verb, known).map(|other| format!("there is no verb `{verb}`; did you mean `{other}`?"));
+        }
+    };
+    Some(format!("there is no verb `{verb}`; did you mean {meant}?"))
 }
 
 fn written(rule: &Rule) -> Value {

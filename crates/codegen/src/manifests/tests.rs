@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::MemoryFiles;
+use crate::project::{Project, Resource, Webhooks};
 use serde_json::json;
 
 /// The source behind the kind of these tests.
@@ -31,7 +32,35 @@ pub enum More {
 "#;
 
 fn files() -> MemoryFiles {
-    MemoryFiles::from([("api/src/v1/wrong_types.rs", SOURCE)])
+    MemoryFiles::from([
+        ("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n"),
+        ("api/src/v1/wrong_types.rs", SOURCE),
+    ])
+}
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// A declaration of one webhook.
+fn hooked(change: fn(&mut Webhook)) -> Declaration {
+    let mut webhook = Webhook {
+        name: "a.b.io".to_owned(),
+        path: Some("/x".to_owned()),
+        verbs: texts(&["create"]),
+        failure_policy: Some("Fail".to_owned()),
+        side_effects: Some("None".to_owned()),
+        admission_review_versions: texts(&["v1"]),
+        mutating: true,
+        ..Webhook::default()
+    };
+    webhook.kind.kind = "Thing".to_owned();
+    change(&mut webhook);
+    Declaration {
+        declaration: 1,
+        webhooks: vec![webhook],
+        ..Declaration::default()
+    }
 }
 
 /// A declaration of one kind whose spec has these properties; `change` does the rest.
@@ -87,26 +116,6 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
         declaration: 1,
         rbac: vec![rule],
         ..Declaration::default()
-    };
-    let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    let webhook = |change: fn(&mut Webhook)| {
-        let mut webhook = Webhook {
-            name: "a.b.io".to_owned(),
-            path: Some("/x".to_owned()),
-            verbs: texts(&["create"]),
-            failure_policy: Some("Fail".to_owned()),
-            side_effects: Some("None".to_owned()),
-            admission_review_versions: texts(&["v1"]),
-            mutating: true,
-            ..Webhook::default()
-        };
-        webhook.kind.kind = "Thing".to_owned();
-        change(&mut webhook);
-        Declaration {
-            declaration: 1,
-            webhooks: vec![webhook],
-            ..Declaration::default()
-        }
     };
     let cases: Vec<(&str, Declaration)> = vec![
         (
@@ -189,14 +198,14 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
                 ..Rule::default()
             }),
         ),
-        ("webhook-no-path", webhook(|webhook| webhook.path = None)),
+        ("webhook-no-path", hooked(|webhook| webhook.path = None)),
         (
             "webhook-no-failure-policy",
-            webhook(|webhook| webhook.failure_policy = None),
+            hooked(|webhook| webhook.failure_policy = None),
         ),
         (
             "webhook-side-effects-some",
-            webhook(|webhook| webhook.side_effects = Some("Some".to_owned())),
+            hooked(|webhook| webhook.side_effects = Some("Some".to_owned())),
         ),
         ("two-storage-versions", {
             let mut declaration = crd(|_| {});
@@ -222,8 +231,66 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
             declared(json!({"howFar": {"type": "integer", "default": true}}), |_| {}),
         ),
         (
+            "list types",
+            declared(
+                json!({
+                    "noSuchType": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"},
+                    "noSuchMap": {"type": "object", "x-kubernetes-map-type": "loose"},
+                    "setOfStructs": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"},
+                    "mapOfTexts": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
+                    "optionalKey": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                        "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
+                    "otherKey": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["q"],
+                        "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}},
+                    "keysOfASet": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", "x-kubernetes-list-map-keys": ["k"]},
+                }),
+                |_| {},
+            ),
+        ),
+        (
+            "columns and scale",
+            declared(
+                json!({"size": {"type": "integer"}, "colour": {"type": "string"}}),
+                |crd| {
+                    let version = &mut crd["spec"]["versions"][0];
+                    version["additionalPrinterColumns"] = json!([
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                        {"name": "Sise", "type": "integer", "jsonPath": ".spec.sise"},
+                        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+                    ]);
+                    version["subresources"] =
+                        json!({"scale": {"specReplicasPath": ".spec.colour", "statusReplicasPath": ".status.size"}});
+                },
+            ),
+        ),
+        (
+            "no version is served",
+            crd(|crd| crd["spec"]["versions"][0]["served"] = json!(false)),
+        ),
+        (
+            "verbs",
+            Declaration {
+                declaration: 1,
+                rbac: ["gett", "GET", "watchh", "post", "get,list", "patch", "impersonate-on"]
+                    .iter()
+                    .map(|verb| Rule {
+                        groups: texts(&["apps"]),
+                        resources: texts(&["deployments"]),
+                        verbs: texts(&[verb]),
+                        ..Rule::default()
+                    })
+                    .collect(),
+                ..Declaration::default()
+            },
+        ),
+        (
+            "a path and another URL",
+            hooked(|webhook| webhook.url = Some("https://example.org/y".to_owned())),
+        ),
+        (
             "a webhook's patch",
-            webhook(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
+            hooked(|webhook| webhook.patch = Some(json!({"nameSpaceSelector": {}}))),
         ),
     ];
     let all: Vec<String> = cases
@@ -241,7 +308,7 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let made = plan(&declaration, &before, &Options::default()).expect("nothing is wrong");
     assert_eq!(
         made.changes().map(|(path, _)| path).collect::<Vec<_>>(),
-        ["config/crd/bases/wrong.example.org_wrongs.yaml"]
+        ["config/crd/bases/wrong.example.org_wrongs.yaml", ROLES]
     );
     files.apply(&made);
     files
@@ -260,6 +327,182 @@ fn files_are_written_once_and_what_is_gone_is_removed() {
     let gone = plan(&none, &current, &Options::default()).expect("nothing is wrong");
     let changes: Vec<_> = gone.changes().map(|(path, change)| (path, change.verb())).collect();
     assert_eq!(changes, [("config/crd/bases/wrong.example.org_wrongs.yaml", "delete")]);
+}
+
+/// What is said of a field `spec.inner.name`, a number, in a project of these files besides the kind's own.
+fn said_of_inner(kind: &str, files: &[(&str, &str)]) -> bool {
+    let mut all = MemoryFiles::from([("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n")]);
+    let kind = format!(
+        "{kind}\n#[derive(CustomResource)]\n#[kube(kind = \"Wrong\")]\npub struct WrongSpec {{ pub inner: INNER }}\n"
+    );
+    // What stands for the type is said in the first line: `// INNER`.
+    let inner = kind
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("// ")
+        .to_owned();
+    all.0
+        .insert("api/src/v1/wrong_types.rs".to_owned(), kind.replace("INNER", &inner));
+    for (path, text) in files {
+        all.0.insert((*path).to_owned(), (*text).to_owned());
+    }
+    let properties = json!({"inner": {"type": "object", "properties": {"name": {"type": "integer"}}}});
+    match objects(&declared(properties, |_| {}), &all, &Options::default()) {
+        Ok(_) => false,
+        Err(wrong) => {
+            assert!(
+                wrong.iter().all(|wrong| wrong.code.to_string() == "KWR0312"),
+                "{wrong:?}"
+            );
+            true
+        }
+    }
+}
+
+#[test]
+fn rules_are_read_from_the_type_that_the_compiler_means() {
+    const RULED: &str = "pub struct Inner { #[schemars(length(min = 1))] pub name: String }";
+    const PLAIN: &str = "pub struct Inner { pub name: i32 }";
+    let here = |text: &str| format!("// Inner\n{text}");
+    let other = "api/src/net.rs";
+    // (what is in the kind's own file, another file, what that file holds, whether the rule without effect is found)
+    let cases: &[(&str, &str, &str, bool)] = &[
+        (&here(RULED), other, PLAIN, true),
+        (&here(PLAIN), other, RULED, false),
+        ("// crate::net::Inner", other, RULED, true),
+        ("// crate::net::Inner", "api/src/other.rs", RULED, false),
+        ("// Inner\nuse k8s_openapi::api::core::v1::Inner;", other, RULED, false),
+        ("// Inner\nuse k8s_openapi::api::core::v1::*;", other, RULED, false),
+        ("// k8s_openapi::Inner", other, RULED, false),
+        ("// Inner\nuse crate::net::Inner;", other, RULED, true),
+        ("// Port\nuse crate::net::Inner as Port;", other, RULED, true),
+        (
+            "// Option<Box<Port>>\nuse crate::net::{Inner as Port, self};",
+            other,
+            RULED,
+            true,
+        ),
+        ("// net::Inner\nuse crate::{net};", other, RULED, true),
+        ("// Inner\nuse super::*;", "api/src/v1/mod.rs", RULED, true),
+        ("// Inner\nuse super::super::net::*;", other, RULED, true),
+        ("// wrong_api::net::Inner", other, RULED, true),
+        (
+            "// super::Inner",
+            "api/src/v1/mod.rs",
+            &format!("mod deep {{ {RULED} }}\npub use deep::Inner;"),
+            true,
+        ),
+        (
+            "// Wrapper<Inner>\npub struct Wrapper<T> { pub name: T }\nuse crate::net::Inner;",
+            other,
+            RULED,
+            false,
+        ),
+        ("// Inner\ntype Inner = serde_json::Value;", other, RULED, false),
+        (
+            "// Inner\nuse crate::a::Inner;",
+            "api/src/a.rs",
+            "pub use crate::b::Inner;\npub mod b { pub use crate::a::Inner; }",
+            false,
+        ),
+    ];
+    for (kind, path, text, expected) in cases {
+        assert_eq!(
+            said_of_inner(kind, &[(path, text)]),
+            *expected,
+            "{kind}\n--- {path}\n{text}"
+        );
+    }
+}
+
+/// A project as the command makes it, with PROJECT's `config/` and nothing that is generated from code.
+fn configured(project: &Project) -> MemoryFiles {
+    let nothing = MemoryFiles::default();
+    let mut plan = Plan::new(&nothing);
+    crate::config::sync(None, project, &mut plan).expect("nothing is in the way");
+    let mut files = MemoryFiles::default();
+    files.apply(&plan);
+    files
+}
+
+/// What `manifests` says of a project, and what rendering says of the result.
+fn written(project: &Project, declaration: &Declaration) -> String {
+    let mut files = configured(project);
+    // As after a time when everything was declared.
+    for path in [WEBHOOKS, "config/crd/bases/wrong.example.org_wrongs.yaml"] {
+        files.0.insert(
+            path.to_owned(),
+            format!("{HEADER}kind: ConfigMap\napiVersion: v1\nmetadata: {{name: old}}\n"),
+        );
+    }
+    let options = Options {
+        namespace: project.namespaced.then(|| project.namespace()),
+        ..Options::default()
+    };
+    let before = files.clone();
+    let plan = plan(declaration, &before, &options).expect("nothing is wrong");
+    files.apply(&plan);
+    let mut said: Vec<String> = plan.notes.clone();
+    said.extend(plan.warnings.iter().map(ToString::to_string));
+    said.push(match crate::kustomize::build("config/default", &files) {
+        Ok(objects) => {
+            let mut roles = objects
+                .iter()
+                .filter(|object| object["metadata"]["name"] == "guestbook-manager-role");
+            let role = roles.next().map_or_else(
+                || "no role".to_owned(),
+                |role| format!("{} {}", role["kind"], role["rules"]),
+            );
+            format!("rendered, with {role}")
+        }
+        Err(why) => why.to_string(),
+    });
+    said.join("\n")
+}
+
+#[test]
+fn what_is_written_and_what_config_names_agree() {
+    let none = Declaration {
+        declaration: 1,
+        ..Declaration::default()
+    };
+    let kind = declared(json!({}), |_| {});
+    let hook = |mut declaration: Declaration| {
+        declaration.webhooks = hooked(|_| {}).webhooks;
+        declaration
+    };
+    let empty = Project::new("guestbook", "my.domain");
+    let mut namespaced = empty.clone();
+    namespaced.namespaced = true;
+    let with = |webhooks: bool| {
+        let mut project = empty.clone();
+        let mut resource = Resource::own("wrong", "example.org", "v1", "Wrong", true);
+        resource.webhooks = webhooks.then(|| Webhooks {
+            validation: true,
+            ..Webhooks::default()
+        });
+        project.resources.push(resource);
+        project
+    };
+    let cases = [
+        ("nothing at all", &empty, &none),
+        ("in one namespace", &namespaced, &none),
+        ("a kind without a controller", &with(false), &kind),
+        ("webhooks without a controller", &with(true), &hook(kind.clone())),
+        ("a kind that is not declared", &with(false), &none),
+        ("a webhook that is not declared", &with(true), &kind),
+        (
+            "a kind and a webhook that PROJECT does not have",
+            &empty,
+            &hook(kind.clone()),
+        ),
+    ];
+    let all: Vec<String> = cases
+        .iter()
+        .map(|(name, project, declaration)| format!("# {name}\n{}", written(project, declaration)))
+        .collect();
+    insta::assert_snapshot!(all.join("\n\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `config/webhook/manifests.yaml`: whom the API server asks.
 //!
-//! One configuration for all mutating webhooks and one for all validating ones, unless a webhook names another; in it the webhooks by name. Rules of the API
-//! server that can be known before are checked here. The service is kubebuilder's `webhook-service` in `system`, which kustomize renames.
+//! One configuration for all mutating webhooks and one for all validating ones, unless a webhook names another; in it the webhooks by name. Mistakes
+//! with a usual remedy are found here; the whole, patches included, is then judged by an API server, whose answer [`refused`] tells. The service is kubebuilder's `webhook-service` in `system`, which kustomize renames.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,71 @@ use crate::codes::Code;
 use crate::codes::webhooks as codes;
 use crate::diagnostic::{Diagnostic, Place};
 
+/// What an API server said to a configuration, told of the webhooks in it. `causes`: fields with the server's words; none when it has only a message.
+#[must_use]
+pub fn refused(configuration: &Value, message: &str, causes: &[(String, String)]) -> Vec<Diagnostic> {
+    let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
+    let told = |(field, said): &(String, String)| {
+        let (index, below) = field
+            .strip_prefix("webhooks[")
+            .and_then(|rest| rest.split_once(']'))
+            .unwrap_or_default();
+        let index: Option<usize> = index.parse().ok();
+        let webhook = index.and_then(|index| configuration["webhooks"][index]["name"].as_str());
+        let subject = webhook.map_or_else(|| name.to_owned(), |webhook| format!("the webhook {webhook}"));
+        let field = if index.is_some() {
+            below.trim_start_matches('.')
+        } else {
+            field
+        };
+        Diagnostic::new(codes::REFUSED, format!("an API server refuses {subject}"))
+            .at(Place::default().field(field))
+            .because(said)
+            .fix(fix_of(field))
+    };
+    if causes.is_empty() {
+        return vec![told(&(String::new(), message.to_owned()))];
+    }
+    causes.iter().map(told).collect()
+}
+
+/// What helps, by the field.
+fn fix_of(field: &str) -> &'static str {
+    match field.split(['.', '[']).next().unwrap_or_default() {
+        "matchConditions" => {
+            "correct the expression; it sees `object`, `oldObject`, `request` and `authorizer`, and an item has a name and an expression"
+        }
+        "namespaceSelector" | "objectSelector" => {
+            "correct the selector: `matchLabels`, or `matchExpressions` with key, operator and values"
+        }
+        "rules" => {
+            "correct groups, versions, resources or operations of the webhook; beside `*` there is nothing else in a list"
+        }
+        _ => "correct it where the webhook is described: `.mutating(|webhook| …)`, `.validating(|webhook| …)`",
+    }
+}
+
+/// No two webhooks of an operator are served on one path.
+fn paths(declaration: &Declaration, errors: &mut Vec<Diagnostic>) {
+    let mut seen: BTreeMap<&str, &Webhook> = BTreeMap::new();
+    for webhook in declaration.webhooks.iter().filter(|webhook| webhook.url.is_none()) {
+        let Some(path) = webhook.path.as_deref() else { continue };
+        if let Some(other) = seen.insert(path, webhook) {
+            errors.push(
+                wrong(codes::TWICE, webhook)
+                    .at(Place::default().field("path"))
+                    .because(format!(
+                        "{path} is the path of the webhook {} of {}, too",
+                        other.name, other.kind.kind
+                    ))
+                    .fix("give one of them a path of its own: `.mutating(|webhook| webhook.path(\"/…\"))`"),
+            );
+        }
+    }
+}
+
 pub(super) fn configurations(declaration: &Declaration, errors: &mut Vec<Diagnostic>) -> Vec<Value> {
+    paths(declaration, errors);
     let mut configurations: BTreeMap<(bool, String), BTreeMap<String, Value>> = BTreeMap::new();
     for webhook in &declaration.webhooks {
         let usual = if webhook.mutating {
@@ -107,6 +171,14 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
                 "start the url with `https://`",
             );
         }
+        // A path of its own was given, so the operator is meant to answer there; what the URL leads to is asked instead.
+        (Some(path), Some(url)) if path != usual_path(webhook) && !before_query(url).ends_with(path) => {
+            say(
+                "url",
+                format!("{url:?} does not end with {path}, on which the operator answers"),
+                "let the url end with the path, or give the webhook that path: `.path(\"/…\")`",
+            );
+        }
         _ => {}
     }
     let mut one_of = |field: &str, value: Option<&str>, known: &[&str], required: bool| match value {
@@ -183,6 +255,17 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
             "say `v1`",
         );
     }
+}
+
+/// The path of a webhook that is given none.
+fn usual_path(webhook: &Webhook) -> String {
+    let verb = if webhook.mutating { "mutate" } else { "validate" };
+    let kind = &webhook.kind;
+    crate::project::webhook_path(verb, &kind.group, &kind.version, &kind.kind)
+}
+
+fn before_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 const FAILURE: &[&str] = &["Fail", "Ignore"];

@@ -30,6 +30,8 @@ pub struct CreateApi {
     pub controller_name: Option<String>,
     /// Where the type of another project comes from.
     pub external: External,
+    /// Whether the kind is to be applied (`--ssa`), which every kind here can be.
+    pub ssa: bool,
     /// Whether to write over what is there.
     pub force: bool,
 }
@@ -68,7 +70,13 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
     if let Some(controller) = &controller {
         change.write_controller(&resource, controller)?;
     }
+    change.plan.notes.extend(asked.external.of_go());
     let mut plan = change.finish()?;
+    if asked.ssa {
+        plan.notes.push(
+            "server-side apply needs nothing generated: `ctx.apply` takes every kind, and sends the fields that are set".to_owned(),
+        );
+    }
     if asked.resource {
         plan.next.push("kubewright manifests".to_owned());
         if asked.controller {
@@ -80,6 +88,12 @@ pub fn create_api<'a>(files: &'a dyn Files, asked: &CreateApi) -> Result<Plan<'a
 
 fn flags(asked: &CreateApi, attempted: &str) -> Result<(), Diagnostic> {
     let wrong = |why: &str, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
+    if asked.ssa && !asked.resource {
+        return wrong(
+            "--ssa is about the types of a kind of this project",
+            "say --resource, or leave --ssa out",
+        );
+    }
     if asked.resource && asked.external.is_given() {
         return wrong(
             "--external-api-path, --external-api-domain and --external-api-module describe a type of another project, which --resource would make one of this project",
@@ -118,7 +132,9 @@ fn is_listed(change: &Change<'_>, resource: &Resource) -> bool {
 fn own(change: &Change<'_>, asked: &CreateApi, attempted: &str) -> Result<Resource, Diagnostic> {
     let project = &change.project;
     let Subject { group, version, kind } = &asked.subject;
-    names::group(group, &project.domain).map_err(|wrong| bad_name(attempted, "--group", group, &wrong))?;
+    names::group(group, &project.domain)
+        .and_then(|()| names::own_group(group, &project.domain))
+        .map_err(|wrong| bad_name(attempted, "--group", group, &wrong))?;
     let mut resource = Resource::own(group, &project.domain, version, kind, asked.namespaced);
     let full_group = resource.full_group();
     if let Some(there) = project.find(&full_group, version, kind) {

@@ -85,6 +85,7 @@ pub fn create_webhook<'a>(files: &'a dyn Files, asked: &CreateWebhook) -> Result
             resource.kind
         ));
     }
+    change.plan.notes.extend(asked.external.of_go());
     let mut plan = change.finish()?;
     plan.next.push("kubewright manifests".to_owned());
     Ok(plan)
@@ -235,7 +236,7 @@ fn write(
         add(change, &words, &file, before)?;
     } else {
         change.create(&file, words.webhook_text())?;
-        if let Some((path, text)) = words.webhook_test() {
+        if let Some((path, text)) = words.webhook_test(&change.plan)? {
             change.create(&path, text)?;
         }
     }
@@ -288,7 +289,7 @@ fn add(change: &mut Change<'_>, words: &Words<'_>, file: &str, before: &Webhooks
         }
         Ok(())
     })?;
-    let Some((path, text)) = words.webhook_test() else {
+    let Some((path, text)) = words.webhook_test(&change.plan)? else {
         return Ok(());
     };
     match change.plan.read(&path)? {

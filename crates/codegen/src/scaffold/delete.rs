@@ -291,7 +291,9 @@ fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted:
         left.webhooks.clone().unwrap_or_default(),
     );
     let mut scaffolded = vec![(layout.webhook_file(), before.webhook_text())];
-    scaffolded.extend(before.webhook_test());
+    let tests = before.webhook_test(&change.plan)?;
+    let test = tests.as_ref().map(|(path, _)| path.clone());
+    scaffolded.extend(tests);
     for (function, is_gone) in [
         (
             "webhook",
@@ -313,9 +315,10 @@ fn take_out(change: &mut Change<'_>, was: &Resource, left: &Resource, attempted:
     // Something stays: both files are written anew when nobody worked on them; with --force they are, too.
     remove(change, &scaffolded, attempted)?;
     change.create(&layout.webhook_file(), after.webhook_text())?;
-    match after.webhook_test() {
-        Some((path, text)) => change.create(&path, text),
-        None => Ok(()),
+    // Under the name that it had.
+    match (after.webhook_test(&change.plan)?, test) {
+        (Some((_, text)), Some(path)) => change.create(&path, text),
+        _ => Ok(()),
     }
 }
 

@@ -229,6 +229,7 @@ fn tests(old: &Project, new: &Project) -> Vec<(String, String)> {
             .map(|controller| old.layout(before).controller_module(controller.file_name.as_deref()))
             .collect();
         stems.push(old.layout(before).webhook_module());
+        stems.push(Words::versioned_webhook(old, before));
         let spokes = before.webhooks.iter().flat_map(|webhooks| &webhooks.spoke);
         stems.extend(spokes.map(|spoke| Words::conversion_stem(&old.layout(before).stem, spoke)));
         tests.extend(stems.iter().map(|stem| (from.test_file(stem), to.test_file(stem))));

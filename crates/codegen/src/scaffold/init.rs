@@ -49,7 +49,7 @@ impl License {
 pub struct Init {
     /// The name of the project.
     pub name: String,
-    /// The domain of its groups.
+    /// The domain of its groups; may be empty.
     pub domain: String,
     /// Where the source lives (`--repo`); may be empty.
     pub repo: String,
@@ -82,7 +82,10 @@ pub fn init<'a>(files: &'a dyn Files, asked: &Init) -> Result<Plan<'a>, Diagnost
     const ATTEMPTED: &str = "cannot create the project";
     plugins(&asked.plugins, ATTEMPTED)?;
     names::project(&asked.name).map_err(|wrong| bad_name(ATTEMPTED, "--project-name", &asked.name, &wrong))?;
-    names::domain(&asked.domain).map_err(|wrong| bad_name(ATTEMPTED, "--domain", &asked.domain, &wrong))?;
+    // Without a domain groups are written in full: `--group webapp.my.domain`.
+    if !asked.domain.is_empty() {
+        names::domain(&asked.domain).map_err(|wrong| bad_name(ATTEMPTED, "--domain", &asked.domain, &wrong))?;
+    }
     let boilerplate = asked
         .boilerplate
         .as_deref()
@@ -177,10 +180,12 @@ fn root(change: &mut Change<'_>, asked: &Init) -> Result<(), Diagnostic> {
                 testing => at("testing"),
                 root,
                 version => asked.cli_version,
+                install => format!("cargo install kubewright-cli --locked --path {root}/crates/cli"),
             }
         }
         Dependency::Version(version) => {
-            context! { version, path => None::<String>, testing => None::<String>, root => None::<String> }
+            let install = format!("cargo install kubewright-cli --locked --version {version}");
+            context! { version, path => None::<String>, testing => None::<String>, root => None::<String>, install }
         }
     };
     // A repository is a URL for cargo; kubebuilder's --repo is a module path, which is one without its scheme.

@@ -46,6 +46,27 @@ impl External {
     pub fn is_given(&self) -> bool {
         self.path.is_some() || self.domain.is_some() || self.module.is_some()
     }
+
+    /// The module, when it is a crate; a module of Go (`github.com/cert-manager/cert-manager@v1.18.2`) is none.
+    fn crate_name(&self) -> Option<&str> {
+        let name = |module: &str| module.split('@').next().unwrap_or_default().to_owned();
+        self.module
+            .as_deref()
+            .filter(|module| !name(module).contains(['/', '.']))
+    }
+
+    /// What is said about a path and a module of Go, of which only the group matters here.
+    pub(super) fn of_go(&self) -> Option<String> {
+        let module = self.module.as_deref().filter(|_| self.crate_name().is_none());
+        let path = self.path.as_deref().filter(|path| !is_rust_path(path));
+        let told: Vec<&str> = path.into_iter().chain(module).collect();
+        (!told.is_empty()).then(|| {
+            format!(
+                "{} is of Go: here only the group matters, and the type stands in api/src/external (or name a crate: --external-api-module)",
+                told.join(" ")
+            )
+        })
+    }
 }
 
 /// Version and kind are needed and checked first, because everything else is about them.
@@ -147,14 +168,14 @@ pub(super) fn external(
         version: subject.version.clone(),
         kind: subject.kind.clone(),
         external: true,
-        module: external.module.clone(),
+        module: external.crate_name().map(str::to_owned),
         ..Resource::default()
     };
     let layout = project.layout(&resource);
     resource.path = match &external.path {
         Some(path) if is_rust_path(path) => Some(path.clone()),
         // The path of another language says nothing in Rust: the project gets a type of its own for the kind.
-        _ if external.module.is_none() => Some(own_path(project, &layout)),
+        _ if external.crate_name().is_none() => Some(own_path(project, &layout)),
         path => {
             return Err(Diagnostic::new(codes::project::FLAGS, attempted)
                 .because(match path {

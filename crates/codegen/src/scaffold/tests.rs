@@ -54,7 +54,11 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
             files,
             &Init {
                 name: value("--project-name").unwrap_or_else(|| "shop".to_owned()),
-                domain: value("--domain").unwrap_or_else(|| "my.domain".to_owned()),
+                domain: if flag("--domain=") {
+                    String::new()
+                } else {
+                    value("--domain").unwrap_or_else(|| "my.domain".to_owned())
+                },
                 repo: text("--repo"),
                 owner: text("--owner"),
                 license: License::default(),
@@ -92,6 +96,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                 controller: flag("--controller"),
                 controller_name: value("--controller-name"),
                 external,
+                ssa: flag("--ssa"),
                 force: flag("--force"),
             },
         ),
@@ -205,6 +210,109 @@ fn webhooks_one_after_the_other_are_webhooks_at_once() {
             .map(|(path, _)| path)
             .collect();
         assert!(differs.is_empty(), "{order:?} {}", show(&files, &[differs[0]]));
+    }
+}
+
+#[test]
+fn each_version_has_tests_of_its_own() {
+    let second = "create webhook --group webapp --version v2 --kind Guestbook --defaulting --programmatic-validation";
+    let version = "create api --group webapp --version v2 --kind Guestbook --resource";
+    let mut files = project(&[INIT, GUESTBOOK, BOTH, version, second]);
+    is_formatted(&files);
+    let (first, other) = ("tests/guestbook_webhook.rs", "tests/guestbook_v2_webhook.rs");
+    assert!(files.0[first].contains("webhook::v1::") && files.0[other].contains("webhook::v2::"));
+    files.0.get_mut(first).unwrap().push_str("// mine\n");
+    for command in [
+        format!("{second} --force"),
+        "edit --multigroup".to_owned(),
+        "edit --multigroup=false".to_owned(),
+    ] {
+        run(&mut files, &command).unwrap();
+        assert!(files.0.iter().any(|(_, text)| text.ends_with("// mine\n")), "{command}");
+    }
+    // A part of the second goes, then the rest; the first stays.
+    run(
+        &mut files,
+        "delete webhook --group webapp --version v2 --kind Guestbook --defaulting",
+    )
+    .unwrap();
+    assert!(files.0.contains_key(other));
+    run(
+        &mut files,
+        "delete webhook --group webapp --version v2 --kind Guestbook",
+    )
+    .unwrap();
+    assert!(!files.0.contains_key(other) && files.0[first].ends_with("// mine\n"));
+    // The one that comes first has the short name, whichever it is.
+    let files = project(&[INIT, GUESTBOOK, version, second, BOTH]);
+    assert!(files.0[first].contains("webhook::v2::"));
+    assert!(files.0["tests/guestbook_v1_webhook.rs"].contains("webhook::v1::"));
+}
+
+#[test]
+fn files_keep_the_ends_of_their_lines() {
+    let more = [
+        BOTH,
+        "create api --group webapp --version v2 --kind Guestbook --resource",
+        "create webhook --group webapp --version v1 --kind Guestbook --conversion --spoke v2",
+        "edit --multigroup",
+        "delete webhook --group webapp --version v1 --kind Guestbook --defaulting",
+    ];
+    let mut plain = project(&[INIT, GUESTBOOK]);
+    let mut other = plain.clone();
+    for text in other.0.values_mut() {
+        *text = text.replace('\n', "\r\n");
+    }
+    for command in more {
+        run(&mut plain, command).unwrap();
+        run(&mut other, command).unwrap_or_else(|wrong| panic!("{command}\n{wrong}"));
+        for (path, text) in &other.0 {
+            let lines = (text.matches('\n').count(), text.matches("\r\n").count());
+            assert!(lines.0 == lines.1 || lines.1 == 0, "{command}: {path} has both ends");
+            assert_eq!(&text.replace("\r\n", "\n"), &plain.0[path], "{command}: {path}");
+        }
+        assert_eq!(plain.0.len(), other.0.len(), "{command}");
+    }
+    assert!(other.0["src/lib.rs"].contains("\r\n") && other.0["PROJECT"].contains("\r\n"));
+}
+
+#[test]
+fn words_of_kubebuilder_that_need_nothing_here_are_taken() {
+    let check = |command: &str, said: &str| {
+        let files = project(&["init --project-name shop --domain="]);
+        let made = plan(&files, command).unwrap_or_else(|wrong| panic!("{command}\n{wrong}"));
+        assert!(
+            made.notes.iter().any(|note| note.contains(said)) || said.is_empty(),
+            "{:?}",
+            made.notes
+        );
+        let mut files = files.clone();
+        files.apply(&made);
+        is_formatted(&files);
+    };
+    check(
+        "create api --group shop.example.org --version v1 --kind Cart --resource --controller --ssa",
+        "server-side apply",
+    );
+    let issuer = "create api --group cert-manager --version v1 --kind Issuer --controller --external-api-domain io";
+    check(
+        &format!(
+            "{issuer} --external-api-path github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 --external-api-module github.com/cert-manager/cert-manager@v1.18.2"
+        ),
+        "only the group matters",
+    );
+    check(
+        &format!("{issuer} --external-api-module github.com/cert-manager/cert-manager"),
+        "only the group matters",
+    );
+    let files = project(&["init --project-name shop --domain="]);
+    assert_eq!(Project::load(&files).unwrap().domain, "");
+    for refused in [
+        "create api --group cart --version v1 --kind Cart --resource",
+        "create api --version v1 --kind Cart --resource",
+        "create api --group apps --version v1 --kind Deployment --controller --ssa",
+    ] {
+        assert!(plan(&files, refused).is_err(), "{refused}");
     }
 }
 

@@ -2,8 +2,10 @@
 
 use minijinja::context;
 
+use crate::diagnostic::Diagnostic;
 use crate::names::rust;
-use crate::project::Resource;
+use crate::plan::Files;
+use crate::project::{Project, Resource};
 use crate::source::layout_chain;
 
 use super::render::{article, render, signature};
@@ -153,30 +155,66 @@ impl Words<'_> {
         )
     }
 
-    /// The tests of the webhooks: file, and text. None when there are only conversions.
-    pub(super) fn webhook_test(&self) -> Option<(String, String)> {
-        let webhooks = self.resource.webhooks.clone().unwrap_or_default();
-        if !(webhooks.defaulting || webhooks.validation) {
-            return None;
+    /// The file of the tests: `tests/guestbook_webhook.rs`, or `tests/guestbook_v2_webhook.rs` when the first is that of another version.
+    fn webhook_test_file(&self, files: &dyn Files) -> Result<String, Diagnostic> {
+        let plain = self.test_file(&self.project.layout(self.resource).webhook_module());
+        let versioned = self.test_file(&Words::versioned_webhook(self.project, self.resource));
+        if files.read(&versioned)?.is_some() {
+            return Ok(versioned);
         }
+        let of_another = self.project.resources.iter().any(|other| {
+            let webhooks = other.webhooks.clone().unwrap_or_default();
+            let is_other = other.same_kind(self.resource) && other.version != self.resource.version;
+            is_other && (webhooks.defaulting || webhooks.validation)
+        });
+        let text = files.read(&plain)?.filter(|_| of_another);
+        let module = format!("{}::*", self.webhook_test_module());
+        let is_ours =
+            |text: &String| text.contains(&module) || self.webhook_paths().iter().any(|path| text.contains(path));
+        Ok(if text.is_none_or(|text| is_ours(&text)) {
+            plain
+        } else {
+            versioned
+        })
+    }
+
+    /// `guestbook_v2_webhook`.
+    pub(super) fn versioned_webhook(project: &Project, resource: &Resource) -> String {
+        format!(
+            "{}_{}_webhook",
+            project.layout(resource).stem,
+            rust::part(&resource.version)
+        )
+    }
+
+    /// The module that the tests are about.
+    fn webhook_test_module(&self) -> String {
         let layout = self.project.layout(self.resource);
-        let file = self.test_file(&layout.webhook_module());
-        if self.is_foreign_crate() {
-            let paths: Vec<String> = self.webhook_paths();
-            let context = context! { header => self.header, kind => self.resource.kind, crate => self.project.crate_name(), paths };
-            return Some((file, render("rust/webhook_registered_test.rs", context)));
-        }
-        let items: Vec<String> = self.webhook_test_items().into_iter().map(|(_, item)| item).collect();
-        let module = path(
+        path(
             &self.project.crate_name(),
             &[&["webhook".to_owned()][..], &layout.webhook_modules].concat(),
             &layout.webhook_module(),
-        );
-        let mut uses = vec![format!("{module}::*")];
+        )
+    }
+
+    /// The tests of the webhooks: file, and text. None when there are only conversions.
+    pub(super) fn webhook_test(&self, files: &dyn Files) -> Result<Option<(String, String)>, Diagnostic> {
+        let webhooks = self.resource.webhooks.clone().unwrap_or_default();
+        if !(webhooks.defaulting || webhooks.validation) {
+            return Ok(None);
+        }
+        let file = self.webhook_test_file(files)?;
+        if self.is_foreign_crate() {
+            let paths: Vec<String> = self.webhook_paths();
+            let context = context! { header => self.header, kind => self.resource.kind, crate => self.project.crate_name(), paths };
+            return Ok(Some((file, render("rust/webhook_registered_test.rs", context))));
+        }
+        let items: Vec<String> = self.webhook_test_items().into_iter().map(|(_, item)| item).collect();
+        let mut uses = vec![format!("{}::*", self.webhook_test_module())];
         uses.extend(self.types.import.clone());
         sort_uses(&mut uses);
         let context = context! { header => self.header, kind => self.resource.kind, uses, items };
-        Some((file, render("rust/webhook_test.rs", context)))
+        Ok(Some((file, render("rust/webhook_test.rs", context))))
     }
 
     /// The functions of the tests of the webhooks, with their names, in order.

@@ -168,10 +168,15 @@ impl<'r> Words<'r> {
             Some(name) => rust::part(name),
             None => rust::part(&self.resource.kind),
         };
-        let mut uses = vec![format!("{module}::{}", self.reconciler(controller))];
+        let own = self.resource.api.is_some();
+        // Own kinds are tested through the operator, whatever its reconciler becomes.
+        let mut uses: Vec<String> = if own {
+            Vec::new()
+        } else {
+            vec![format!("{module}::{}", self.reconciler(controller))]
+        };
         uses.extend(self.types.import.clone());
         sort_uses(&mut uses);
-        let own = self.resource.api.is_some();
         let template = if self.is_foreign_crate() {
             "rust/registered_test.rs"
         } else {

@@ -317,3 +317,16 @@ fn q11_memory_is_that_of_pending_items() {
     }
     assert_eq!(queue.slots.len(), 1, "slots are used again");
 }
+
+#[test]
+fn r5_a_retry_may_say_its_time_and_counts_as_one() {
+    let mut queue = Queue::default();
+    low(&mut queue, "a", 0);
+    let work = get(&mut queue, 0);
+    queue.retry_at("a", at(30), Causes::one("busy"), at(0));
+    queue.done(work.token, at(0));
+    assert_eq!(queue.get(at(29)), Next::Wait(Some(at(30))));
+    let work = get(&mut queue, 30);
+    assert_eq!((work.retries, work.priority), (1, Priority::Low));
+    assert_eq!(queue.metrics(at(30)).retries, 1);
+}

@@ -249,7 +249,11 @@ impl Core {
         }
     }
 
-    fn health(&self) -> Health {
+    pub(crate) fn is_synced(&self) -> bool {
+        self.progress.borrow().synced
+    }
+
+    pub(crate) fn health(&self) -> Health {
         let progress = self.progress.borrow().clone();
         if let Some(reason) = progress.trouble {
             return Health::Degraded { reason };

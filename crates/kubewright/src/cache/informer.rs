@@ -1,21 +1,25 @@
 //! The typed face of an informer (client-go's `SharedIndexInformer`): one watch, one store, many handlers.
 //!
-//! Everything happens in [`Shared`], without the type; see `form.rs` for why.
+//! Everything happens in [`Shared`], without the type; see `form.rs` for why. In a manager of several namespaces there is one for each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::TryFutureExt;
 use kube::core::ApiResource;
+use kubewright_engine::dispatch::Handler;
 use kubewright_engine::{Event, HandlerId};
 
 use super::core::Shared;
+use super::parts::Parts;
 use super::scope::Scope;
 use super::store::Store;
 use crate::error::Result;
-use crate::form::{typed_event, typed_ref};
+use crate::form::{Cached, typed_event, typed_ref};
 use crate::object::AnyObject;
 use crate::request::Request;
 
@@ -36,11 +40,27 @@ pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// }
 /// # fn enqueue(_event: &Event<ConfigMap>) {}
 /// ```
-pub struct Informer<K: AnyObject>(Shared, PhantomData<fn() -> K>);
+pub struct Informer<K: AnyObject> {
+    parts: Parts,
+    joined: Arc<Joined>,
+    of: PhantomData<fn() -> K>,
+}
+
+/// What several parts have in common, beyond their objects.
+struct Joined {
+    name: String,
+    scope: Scope,
+    /// The handlers that were added through this handle, when there are several parts: in each part they have a number of its own.
+    handlers: Mutex<BTreeMap<HandlerId, Vec<HandlerId>>>,
+}
 
 impl<K: AnyObject> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Informer::new(self.0.clone())
+        Informer {
+            parts: self.parts.clone(),
+            joined: self.joined.clone(),
+            of: PhantomData,
+        }
     }
 }
 
@@ -82,55 +102,71 @@ pub struct Unreadable {
 
 impl<K: AnyObject> Informer<K> {
     /// The informer of the form of `K`.
-    pub(super) fn new(shared: Shared) -> Informer<K> {
-        Informer(shared, PhantomData)
+    pub(super) fn new(parts: Parts) -> Informer<K> {
+        let first = parts.of(None);
+        let (mut name, mut scope) = (first.name().to_owned(), first.scope().clone());
+        if parts.only().is_none() {
+            let names: Vec<&str> = parts.iter().map(Shared::name).collect();
+            name = names.join("; ");
+            scope.namespace = None;
+        }
+        let joined = Arc::new(Joined {
+            name,
+            scope,
+            handlers: Mutex::default(),
+        });
+        Informer {
+            parts,
+            joined,
+            of: PhantomData,
+        }
     }
 
     /// The informer without its type.
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
     }
 
     /// The kind and scope in words: `Deployment.apps in all namespaces`.
     pub fn name(&self) -> &str {
-        self.0.name()
+        &self.joined.name
     }
 
     /// What is watched.
     pub fn resource(&self) -> &ApiResource {
-        self.0.resource()
+        &self.parts.form().resource
     }
 
-    /// Which part of it.
+    /// Which part of it; in a manager of several namespaces none is named here.
     pub fn scope(&self) -> &Scope {
-        self.0.scope()
+        &self.joined.scope
     }
 
     /// The contents.
     pub fn store(&self) -> Store<K> {
-        Store::new(self.0.core().clone())
+        Store::new(self.parts.cores())
     }
 
     /// How the watch fares.
     pub fn health(&self) -> Health {
-        self.0.health()
+        self.parts.health()
     }
 
     /// The objects that exist and cannot be decoded, ordered by namespace and name. Each is read again when it changes.
     pub fn unreadable(&self) -> Vec<Unreadable> {
-        self.0.core().unreadable()
+        self.parts.iter().flat_map(|part| part.core().unreadable()).collect()
     }
 
     /// Whether the first list is in the store and every handler that there was has been told all of it. It stays true when
     /// the watch fails later, and when handlers join.
     pub fn is_synced(&self) -> bool {
-        self.0.is_told()
+        self.parts.iter().all(Shared::is_told)
     }
 
     /// Whether this handler has returned for everything that was there when it was added, or for all of the first list when
     /// it was added before that.
     pub fn handler_synced(&self, handler: HandlerId) -> bool {
-        self.0.handler_synced(handler)
+        self.everywhere(handler, Shared::handler_synced)
     }
 
     /// Waits until [`Informer::is_synced`], at most [`SYNC_TIMEOUT`].
@@ -146,7 +182,8 @@ impl<K: AnyObject> Informer<K> {
     /// # Errors
     /// As [`Informer::synced`].
     pub fn synced_within(&self, deadline: Duration) -> impl Future<Output = Result<()>> + Send + '_ {
-        self.0.told_within(deadline)
+        let all = self.parts.iter().map(move |part| part.told_within(deadline));
+        futures::future::try_join_all(all).map_ok(|_| ())
     }
 
     /// Adds a handler: it is told of everything that is in the store, and then of every change.
@@ -157,8 +194,8 @@ impl<K: AnyObject> Informer<K> {
     ///
     /// A handler must not remove itself.
     pub fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
-        self.0
-            .add_slow_handler(Arc::new(move |event| handler(&typed_event(event))))
+        let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&typed_event(event)));
+        self.add(|part| part.add_slow_handler(handler.clone()))
     }
 
     /// Adds a handler that runs on the informer's task: it is told of everything that is in the store before this returns,
@@ -167,13 +204,45 @@ impl<K: AnyObject> Informer<K> {
     /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add them
     /// to a queue. It must not add or remove handlers of the same informer.
     pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
-        self.0.add_handler(Arc::new(move |event| handler(&typed_event(event))))
+        let handler: Handler<dyn Cached> = Arc::new(move |event| handler(&typed_event(event)));
+        self.add(|part| part.add_handler(handler.clone()))
     }
 
     /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when it
-    /// was not there.
+    /// was not there. Remove it through the handle that it was added to, or a clone of that.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
-        self.0.remove_handler(handler)
+        let known = self.everywhere(handler, Shared::remove_handler);
+        self.handlers().remove(&handler);
+        known
+    }
+
+    /// Adds a handler to every part.
+    fn add(&self, add: impl Fn(&Shared) -> HandlerId) -> HandlerId {
+        if let Some(only) = self.parts.only() {
+            return add(only);
+        }
+        let ids: Vec<HandlerId> = self.parts.iter().map(add).collect();
+        let mut handlers = self.handlers();
+        let next = handlers.last_key_value().map_or(0, |(HandlerId(last), _)| last + 1);
+        handlers.insert(HandlerId(next), ids);
+        HandlerId(next)
+    }
+
+    /// Whether it holds of a handler in every part.
+    fn everywhere(&self, handler: HandlerId, holds: fn(&Shared, HandlerId) -> bool) -> bool {
+        if let Some(only) = self.parts.only() {
+            return holds(only, handler);
+        }
+        let Some(ids) = self.handlers().get(&handler).cloned() else {
+            return false;
+        };
+        // Every part is asked: it may be a command.
+        let each: Vec<bool> = self.parts.iter().zip(ids).map(|(part, id)| holds(part, id)).collect();
+        each.into_iter().all(|one| one)
+    }
+
+    fn handlers(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Vec<HandlerId>>> {
+        self.joined.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an index: `values` says under which values an object is found by [`Store::by_index`]. Objects that are there
@@ -182,7 +251,11 @@ impl<K: AnyObject> Informer<K> {
     /// # Errors
     /// [`Error::Configuration`](crate::Error::Configuration) when the name is taken.
     pub fn add_index(&self, name: &str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Result<()> {
-        self.0
-            .add_index(name, Box::new(move |object| values(typed_ref(object))))
+        let values = Arc::new(values);
+        for part in self.parts.iter() {
+            let values = values.clone();
+            part.add_index(name, Box::new(move |object| values(typed_ref(object))))?;
+        }
+        Ok(())
     }
 }

@@ -5,11 +5,13 @@
 //! no controller reads; a write that carries none leaves the server's alone.
 //!
 //! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
-//! - `scope.rs`: which objects, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
+//! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
+pub(crate) mod collector;
 mod core;
 mod handlers;
 mod informer;
+mod parts;
 mod scope;
 mod store;
 mod watch;
@@ -28,8 +30,10 @@ pub use self::store::{CONTROLLER_UID, Store};
 use kubewright_engine::ObjectKey;
 pub use kubewright_engine::{Event, HandlerId};
 
-use self::core::{Core, Lease, ReceiptTarget, Reports};
+pub(crate) use self::core::Core;
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
+use self::core::{Lease, ReceiptTarget, Reports};
+pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::{decode_page, guarded};
@@ -38,7 +42,7 @@ use crate::form::Form;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
 #[derive(Clone)]
@@ -63,8 +67,8 @@ impl WeakCache {
 struct Inner {
     kube: kube::Client,
     reports: Reports,
-    /// The one namespace of which objects are cached unless a scope names another; `None` for all.
-    namespace: Option<String>,
+    /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
+    namespaces: Vec<String>,
     state: Mutex<State>,
 }
 
@@ -91,15 +95,17 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), None)
+        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new())
     }
 
     pub(crate) fn observed(
         kube: kube::Client,
         observers: Observers,
         metrics: Metrics,
-        namespace: Option<String>,
+        mut namespaces: Vec<String>,
     ) -> Cache {
+        namespaces.sort();
+        namespaces.dedup();
         let cache = Cache(Arc::new(Inner {
             kube,
             reports: Reports {
@@ -107,10 +113,10 @@ impl Cache {
                 metrics: metrics.clone(),
                 ..Reports::default()
             },
-            namespace,
+            namespaces,
             state: Mutex::default(),
         }));
-        metrics.watch_cache(&cache);
+        metrics.register(|registry| collector::register(registry, &cache));
         cache
     }
 
@@ -142,27 +148,39 @@ impl Cache {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The informer of all objects of a type. Call it inside a tokio runtime: the first call starts the watch.
+    /// The informer of all objects of a type. Call it inside a tokio runtime: the first call starts the watch. In a manager of several namespaces it
+    /// shows the objects of all of them, and watches each.
     pub fn informer<K: Object>(&self) -> Informer<K> {
         self.informer_in(Scope::all())
     }
 
-    /// The informer of a part of a type's objects. In a manager of one namespace it is a part of those there.
+    /// The informer of a part of a type's objects. In a manager of some namespaces it is a part of those there.
     pub fn informer_in<K: Object>(&self, scope: Scope) -> Informer<K> {
-        Informer::new(self.shared_in(&Form::of::<K>(), scope))
+        Informer::new(self.parts_in(&Form::of::<K>(), scope))
     }
 
     /// [`Cache::informer_in`] without the type.
-    pub(crate) fn shared_in(&self, form: &Form, scope: Scope) -> Shared {
-        self.start(form, self.bounded(form, scope))
+    pub(crate) fn parts_in(&self, form: &Form, scope: Scope) -> Parts {
+        let mut parts = self
+            .bounded(form, scope)
+            .into_iter()
+            .map(|scope| self.start(form, scope));
+        let first = parts.next().expect("there is at least one scope");
+        Parts::new(first, parts)
     }
 
-    /// The scope within the namespace of this cache, if the type has namespaces and the scope names none.
-    fn bounded(&self, form: &Form, mut scope: Scope) -> Scope {
-        if scope.namespace.is_none() && !form.cluster_scoped {
-            scope.namespace.clone_from(&self.0.namespace);
+    /// The scope within each namespace of this cache, if the type has namespaces and the scope names none.
+    fn bounded(&self, form: &Form, scope: Scope) -> Vec<Scope> {
+        let namespaces = &self.0.namespaces;
+        // Of a kind that is known at run time it is not known whether it has namespaces.
+        if scope.namespace.is_some() || form.cluster_scoped || !form.says_kind || namespaces.is_empty() {
+            return vec![scope];
         }
-        scope
+        let within = |namespace: &String| Scope {
+            namespace: Some(namespace.clone()),
+            ..scope.clone()
+        };
+        namespaces.iter().map(within).collect()
     }
 
     /// The informer of a kind that is known at run time. `K` says in which form: [`kube::core::DynamicObject`] for whole objects,
@@ -177,7 +195,8 @@ impl Cache {
     /// }
     /// ```
     pub fn informer_dynamic<K: AnyObject>(&self, resource: &ApiResource, scope: Scope) -> Informer<K> {
-        Informer::new(self.start(&Form::for_resource::<K>(resource), scope))
+        let form = Form::for_resource::<K>(resource);
+        Informer::new(Parts::new(self.start(&form, scope), []))
     }
 
     fn start(&self, form: &Form, scope: Scope) -> Shared {
@@ -205,11 +224,15 @@ impl Cache {
     }
 
     /// [`Cache::pinned`] without the type.
-    pub(crate) fn pinned_of(&self, form: &Form) -> Shared {
-        let informer = self.shared_in(form, Scope::all());
-        let key = key_of(form, informer.scope());
-        self.state().pinned.entry(key).or_insert_with(|| informer.clone());
-        informer
+    pub(crate) fn pinned_of(&self, form: &Form) -> Parts {
+        let parts = self.parts_in(form, Scope::all());
+        let mut state = self.state();
+        for informer in parts.iter() {
+            let key = key_of(form, informer.scope());
+            state.pinned.entry(key).or_insert_with(|| informer.clone());
+        }
+        drop(state);
+        parts
     }
 
     /// The informer of all objects of a type, if somebody has started it.
@@ -218,8 +241,15 @@ impl Cache {
     }
 
     /// [`Cache::existing`] without the type.
-    pub(crate) fn existing_of(&self, form: &Form) -> Option<Shared> {
-        self.state().living(&key_of(form, &self.bounded(form, Scope::all())))
+    pub(crate) fn existing_of(&self, form: &Form) -> Option<Parts> {
+        let state = self.state();
+        let scopes = self.bounded(form, Scope::all());
+        let mut parts = scopes
+            .iter()
+            .map(|scope| state.living(&key_of(form, scope)))
+            .collect::<Option<Vec<_>>>()?;
+        let first = parts.remove(0);
+        Some(Parts::new(first, parts))
     }
 
     fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {

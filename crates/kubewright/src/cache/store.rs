@@ -1,6 +1,6 @@
 //! Reading what an informer holds.
 //!
-//! Every answer is one consistent state: objects, indexes and version change together. Objects are immutable and shared; nothing is copied.
+//! Every answer is one consistent state (of each namespace, in a manager of several): objects, indexes and version change together. Objects are immutable and shared; nothing is copied.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,6 +10,7 @@ use kube::core::Selector;
 use kubewright_engine::{Meta, ObjectKey};
 
 use super::core::Core;
+use super::parts::of_each;
 use crate::error::Result;
 use crate::form::{Cached, typed, typed_all};
 use crate::object::AnyObject;
@@ -19,7 +20,7 @@ use crate::request::Request;
 pub const CONTROLLER_UID: &str = "metadata.ownerReferences.controller.uid";
 
 /// The contents of an informer (client-go's `Indexer`). Cheap to clone. It does not keep the watch alive; the [`super::Informer`] does.
-pub struct Store<K: AnyObject>(Arc<Core>, PhantomData<fn() -> K>);
+pub struct Store<K: AnyObject>(Vec<Arc<Core>>, PhantomData<fn() -> K>);
 
 impl<K: AnyObject> Clone for Store<K> {
     fn clone(&self) -> Self {
@@ -29,18 +30,20 @@ impl<K: AnyObject> Clone for Store<K> {
 
 impl<K: AnyObject> fmt::Debug for Store<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({}, {} objects)", self.0.name, self.len())
+        let names: Vec<&str> = self.0.iter().map(|core| core.name.as_str()).collect();
+        write!(f, "Store({}, {} objects)", names.join("; "), self.len())
     }
 }
 
 impl<K: AnyObject> Store<K> {
-    pub(super) fn new(core: Arc<Core>) -> Store<K> {
-        Store(core, PhantomData)
+    pub(super) fn new(cores: Vec<Arc<Core>>) -> Store<K> {
+        Store(cores, PhantomData)
     }
 
     /// One object.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        self.0.get(namespace, name).map(typed)
+        let found = self.0.iter().find_map(|core| core.get(namespace, name));
+        found.map(typed)
     }
 
     /// All objects, ordered by namespace and name.
@@ -50,17 +53,17 @@ impl<K: AnyObject> Store<K> {
 
     /// The objects of one namespace, or all.
     pub fn list_in(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
-        typed_all(self.0.list_in(namespace))
+        typed_all(of_each(&self.0, |core| core.list_in(namespace)))
     }
 
     /// The objects whose labels match.
     pub fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<K>> {
-        typed_all(self.0.matching(namespace, labels))
+        typed_all(of_each(&self.0, |core| core.matching(namespace, labels)))
     }
 
     /// The objects whose controller has this uid.
     pub fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Vec<Arc<K>> {
-        typed_all(self.0.owned_by(namespace, owner_uid))
+        typed_all(of_each(&self.0, |core| core.owned_by(namespace, owner_uid)))
     }
 
     /// The objects that an index of [`super::Informer::add_index`] files under a value, in one namespace or in all.
@@ -68,12 +71,16 @@ impl<K: AnyObject> Store<K> {
     /// # Errors
     /// [`Error::Configuration`](crate::Error::Configuration) when there is no index of that name.
     pub fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
-        self.0.by_index(index, value, namespace).map(typed_all)
+        let mut found = Vec::new();
+        for core in &self.0 {
+            found.extend(core.by_index(index, value, namespace)?);
+        }
+        Ok(typed_all(found))
     }
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(|core| core.len()).sum()
     }
 
     /// Whether there are none.
@@ -81,9 +88,13 @@ impl<K: AnyObject> Store<K> {
         self.len() == 0
     }
 
-    /// The resourceVersion that the contents correspond to; `None` before the first list.
+    /// The resourceVersion that the contents correspond to; `None` before the first list, and in a manager of several
+    /// namespaces, where each has its own.
     pub fn resource_version(&self) -> Option<String> {
-        self.0.resource_version()
+        match &self.0[..] {
+            [only] => only.resource_version(),
+            _ => None,
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use super::store::KubeMeta;
 use super::wire::{Frames, Wire};
 use crate::form::Cached;
 use crate::metrics::Metrics;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;

@@ -10,6 +10,7 @@
 //!
 //! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
+pub(crate) mod apply;
 mod read;
 mod send;
 mod write;
@@ -27,9 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::send::exchange;
-pub(crate) use self::send::fault_of;
 pub use self::send::{REQUEST_DEADLINE, connect};
-use crate::apply::Applied;
 use crate::cache::{Cache, Gone, Written, guarded};
 use crate::diff::changes_between;
 use crate::election::Lead;
@@ -37,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};
+use apply::Applied;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
@@ -69,6 +69,7 @@ pub struct Client {
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
     dry_run: bool,
+    only_reads: bool,
     lead: Lead,
     read_deadline: Duration,
     request_deadline: Duration,
@@ -104,6 +105,7 @@ impl Client {
             controller: None,
             field_manager: Arc::from("kubewright"),
             dry_run: false,
+            only_reads: false,
             lead: Lead::default(),
             read_deadline: READ_DEADLINE,
             request_deadline: REQUEST_DEADLINE,
@@ -115,6 +117,14 @@ impl Client {
         Client {
             controller: Some(name.clone()),
             field_manager: name.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose writes are refused.
+    pub(crate) fn only_reading(&self) -> Client {
+        Client {
+            only_reads: true,
             ..self.clone()
         }
     }
@@ -208,6 +218,10 @@ impl Client {
         let request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
         let reads = request.method() == http::Method::GET || self.dry_run;
         let effect = if reads { Effect::Read } else { Effect::Write };
+        if !reads && self.only_reads {
+            let why = "it was not sent, because the mapping of a source only reads; write in reconcile";
+            return Err(Error::terminal(format!("{attempt}: {why}")));
+        }
         if !reads && self.lead.is_over() {
             let attempted = attempt.to_owned();
             return Err(Error::NotLeading { attempted });
@@ -326,8 +340,8 @@ impl Client {
 
     /// The object as the cache has it right now, without waiting and without starting an informer.
     pub(crate) fn cached(&self, form: &Form, target: &Target<'_>) -> Option<Arc<dyn Cached>> {
-        let informer = self.cache().existing_of(form)?;
-        informer.core().get(target.namespace, target.name)
+        let parts = self.cache().existing_of(form)?;
+        parts.of(target.namespace).core().get(target.namespace, target.name)
     }
 }
 

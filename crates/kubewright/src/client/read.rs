@@ -11,7 +11,7 @@ use kubewright_engine::{Meta, ObjectKey};
 use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target};
-use crate::cache::{EngineStore, Informer, KubeMeta, Listed, Objects, Shared, decode_page, matching, owned_by};
+use crate::cache::{EngineStore, Informer, KubeMeta, Listed, Objects, Parts, Shared, decode_page, matching, owned_by};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
 use crate::object::{AnyObject, Object, api_resource, collection_path};
@@ -70,7 +70,7 @@ impl Client {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<K>>> {
-        let found = self.get_shared(informer.shared(), namespace, name).await?;
+        let found = self.get_shared(informer.parts().of(namespace), namespace, name).await?;
         Ok(found.map(typed))
     }
 
@@ -83,7 +83,7 @@ impl Client {
         informer: &Informer<K>,
         namespace: Option<&str>,
     ) -> Result<Vec<Arc<K>>> {
-        let found = self.list_shared(informer.shared(), namespace, Which::All).await?;
+        let found = self.list_parts(informer.parts(), namespace, Which::All).await?;
         Ok(typed_all(found))
     }
 
@@ -131,9 +131,8 @@ impl Client {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
-            let informer = self.cache().pinned_of(form);
-            covered(&informer, namespace)?;
-            self.get_shared(&informer, namespace, name).await
+            let parts = self.cache().pinned_of(form);
+            self.get_shared(parts.covering(namespace)?, namespace, name).await
         })
     }
 
@@ -164,9 +163,24 @@ impl Client {
         which: Which<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
-            let informer = self.cache().pinned_of(form);
-            covered(&informer, namespace)?;
-            self.list_shared(&informer, namespace, which).await
+            let parts = self.cache().pinned_of(form);
+            self.list_parts(&parts, namespace, which).await
+        })
+    }
+
+    /// The parts follow each other by namespace, and so do the objects.
+    fn list_parts<'a>(
+        &'a self,
+        parts: &'a Parts,
+        namespace: Option<&'a str>,
+        which: Which<'a>,
+    ) -> BoxFuture<'a, Result<Objects>> {
+        Box::pin(async move {
+            let mut objects = Vec::new();
+            for informer in parts.listed(namespace)? {
+                objects.extend(self.list_shared(informer, namespace, which).await?);
+            }
+            Ok(objects)
         })
     }
 
@@ -322,15 +336,4 @@ impl Client {
 /// The field selector of one object. Names have no characters that would have to be escaped.
 fn by_name(name: &str) -> String {
     format!("metadata.name={name}")
-}
-
-/// Refuses to read of a namespace that the cache does not hold: "it does not exist" would be an invention.
-fn covered(informer: &Shared, namespace: Option<&str>) -> Result<()> {
-    match (informer.scope().namespace.as_deref(), namespace) {
-        (Some(held), Some(wanted)) if held != wanted => Err(Error::Configuration(format!(
-            "cannot read {} in namespace {wanted}: this manager is restricted to namespace {held}",
-            informer.resource().plural
-        ))),
-        _ => Ok(()),
-    }
 }

@@ -10,7 +10,6 @@ use std::io;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper_util::client::legacy;
 use kube::client::Body;
 use kube::core::Status;
 use kubewright_engine::retry::{Effect, Fault, again};
@@ -18,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::cache::entropy;
 use crate::error::Result;
+use crate::fault::fault_of;
 use crate::metrics::Metrics;
 
 /// How long a request of the client may take, retries included: as long as the API server itself works on one (`--request-timeout`).
@@ -133,37 +133,6 @@ fn refusal(code: u16, body: &[u8]) -> Status {
             Status::failure(&text, "Failed to parse error data").with_code(code)
         }
     }
-}
-
-/// What a client's error says about the request.
-pub(crate) fn fault_of(error: &kube::Error) -> Fault {
-    match error {
-        kube::Error::Api(status) => Fault::Status {
-            code: status.code,
-            retry_after: None,
-        },
-        // Nothing was sent: the request, its credentials or its connection could not be made.
-        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Fault::Lasting,
-        kube::Error::Auth(_) => Fault::NotSent,
-        kube::Error::FromUtf8(_) | kube::Error::SerdeError(_) => Fault::Lasting,
-        other if refused_connection(other) => Fault::NotSent,
-        _ => Fault::Lost,
-    }
-}
-
-/// Whether the error, or one that it comes from, says that there was no connection to send anything on.
-fn refused_connection(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<legacy::Error>() {
-            return error.is_connect();
-        }
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return error.kind() == io::ErrorKind::ConnectionRefused;
-        }
-        next = error.source();
-    }
-    false
 }
 
 #[cfg(test)]

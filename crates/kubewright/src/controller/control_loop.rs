@@ -15,10 +15,10 @@ use kubewright_engine::queue::{Priority, Token, Work};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::sources::{OwnerKind, Sink, Source, Wiring, feed_self};
+use super::sources::{Feed, OwnerKind, Sink, Source, Watched, Wiring, feed_self};
 use super::{Controller, Drive, Settings};
 use crate::action::Action;
-use crate::cache::{Cache, Shared};
+use crate::cache::Parts;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
@@ -30,16 +30,16 @@ use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
 use crate::observe::{Observation, Outcome};
 use crate::queue::Queue;
 use crate::request::Request;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
     drive: Box<dyn Drive>,
     /// Of the controller's own kind.
-    informer: Shared,
-    /// Of what it owns and watches.
-    feeds: Vec<Shared>,
+    own: Parts,
+    /// Of its own kind and of what it owns and watches.
+    feeds: Vec<Feed>,
     queue: Queue<Request, Causes>,
     settings: Settings,
 }
@@ -55,9 +55,9 @@ pub(crate) struct Equipment {
 
 impl Controller {
     /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
-    pub(crate) fn prepare(self, cache: &Cache) -> Result<Prepared> {
+    pub(crate) fn prepare(self, client: &Client) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
-        let mut known: Vec<_> = self.sources.iter().map(Source::type_id).collect();
+        let mut known: Vec<_> = self.sources.iter().filter_map(Source::type_id).collect();
         known.push(self.form.id);
         if let [kind, ..] = self.predicates.strays(&known)[..] {
             return Err(Error::Configuration(format!(
@@ -67,23 +67,25 @@ impl Controller {
         if let Some(finalizer) = &self.settings.finalizer {
             super::finalizer::check(&name, finalizer)?;
         }
-        let queue = Queue::new(self.settings.backoff);
+        let queue = Queue::new(self.limiter);
         let sink = Sink(queue.clone());
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
-        let informer = cache.shared_in(&self.form, self.settings.scope.clone());
-        feed_self(&informer, self.predicates.of(self.form.id), sink.clone());
+        let client = client.for_controller(&name);
+        let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
+        let mut feeds = vec![feed_self(&own, self.predicates.of(self.form.id), sink.clone())];
         let wiring = Wiring {
-            cache,
+            controller: &name,
+            client: &client,
             predicates: &self.predicates,
             sink,
             owner,
-            own: informer.clone(),
+            own: own.clone(),
         };
-        let feeds = self.sources.into_iter().map(|source| source.start(&wiring)).collect();
+        feeds.extend(self.sources.into_iter().map(|source| source.start(&wiring)));
         Ok(Prepared {
             name,
             drive: self.drive,
-            informer,
+            own,
             feeds,
             queue,
             settings: self.settings,
@@ -94,9 +96,14 @@ impl Controller {
 impl Prepared {
     /// Waits until all sources are synced (R4).
     pub(crate) async fn synced(&self) -> Result<()> {
-        let all = self.feeds.iter().chain([&self.informer]);
-        futures::future::try_join_all(all.map(|informer| informer.synced_within(self.settings.sync_timeout))).await?;
+        let within = self.settings.sync_timeout;
+        futures::future::try_join_all(self.feeds.iter().map(|feed| feed.synced_within(within))).await?;
         Ok(())
+    }
+
+    /// What tells how the sources fare, for as long as the controller lives.
+    pub(crate) fn sources(&self) -> Vec<Watched> {
+        self.feeds.iter().flat_map(Feed::watched).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
@@ -140,8 +147,8 @@ impl Prepared {
 
     /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
     fn add_all(&self) {
-        for request in self.informer.core().keys() {
-            let causes = one(Cause::requested("this replica leads again"));
+        for request in self.own.keys().all() {
+            let causes = Causes::of(Cause::requested("this replica leads again"));
             self.queue.add(request, Priority::Low, causes);
         }
     }
@@ -222,7 +229,7 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            let causes = one(Cause::requested(
+            let causes = Causes::of(Cause::requested(
                 "its reconcile was dropped when this replica stopped leading",
             ));
             self.queue.add(request, Priority::Normal, causes);
@@ -304,7 +311,7 @@ impl Workshop {
     fn broken(&self, request: &Request, message: String) {
         let controller = &self.prepared.name;
         tracing::error!(%controller, object = %request, message, "code around a reconcile panicked; it is repeated");
-        let causes = one(Cause::retry(1, message));
+        let causes = Causes::of(Cause::retry(1, message));
         self.prepared.queue.add_rate_limited(request.clone(), causes);
     }
 
@@ -321,7 +328,7 @@ impl Workshop {
         let controller = self.prepared.name.clone();
         let span = tracing::info_span!("reconcile", controller = %controller, object = %request, reconcile_id);
         async {
-            let causes = causes.into_vec();
+            let causes = causes.taken();
             tracing::debug!(?causes, "reconcile starts");
             let observers = self.client.observers();
             observers.tell(|| {
@@ -373,11 +380,9 @@ impl Workshop {
     /// The reconcile, with panics and timeouts turned into errors.
     async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
         let Prepared {
-            drive,
-            informer,
-            settings,
-            ..
+            drive, own, settings, ..
         } = &*self.prepared;
+        let informer = own.of(request.namespace());
         let finalizer = settings.finalizer.as_deref();
         let reconcile = AssertUnwindSafe(drive.reconcile(informer, request, ctx, finalizer)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {
@@ -410,7 +415,7 @@ impl Workshop {
                 return match requeue_after {
                     None => Outcome::Done,
                     Some(delay) => {
-                        queue.add_after(request.clone(), delay, one(Cause::timer(delay)));
+                        queue.add_after(request.clone(), delay, Causes::of(Cause::timer(delay)));
                         Outcome::RequeueAfter(delay)
                     }
                 };
@@ -428,9 +433,12 @@ impl Workshop {
             return Outcome::Terminal { error: text };
         }
         let attempt = retries + 1;
-        let after = queue
-            .add_rate_limited(request.clone(), one(Cause::retry(attempt, text.clone())))
-            .unwrap_or(Duration::ZERO);
+        let causes = Causes::of(Cause::retry(attempt, text.clone()));
+        let asked = match error {
+            Error::RetryAfter { after, .. } => Some(after),
+            _ => None,
+        };
+        let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
         match error {
             // The normal price of optimistic concurrency, of caches, and of leader election.
             Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {
@@ -462,10 +470,4 @@ fn counted(outcome: &Outcome) -> ReconcileResult {
         Outcome::Conflict { .. } => ReconcileResult::Requeue,
         Outcome::Retry { .. } | Outcome::Terminal { .. } => ReconcileResult::Error,
     }
-}
-
-fn one(cause: Cause) -> Causes {
-    let mut causes = Causes::default();
-    causes.push(cause);
-    causes
 }

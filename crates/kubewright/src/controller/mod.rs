@@ -1,11 +1,14 @@
 //! Controllers: which objects to reconcile, what leads to a reconcile, and by whom.
 //!
 //! [`Controller`] is a declaration: nothing runs until a manager prepares it (its informers start and feed its queue) and starts its control
-//! loop. - `sources.rs`: from events to keys, - `control_loop.rs`: from keys to reconciles.
+//! loop. - `watch.rs`: sources as they are declared, - `sources.rs`: from events to keys, - `mapper.rs`: the same for functions that take their time, - `control_loop.rs`: from keys to reconciles.
 
 mod control_loop;
 mod finalizer;
+mod mapper;
 mod sources;
+pub(crate) mod waker;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
@@ -16,23 +19,27 @@ use futures::future::BoxFuture;
 use kube::core::ApiResource;
 use kubewright_engine::Event;
 use kubewright_engine::backoff::Exponential;
+use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
 use crate::cache::{SYNC_TIMEOUT, Scope, Shared};
 use crate::context::Context;
-use crate::declaration::Rule;
 use crate::error::Result;
 use crate::form::{Form, typed};
 use crate::object::Object;
+use crate::rate::Guarded;
 use crate::request::Request;
+use crate::rule::Rule;
 use crate::webhook::Kind;
 
 use finalizer::Turn;
 
 pub use self::finalizer::Cleanup;
 pub(crate) use control_loop::{Equipment, Prepared, Told};
-pub(crate) use sources::Relation;
-use sources::{Predicates, Source};
+use sources::Predicates;
+pub use sources::Source;
+pub(crate) use sources::{Relation, Sink, Watched};
+pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
 ///
@@ -121,12 +128,12 @@ pub struct Controller {
     pub(crate) sources: Vec<Source>,
     pub(crate) predicates: Predicates,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) limiter: Box<dyn RateLimiter>,
     pub(crate) settings: Settings,
 }
 
 pub(crate) struct Settings {
     pub(crate) concurrency: usize,
-    pub(crate) backoff: Exponential,
     pub(crate) sync_timeout: Duration,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
@@ -151,9 +158,9 @@ impl Controller {
             sources: Vec::new(),
             predicates: Predicates::default(),
             rules: Vec::new(),
+            limiter: Box::new(Exponential::default()),
             settings: Settings {
                 concurrency: 1,
-                backoff: Exponential::default(),
                 sync_timeout: SYNC_TIMEOUT,
                 reconcile_timeout: None,
                 scope: Scope::all(),
@@ -185,22 +192,26 @@ impl Controller {
     /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with `controller: true` names, by
     /// group and kind, whatever version. Deletions count, also those that were not seen.
     #[must_use]
-    pub fn owns<C: Object>(mut self) -> Controller {
-        self.sources.push(Source::owned::<C>());
-        self
+    pub fn owns<C: Object>(self) -> Controller {
+        self.source(Watch::<C>::new().owned())
     }
 
     /// Reconciles the keys that `map` answers for an object of kind `W` that changed. For a modification the old and the new state are asked.
     #[must_use]
-    pub fn watches<W: Object>(mut self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
-        self.sources.push(Source::mapped(map));
-        self
+    pub fn watches<W: Object>(self, map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Controller {
+        self.source(Watch::<W>::new().map(map))
     }
 
     /// Reconciles every object of the controller's kind when any object of kind `W` changes. For rare, global settings.
     #[must_use]
-    pub fn watches_all_of<W: Object>(mut self) -> Controller {
-        self.sources.push(Source::all_of::<W>());
+    pub fn watches_all_of<W: Object>(self) -> Controller {
+        self.source(Watch::<W>::new().all())
+    }
+
+    /// Reconciles what a source says: [`Watch`] makes sources with selectors, predicates of their own and mappings that look things up.
+    #[must_use]
+    pub fn source(mut self, source: Source) -> Controller {
+        self.sources.push(source);
         self
     }
 
@@ -230,7 +241,7 @@ impl Controller {
 
     /// The kinds that are owned and watched, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        self.sources.iter().map(Source::related)
+        self.sources.iter().filter_map(Source::related)
     }
 
     /// The rules of the reconciler, then the controller's.
@@ -249,8 +260,28 @@ impl Controller {
 
     /// The delay of retries: `base`, doubling with each failure in a row up to `max`. The default is 5 ms to 1000 s.
     #[must_use]
-    pub fn backoff(mut self, base: Duration, max: Duration) -> Controller {
-        self.settings.backoff = Exponential { base, max };
+    pub fn backoff(self, base: Duration, max: Duration) -> Controller {
+        self.rate_limiter(Exponential { base, max })
+    }
+
+    /// How long retries wait; see [`crate::rate`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Action, Context, Controller, Reconciler, Result};
+    /// # struct Mirror;
+    /// # impl Reconciler for Mirror {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// use kubewright::rate::{Bucket, Exponential, Max};
+    /// // Each object backs off, and all together are retried ten times a second at most.
+    /// let controller = Controller::of(Mirror).rate_limiter(Max(Exponential::default(), Bucket::new(10, 100)));
+    /// ```
+    #[must_use]
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter + 'static) -> Controller {
+        self.limiter = Box::new(Guarded(limiter));
         self
     }
 

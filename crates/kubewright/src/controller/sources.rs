@@ -5,16 +5,24 @@
 //! owners are matched by group and kind, not by version; a cluster-scoped owner has one key whatever namespace its children live in.
 
 use std::any::TypeId;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
-use kubewright_engine::Event;
+use kubewright_engine::dispatch::Handler;
 use kubewright_engine::queue::{Merge, Priority};
+use kubewright_engine::{Event, HandlerId};
+use tokio::task::JoinSet;
 
-use crate::cache::{Cache, Scope, Shared};
+use super::mapper::{LookUp, Mapper, Trouble};
+use crate::cache::{Core, Health, Keys, Parts, Scope, Shared, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
-use crate::form::{Cached, Form, typed_event, typed_ref};
+use crate::client::Client;
+use crate::controller::waker::Waker;
+use crate::error::Result;
+use crate::form::{Cached, Form, typed_event};
 use crate::object::{Object, ObjectRef, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
@@ -33,21 +41,119 @@ impl Merge for Causes {
 pub(crate) struct Sink(pub(crate) Queue<Request, Causes>);
 
 impl Sink {
-    fn enqueue(&self, request: Request, priority: Priority, cause: Cause) {
-        let mut causes = Causes::default();
-        causes.push(cause);
+    pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
         self.0.add(request, priority, causes);
     }
 }
 
 /// Where a source sends what, about whom.
 pub(crate) struct Wiring<'a> {
-    pub(crate) cache: &'a Cache,
+    pub(crate) controller: &'a str,
+    /// Reads for mappings.
+    pub(crate) client: &'a Client,
     pub(crate) predicates: &'a Predicates,
     pub(crate) sink: Sink,
     pub(crate) owner: OwnerKind,
-    /// The informer of the controller's own kind.
-    pub(crate) own: Shared,
+    /// The controller's own kind.
+    pub(crate) own: Parts,
+}
+
+/// A source at work: what it has set up goes when this is dropped.
+pub(crate) struct Feed {
+    comes_from: Origin,
+    /// Of a mapping that takes its time.
+    trouble: Option<Trouble>,
+    tasks: JoinSet<()>,
+}
+
+/// Where a source's changes come from.
+enum Origin {
+    /// In several namespaces there are several.
+    Informers(Vec<(Shared, HandlerId)>),
+    Waker(Waker, u64),
+    Timer,
+}
+
+/// How a source fares. It keeps no watch alive.
+pub(crate) struct Watched {
+    core: Weak<Core>,
+    trouble: Option<Trouble>,
+}
+
+impl Watched {
+    /// Why it has not been read yet.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let core = self.core.upgrade()?;
+        if core.is_synced() {
+            return None;
+        }
+        Some(match core.health() {
+            Health::Degraded { reason } => format!("{}: {reason}", core.name),
+            _ => format!("{}: the API server has not answered the list yet", core.name),
+        })
+    }
+
+    /// What is wrong with it now.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+        let core = self.core.upgrade();
+        let watching = core.as_ref().and_then(|core| match core.health() {
+            Health::Degraded { reason } => Some(reason),
+            _ => None,
+        });
+        let mapping = self.trouble.as_ref().and_then(Trouble::get);
+        let name = core.map(|core| core.name.clone()).unwrap_or_default();
+        [watching, mapping]
+            .into_iter()
+            .flatten()
+            .map(move |trouble| format!("{name}: {trouble}"))
+    }
+}
+
+impl Feed {
+    fn of(comes_from: Origin) -> Feed {
+        Feed {
+            comes_from,
+            trouble: None,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// How it fares, if there is something to read.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = Watched> {
+        self.informers().iter().map(|(informer, _)| Watched {
+            core: Arc::downgrade(informer.core()),
+            trouble: self.trouble.clone(),
+        })
+    }
+
+    fn informers(&self) -> &[(Shared, HandlerId)] {
+        match &self.comes_from {
+            Origin::Informers(informers) => informers,
+            Origin::Waker(..) | Origin::Timer => &[],
+        }
+    }
+
+    /// Waits until it has been read once.
+    pub(crate) async fn synced_within(&self, deadline: Duration) -> Result<()> {
+        let each = self
+            .informers()
+            .iter()
+            .map(|(informer, _)| informer.synced_within(deadline));
+        futures::future::try_join_all(each).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.tasks.abort_all();
+        for (informer, handler) in self.informers() {
+            informer.remove_handler(*handler);
+        }
+        if let Origin::Waker(waker, line) = &self.comes_from {
+            waker.disconnect(*line);
+        }
+    }
 }
 
 /// What a kind is to a controller.
@@ -57,29 +163,53 @@ pub(crate) enum Relation {
     Watches,
 }
 
-/// One `owns` or `watches`.
-pub(crate) struct Source {
-    form: Form,
-    kind: Kind,
-    keys: Keys,
+/// Something besides the controller's own kind that leads to reconciles: a [`Watch`](crate::Watch), a [`Waker`](crate::Waker) or a timer.
+pub struct Source(Declared);
+
+enum Declared {
+    Watch(Box<Watching>),
+    Waker(Waker),
+    Timer(Duration),
 }
 
-type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
+/// Objects of another kind and whom they wake.
+pub(super) struct Watching {
+    pub(super) form: Form,
+    pub(super) kind: Kind,
+    pub(super) scope: Scope,
+    pub(super) passes: Vec<Passes>,
+    pub(super) low: bool,
+    pub(super) keys: Wakes,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Declared::Watch(watching) => write!(f, "Source({} {})", watching.form.resource.kind, watching.scope),
+            Declared::Waker(waker) => write!(f, "Source({waker:?})"),
+            Declared::Timer(period) => write!(f, "Source(every {period:?})"),
+        }
+    }
+}
+
+pub(super) type Map = Arc<dyn Fn(&Any) -> Vec<Request> + Send + Sync>;
 
 /// From an object of another kind to keys.
-enum Keys {
-    /// The object of the controller's kind that controls it.
-    OfOwner,
+pub(super) enum Wakes {
+    /// The object of the controller's kind that controls it, or all that own it.
+    OfOwner { any: bool },
     /// What a function says.
     Mapped(Map),
+    /// What a function says that takes its time.
+    LookedUp(LookUp),
     /// Every object of the controller's kind.
     All,
 }
 
 /// An object of any kind.
-type Any = dyn Cached + 'static;
+pub(super) type Any = dyn Cached + 'static;
 
-type Passes = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
+pub(super) type Passes = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
 
 /// The predicates of a controller, by kind.
 #[derive(Default)]
@@ -130,92 +260,129 @@ impl OwnerKind {
     }
 
     fn names(&self, reference: &OwnerReference) -> bool {
-        reference.controller == Some(true)
-            && reference.kind == self.kind
-            && group_of(&reference.api_version) == self.group
+        reference.kind == self.kind && group_of(&reference.api_version) == self.group
     }
 
-    /// The key of the controller of an object, when it is of this kind.
-    fn owner_of(&self, meta: &ObjectMeta) -> Option<Request> {
-        let reference = meta
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|reference| self.names(reference))?;
-        let namespace = if self.cluster_scoped {
-            None
-        } else {
-            meta.namespace.as_deref()
-        };
-        Some(Request::new(namespace, &reference.name))
+    /// The keys of the owners of an object that are of this kind: of the one that controls it, or of any.
+    fn owners_of<'a>(&'a self, meta: &'a ObjectMeta, any: bool) -> impl Iterator<Item = Request> + 'a {
+        let references = meta.owner_references.iter().flatten();
+        let named =
+            references.filter(move |reference| (any || reference.controller == Some(true)) && self.names(reference));
+        let namespace = meta.namespace.as_deref().filter(|_| !self.cluster_scoped);
+        named.map(move |reference| Request::new(namespace, &reference.name))
     }
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn feed_self(informer: &Shared, passes: Passes, sink: Sink) {
-    feed(informer, passes, sink, |event| {
-        vec![request_of(event.object().metadata())]
-    });
+pub(crate) fn feed_self(own: &Parts, passes: Passes, sink: Sink) -> Feed {
+    let keys = keys_of(sink, |event| vec![request_of(event.object().metadata())]);
+    feed(own, passes, false, keys)
 }
 
 impl Source {
-    /// Objects that an object of the controller's kind controls.
-    pub(crate) fn owned<C: Object>() -> Source {
-        Source::new::<C>(Keys::OfOwner)
+    /// Wakes every object of the controller's kind again and again, for what nothing reports (controller-runtime's `SyncPeriod`). Each time it is
+    /// up to a tenth later, so that replicas and operators do not act in step.
+    pub fn every(period: Duration) -> Source {
+        Source(Declared::Timer(period.max(SHORTEST)))
     }
 
-    /// Objects that a function turns into keys.
-    pub(crate) fn mapped<W: Object>(map: impl Fn(&W) -> Vec<Request> + Send + Sync + 'static) -> Source {
-        Source::new::<W>(Keys::Mapped(Arc::new(move |object| map(typed_ref(object)))))
+    pub(super) fn watched(watching: Watching) -> Source {
+        Source(Declared::Watch(Box::new(watching)))
     }
 
-    /// Objects whose change concerns every object of the controller's kind.
-    pub(crate) fn all_of<W: Object>() -> Source {
-        Source::new::<W>(Keys::All)
+    pub(crate) fn woken(waker: Waker) -> Source {
+        Source(Declared::Waker(waker))
     }
 
-    fn new<W: Object>(keys: Keys) -> Source {
-        Source {
-            form: Form::of::<W>(),
-            kind: Kind::of::<W>(),
-            keys,
+    pub(crate) fn type_id(&self) -> Option<TypeId> {
+        match &self.0 {
+            Declared::Watch(watching) => Some(watching.form.id),
+            Declared::Waker(_) | Declared::Timer(_) => None,
         }
     }
 
-    pub(crate) fn type_id(&self) -> TypeId {
-        self.form.id
-    }
-
-    pub(crate) fn related(&self) -> (Relation, Kind) {
-        let relation = match self.keys {
-            Keys::OfOwner => Relation::Owns,
-            Keys::Mapped(_) | Keys::All => Relation::Watches,
+    pub(crate) fn related(&self) -> Option<(Relation, Kind)> {
+        let Declared::Watch(watching) = &self.0 else {
+            return None;
         };
-        (relation, self.kind.clone())
+        let relation = match watching.keys {
+            Wakes::OfOwner { .. } => Relation::Owns,
+            Wakes::Mapped(_) | Wakes::LookedUp(_) | Wakes::All => Relation::Watches,
+        };
+        Some((relation, watching.kind.clone()))
     }
 
-    /// Feeds the queue from the informer of the kind, and answers it: it lives as long as somebody holds it.
-    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Shared {
-        let informer = wiring.cache.shared_in(&self.form, Scope::all());
-        let (passes, sink) = (wiring.predicates.of(self.form.id), wiring.sink.clone());
-        match self.keys {
-            Keys::OfOwner => {
-                let owner = wiring.owner.clone();
-                feed(&informer, passes, sink, move |event| {
-                    each_state(event)
-                        .filter_map(|object| owner.owner_of(object.metadata()))
-                        .collect()
-                });
+    /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
+    pub(crate) fn start(self, wiring: &Wiring<'_>) -> Feed {
+        let (sink, own) = (wiring.sink.clone(), wiring.own.keys());
+        match self.0 {
+            Declared::Watch(watching) => watching.start(wiring),
+            Declared::Waker(waker) => {
+                let line = waker.connect(sink, own);
+                Feed::of(Origin::Waker(waker, line))
             }
-            Keys::Mapped(map) => feed(&informer, passes, sink, move |event| {
-                each_state(event).flat_map(|object| map(object)).collect()
-            }),
-            Keys::All => {
-                let own = wiring.own.core().clone();
-                feed(&informer, passes, sink, move |_| own.keys());
+            Declared::Timer(period) => {
+                let mut feed = Feed::of(Origin::Timer);
+                feed.tasks.spawn(tick(period, own, sink));
+                feed
             }
         }
-        informer
+    }
+}
+
+/// The shortest period of [`Source::every`].
+const SHORTEST: Duration = Duration::from_millis(1);
+
+async fn tick(period: Duration, own: Keys, sink: Sink) {
+    loop {
+        let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
+        tokio::time::sleep(period.saturating_add(late)).await;
+        for key in own.all() {
+            let cause = Cause::requested(format!("looked at every {period:?}"));
+            sink.add(key, Priority::Low, Causes::of(cause));
+        }
+    }
+}
+
+impl Watching {
+    /// Feeds the queue from the informer of the kind.
+    fn start(self, wiring: &Wiring<'_>) -> Feed {
+        let parts = wiring.client.cache().parts_in(&self.form, self.scope);
+        let (of_kind, of_source) = (wiring.predicates.of(self.form.id), self.passes);
+        let passes: Passes = Arc::new(move |event| of_kind(event) && of_source.iter().all(|passes| passes(event)));
+        let (sink, low) = (wiring.sink.clone(), self.low);
+        match self.keys {
+            Wakes::OfOwner { any } => {
+                let owner = wiring.owner.clone();
+                let keys = move |event: &Event<Any>| {
+                    let states = each_state(event);
+                    states
+                        .flat_map(|object| owner.owners_of(object.metadata(), any))
+                        .collect()
+                };
+                feed(&parts, passes, low, keys_of(sink, keys))
+            }
+            Wakes::Mapped(map) => {
+                let keys = move |event: &Event<Any>| each_state(event).flat_map(|object| map(object)).collect();
+                feed(&parts, passes, low, keys_of(sink, keys))
+            }
+            Wakes::All => {
+                let own = wiring.own.keys();
+                feed(&parts, passes, low, keys_of(sink, move |_| own.all()))
+            }
+            Wakes::LookedUp(map) => {
+                let mut tasks = JoinSet::new();
+                let name = format!("{}, {}", wiring.controller, self.kind.kind);
+                let client = wiring.client.only_reading();
+                let mapper = Mapper::start(&name, map, client, sink, wiring.own.keys(), &mut tasks);
+                let inlet = mapper.inlet();
+                let put = move |event: &Event<Any>, priority, cause| inlet.put(event, priority, cause);
+                let mut feed = feed(&parts, passes, low, put);
+                feed.trouble = Some(mapper.trouble());
+                feed.tasks = tasks;
+                feed
+            }
+        }
     }
 }
 
@@ -232,34 +399,45 @@ fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
     std::iter::once(&**event.object()).chain(old)
 }
 
-fn feed(
-    informer: &Shared,
-    passes: Passes,
+/// Adds the keys that a change leads to.
+fn keys_of(
     sink: Sink,
     keys: impl Fn(&Event<Any>) -> Vec<Request> + Send + Sync + 'static,
-) {
-    let resource = informer.resource().clone();
-    informer.add_handler(Arc::new(move |event| {
-        if !passes(event) {
-            return;
-        }
+) -> impl Fn(&Event<Any>, Priority, Cause) + Send + Sync + 'static {
+    move |event, priority, cause| {
         let mut keys = keys(event);
         keys.sort();
         keys.dedup();
-        if keys.is_empty() {
+        for key in keys {
+            sink.add(key, priority, Causes::of(cause.clone()));
+        }
+    }
+}
+
+/// Hands the changes that pass on, with their cause.
+fn feed(
+    parts: &Parts,
+    passes: Passes,
+    low: bool,
+    take: impl Fn(&Event<Any>, Priority, Cause) + Send + Sync + 'static,
+) -> Feed {
+    let resource = parts.form().resource.clone();
+    let handler: Handler<Any> = Arc::new(move |event| {
+        if !passes(event) {
             return;
         }
-        let cause = cause_of(&resource, event);
         // What was there at the start can wait for what happens now.
-        let priority = if matches!(event, Event::Added { initial: true, .. }) {
-            Priority::Low
-        } else {
-            Priority::Normal
+        let priority = match event {
+            Event::Added { initial: true, .. } => Priority::Low,
+            _ if low => Priority::Low,
+            _ => Priority::Normal,
         };
-        for key in keys {
-            sink.enqueue(key, priority, cause.clone());
-        }
-    }));
+        take(event, priority, cause_of(&resource, event));
+    });
+    let informers = parts
+        .iter()
+        .map(|part| (part.clone(), part.add_handler(handler.clone())));
+    Feed::of(Origin::Informers(informers.collect()))
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
@@ -306,15 +484,21 @@ mod tests {
             kind: "Node".into(),
             cluster_scoped: true,
         };
-        let check = |owner: &OwnerKind, references: Vec<OwnerReference>, expected: Option<&str>| {
-            assert_eq!(
-                owner
-                    .owner_of(&pod(references).metadata)
-                    .map(|key| key.to_string())
-                    .as_deref(),
-                expected
-            );
+        let owners = |owner: &OwnerKind, references: Vec<OwnerReference>, any| {
+            let meta = pod(references).metadata;
+            let keys: Vec<String> = owner.owners_of(&meta, any).map(|key| key.to_string()).collect();
+            keys
         };
+        let check = |owner: &OwnerKind, references: Vec<OwnerReference>, expected: Option<&str>| {
+            assert_eq!(owners(owner, references, false), Vec::from_iter(expected));
+        };
+        let several = vec![
+            owned("apps/v1", "Deployment", "a", false),
+            owned("apps/v1", "ReplicaSet", "b", false),
+            owned("apps/v1", "Deployment", "c", true),
+        ];
+        assert_eq!(owners(&deployments, several.clone(), true), ["ns/a", "ns/c"]);
+        assert_eq!(owners(&deployments, several, false), ["ns/c"]);
         check(
             &deployments,
             vec![owned("apps/v1", "Deployment", "a", true)],

@@ -74,6 +74,9 @@ const DROPPED: &[&str] = &[
     "writeOnly",
 ];
 
+/// Keywords that schemars says of a type unasked, and that `null` takes away.
+const TAKEN_BY_NULL: &[&str] = &["description", "format", "maximum", "minimum", "title"];
+
 /// What a word about the whole kind begins with; it stands on the spec.
 const ROOT: &str = "root:";
 
@@ -256,6 +259,8 @@ impl Writer {
     /// One keyword.
     pub(super) fn word(&mut self, word: &str, value: &Value, raw: &Node, at: &str, node: &mut Node, null: &mut bool) {
         match word {
+            // `extend("minimum" = null)` takes away what the type says of itself.
+            _ if value.is_null() && TAKEN_BY_NULL.contains(&word) => {}
             "$ref" | "allOf" | "anyOf" | "oneOf" => {}
             "properties" => {
                 let mut properties = Map::new();

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::error::{Chain, Result};
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
-use crate::runnable::{Stop, StopSource};
+use crate::stop::{Stop, StopSource};
 
 /// How long one watch of the Lease lasts, in seconds.
 const WATCH_SECONDS: u32 = 290;

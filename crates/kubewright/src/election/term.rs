@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// The right to act, held while acting. Without leader election it never ends.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::Manager;
+use super::{Controllers, Manager};
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::clock::Clock;
@@ -35,7 +35,7 @@ pub struct ManagerBuilder {
     pub(super) webhook_server: Option<WebhookServer>,
     pub(super) metrics: Metrics,
     pub(super) metrics_server: Option<MetricsServer>,
-    pub(super) namespace: Option<String>,
+    pub(super) namespaces: Vec<String>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
 }
@@ -123,10 +123,15 @@ impl ManagerBuilder {
         self
     }
 
-    /// Restricts the manager to one namespace: its caches hold objects of that namespace only (and objects that are in none), so a Role is
-    /// enough to run it. Reads of other namespaces fail. Default all namespaces.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> ManagerBuilder {
-        self.namespace = Some(namespace.into());
+    /// Restricts the manager to one namespace; see [`ManagerBuilder::namespaces`].
+    pub fn namespace(self, namespace: impl Into<String>) -> ManagerBuilder {
+        self.namespaces([namespace])
+    }
+
+    /// Restricts the manager to these namespaces: its caches hold objects of them only (and objects that are in none), so a Role in each is
+    /// enough to run it. Each is listed and watched by itself. Reads of other namespaces fail. Without any, as by default, all namespaces.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> ManagerBuilder {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
 
@@ -177,7 +182,7 @@ impl ManagerBuilder {
             self.client.clone(),
             Observers::new(self.observers.clone()),
             self.metrics.clone(),
-            self.namespace.take(),
+            std::mem::take(&mut self.namespaces),
         );
         let client = Client::new(self.client.clone(), cache).with_field_manager(&self.name);
         let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
@@ -189,6 +194,7 @@ impl ManagerBuilder {
             health_address: watch::Sender::new(None),
             webhook_address: watch::Sender::new(None),
             metrics_address: watch::Sender::new(None),
+            commands: Controllers::channel(),
         })
     }
 }

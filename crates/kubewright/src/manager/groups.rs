@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result, end_of_panic};
-use crate::runnable::{Stop, StopSource};
+use crate::stop::{Stop, StopSource};
 
 /// Parts that are stopped together.
 pub(super) struct Group {

@@ -1,20 +1,17 @@
-//! The parts that run on the leader alone: how controllers and runnables begin, and begin again.
+//! The parts that run on the leader alone: how runnables begin, and begin again. Controllers do so by themselves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::groups::Group;
 use crate::client::Client;
-use crate::controller::{Equipment, Prepared, Told};
 use crate::election::Terms;
 use crate::error::Result;
-use crate::health::Checks;
-use crate::runnable::{Runnable, Stop};
+use crate::runnable::Runnable;
+use crate::stop::Stop;
 
 /// How long a runnable may take to end when this replica leads no more; less than what lies between the renew deadline and the end of a lease.
 const TERM_END: Duration = Duration::from_secs(1);
@@ -42,62 +39,6 @@ impl Started {
             self.0.ready.send_replace(true);
         }
     }
-}
-
-/// What a controller's loop tells: probes wait for its caches, [`Manager::ready`] for its workers.
-struct Progress {
-    synced: watch::Sender<bool>,
-    started: Mutex<Option<Started>>,
-}
-
-impl Told for Progress {
-    fn synced(&self) {
-        self.synced.send_replace(true);
-    }
-
-    fn started(&self) {
-        let first = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(started) = first {
-            started.one();
-        }
-    }
-}
-
-/// Starts a controller's loop; the future answers when its caches are synced.
-pub(super) fn watch_start(
-    loops: &mut Group,
-    controller: Prepared,
-    equipment: &Equipment,
-    terms: &Terms,
-    checks: &Checks,
-    started: Started,
-) -> BoxFuture<'static, ()> {
-    let name = controller.name.clone();
-    let (synced, mut seen) = watch::channel(false);
-    let is_synced = seen.clone();
-    checks.add(
-        "readyz",
-        &name,
-        Arc::new(move || match *is_synced.borrow() {
-            true => Ok(()),
-            false => Err("its caches are not synced".to_owned()),
-        }),
-    );
-    let progress = Progress {
-        synced,
-        started: Mutex::new(Some(started)),
-    };
-    let stop = loops.stop();
-    loops.spawn(
-        &format!("controller {name}"),
-        controller.run(equipment.clone(), terms.clone(), stop, progress),
-    );
-    Box::pin(async move {
-        // A controller that fails ends the manager by itself; nothing else may begin.
-        if seen.wait_for(|synced| *synced).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
 }
 
 /// A runnable, which runs anew in every term.

@@ -13,6 +13,7 @@
 mod builder;
 mod groups;
 mod guarded;
+mod loops;
 mod signals;
 
 use std::fmt;
@@ -26,7 +27,9 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::builder::ManagerBuilder;
 use self::groups::{Group, stop_in_order};
-use self::guarded::{Led, Started, watch_start};
+use self::guarded::{Led, Started};
+pub use self::loops::Controllers;
+use self::loops::{Command, Loops};
 pub use self::signals::shutdown_signal;
 use crate::client::Client;
 use crate::clock::SystemClock;
@@ -71,6 +74,7 @@ pub struct Manager {
     health_address: watch::Sender<Option<SocketAddr>>,
     webhook_address: watch::Sender<Option<SocketAddr>>,
     metrics_address: watch::Sender<Option<SocketAddr>>,
+    commands: (Controllers, mpsc::Receiver<Command>),
 }
 
 impl fmt::Debug for Manager {
@@ -95,7 +99,7 @@ impl Manager {
             webhook_server: None,
             metrics: Metrics::new(),
             metrics_server: None,
-            namespace: None,
+            namespaces: Vec::new(),
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }
@@ -104,6 +108,11 @@ impl Manager {
     /// The client that everything in this manager shares.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Adds and removes controllers while the manager runs, from a runnable, say.
+    pub fn controllers(&self) -> Controllers {
+        self.commands.0.clone()
     }
 
     /// Resolves when all controllers work and all runnables were started, which with leader election means that this replica leads for the
@@ -155,7 +164,9 @@ impl Manager {
             health_address,
             webhook_address,
             metrics_address,
+            commands: (controllers_of_handle, mut commands),
         } = self;
+        drop(controllers_of_handle);
         let ManagerBuilder {
             client: kube,
             controllers,
@@ -210,7 +221,7 @@ impl Manager {
 
         let prepared = controllers
             .into_iter()
-            .map(|controller| controller.prepare(client.cache()))
+            .map(|controller| controller.prepare(&client))
             .collect::<Result<Vec<_>>>()?;
         let mut elections = Group::new(failures.clone());
         let terms = match leader_election {
@@ -229,41 +240,35 @@ impl Manager {
             recorder,
             metrics,
         };
-        let mut loops = Group::new(failures.clone());
-        let mut synced = Vec::new();
-        for controller in prepared {
-            synced.push(watch_start(
-                &mut loops,
-                controller,
-                &equipment,
-                &terms,
-                &checks,
-                started.clone(),
-            ));
-        }
+        let mut loops = Loops::new(Group::new(failures.clone()), equipment, terms.clone(), checks);
+        let synced = prepared
+            .into_iter()
+            .map(|controller| loops.start(controller, started.clone()));
+        let synced = all(synced.collect());
         let mut others = Group::new(failures.clone());
         drop(failures);
 
         tracing::info!(manager = name, "manager started");
-        let mut first = None;
-        tokio::pin!(shutdown);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {}
-            Some(error) = failed.recv() => first = Some(error),
-            () = all(synced) => {
-                let parts = everywhere.into_iter().map(|part| (part, Terms::default()));
-                for ((name, runnable), terms) in parts.chain(runnables.into_iter().map(|part| (part, terms.clone()))) {
-                    let led = Led { runnable, client: client.clone(), terms, started: started.clone() };
-                    others.spawn(&name, led.run(others.stop()));
-                }
-                tokio::select! {
-                    biased;
-                    () = &mut shutdown => {}
-                    Some(error) = failed.recv() => first = Some(error),
+        let mut waiting = Some((everywhere, runnables));
+        tokio::pin!(shutdown, synced);
+        let first = loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break None,
+                Some(error) = failed.recv() => break Some(error),
+                Some(command) = commands.recv() => loops.obey(command),
+                () = &mut synced, if waiting.is_some() => {
+                    let (everywhere, led) = waiting.take().unwrap_or_default();
+                    let everywhere = everywhere.into_iter().map(|part| (part, Terms::default()));
+                    for ((name, runnable), terms) in everywhere.chain(led.into_iter().map(|part| (part, terms.clone()))) {
+                        let led = Led { runnable, client: client.clone(), terms, started: started.clone() };
+                        others.spawn(&name, led.run(others.stop()));
+                    }
                 }
             }
-        }
+        };
+        drop(commands);
+        let loops = loops.into_group();
         match &first {
             None => tracing::info!(manager = name, "manager stops"),
             Some(error) => tracing::error!(manager = name, %error, "manager stops because a part failed"),

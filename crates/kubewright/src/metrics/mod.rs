@@ -9,7 +9,6 @@
 //! - `server.rs`: the endpoint, - `access.rs`: who may read it.
 
 mod access;
-mod caches;
 mod controllers;
 mod process;
 mod server;
@@ -26,7 +25,6 @@ use prometheus_client::registry::Registry;
 use self::controllers::Queues;
 pub(crate) use self::controllers::{ControllerMetrics, Result as ReconcileResult};
 pub use self::server::MetricsServer;
-use crate::cache::Cache;
 
 /// Labels with their values.
 type Labels<const N: usize> = [(&'static str, String); N];
@@ -124,10 +122,6 @@ impl Metrics {
     /// Names the API server, with its port, for the metrics of requests. The first call counts.
     pub(crate) fn talks_to(&self, host: String) {
         self.0.host.get_or_init(|| host);
-    }
-
-    pub(crate) fn watch_cache(&self, cache: &Cache) {
-        self.register(|registry| caches::register(registry, cache));
     }
 
     /// A request was answered (`code` of the answer) or not (`<error>`, as client-go has it).

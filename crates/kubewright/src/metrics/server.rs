@@ -21,7 +21,7 @@ use super::access::Access;
 use crate::certificate::{self, Files};
 use crate::error::{Error, Result};
 use crate::net::{self, Answer};
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// What Prometheus expects of OpenMetrics.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

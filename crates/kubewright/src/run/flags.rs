@@ -81,6 +81,12 @@ const FLAGS: &[Flag] = &[
         "serve metrics over HTTPS, and only to users who may get them",
     ),
     text(
+        "namespaces",
+        "NAMES",
+        "",
+        "the namespaces to work in, with commas between, instead of WATCH_NAMESPACE; default all",
+    ),
+    text(
         "webhook-cert-key",
         "FILE",
         "tls.key",
@@ -234,7 +240,7 @@ pub(super) fn help(name: &str) -> String {
         help.push('\n');
     }
     help.push_str(
-        "\nEnvironment:\n  ENABLE_WEBHOOKS=false  serve no webhooks\n  WATCH_NAMESPACE        the one namespace to work in; default all\n  \
+        "\nEnvironment:\n  ENABLE_WEBHOOKS=false  serve no webhooks\n  WATCH_NAMESPACE        the namespaces to work in, with commas between; default all\n  \
          KUBECONFIG             how to reach the cluster\n  RUST_LOG               what is logged, such as info,my_operator=debug\n",
     );
     help

@@ -42,7 +42,7 @@ const USAGE: u8 = 2;
 /// ```
 ///
 /// The flags are those of kubebuilder's main.go; `--help` lists them. From the environment it takes `ENABLE_WEBHOOKS=false` (no webhooks, for a
-/// program that no API server can reach), `WATCH_NAMESPACE` (one namespace to work in), `KUBECONFIG` and `RUST_LOG`. The cluster is that of
+/// program that no API server can reach), `WATCH_NAMESPACE` (the namespaces to work in), `KUBECONFIG` and `RUST_LOG`. The cluster is that of
 /// `--kubeconfig`, else of `KUBECONFIG`, else the one that the program runs in, else of `~/.kube/config`.
 ///
 /// Logging goes to the standard error stream, unless the program has set up a `tracing` subscriber of its own before.
@@ -111,12 +111,12 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     }
     operator = operator.observe_from_environment();
     let orphaned = operator.orphaned();
+    if !settings.namespaces.is_empty() {
+        operator = operator.namespaces(settings.namespaces);
+    }
     let mut manager = operator.manager(client).talks_to(host);
     if let Some(server) = settings.metrics {
         manager = manager.metrics_server(server);
-    }
-    if let Some(namespace) = settings.namespace {
-        manager = manager.namespace(namespace);
     }
     let shutdown = async {
         tokio::select! {

@@ -30,7 +30,8 @@ impl Environment {
 pub(super) struct Settings {
     pub(super) kubeconfig: Option<String>,
     pub(super) health: Option<String>,
-    pub(super) namespace: Option<String>,
+    /// None for all, or what the operator says.
+    pub(super) namespaces: Vec<String>,
     pub(super) webhooks: bool,
     pub(super) leader_election: bool,
     pub(super) metrics: Option<MetricsServer>,
@@ -56,7 +57,7 @@ impl Settings {
                 .given("health-probe-bind-address")
                 .filter(|address| *address != "0")
                 .map(str::to_owned),
-            namespace: namespace(environment.watch_namespace.as_deref().unwrap_or_default())?,
+            namespaces: namespaces(flags, environment),
             leader_election: flags.is_set("leader-elect"),
             metrics: metrics(flags),
             webhooks: environment.enable_webhooks.as_deref() != Some("false"),
@@ -80,21 +81,11 @@ impl Settings {
     }
 }
 
-/// `WATCH_NAMESPACE`, a list with commas in kubebuilder's projects.
-fn namespace(listed: &str) -> Result<Option<String>, String> {
-    let names: Vec<&str> = listed
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .collect();
-    match names.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some((*one).to_owned())),
-        several => Err(format!(
-            "WATCH_NAMESPACE={listed}: this version watches one namespace or all, not {}; run one operator for each, or leave the variable empty (KWR0552)",
-            several.len()
-        )),
-    }
+/// `--namespaces`, or `WATCH_NAMESPACE`; both are lists with commas.
+fn namespaces(flags: &Flags, environment: &Environment) -> Vec<String> {
+    let listed = flags.given("namespaces").or(environment.watch_namespace.as_deref());
+    let names = listed.unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn metrics(flags: &Flags) -> Option<MetricsServer> {
@@ -196,29 +187,22 @@ mod tests {
 
     #[test]
     fn the_environment_counts() {
-        let check = |namespaces: &str, expected: Result<Option<&str>, &str>| {
+        let check = |arguments: &str, variable: &str, expected: &[&str]| {
             let environment = Environment {
-                watch_namespace: Some(namespaces.to_owned()),
+                watch_namespace: Some(variable.to_owned()),
                 enable_webhooks: Some("false".to_owned()),
                 ..Environment::default()
             };
-            match (settings("--health-probe-bind-address=0", environment), expected) {
-                (Ok(settings), Ok(expected)) => {
-                    assert_eq!(settings.namespace.as_deref(), expected, "{namespaces:?}");
-                    assert_eq!((settings.webhooks, settings.health), (false, None));
-                }
-                (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
-                (got, _) => panic!("{namespaces:?}: {got:?}"),
-            }
+            let arguments = format!("--health-probe-bind-address=0 {arguments}");
+            let settings = settings(&arguments, environment).expect("it is understood");
+            assert_eq!(settings.namespaces, expected, "{arguments} {variable:?}");
+            assert_eq!((settings.webhooks, settings.health), (false, None));
         };
-        check("", Ok(None));
-        check(" team-a, ", Ok(Some("team-a")));
-        check("a,b", Err("watches one namespace or all, not 2"));
-        let several = Environment {
-            watch_namespace: Some("a,b".to_owned()),
-            ..Environment::default()
-        };
-        insta::assert_snapshot!("several_namespaces", settings("", several).expect_err("it is refused"));
+        check("", "", &[]);
+        check("", " team-a, ", &["team-a"]);
+        check("", "a,b", &["a", "b"]);
+        check("--namespaces=c,d", "a,b", &["c", "d"]);
+        check("--namespaces=", "a", &["a"]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::handlers::bad_request;
 use crate::certificate::{self, Files};
 use crate::error::{Error, Result};
 use crate::net;
-use crate::runnable::Stop;
+use crate::stop::Stop;
 
 /// The largest admission review that is read, in bytes, as in controller-runtime: it holds an object twice.
 const MAX_REVIEW: usize = 7 << 20;

@@ -11,8 +11,8 @@ use crate::budget;
 use crate::error::quote;
 use crate::go;
 use crate::measure;
+use crate::schema::special::special;
 use crate::schema::{Schema, Type};
-use crate::structural;
 
 /// What may be in an object that is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Walk {
         {
             self.report(&message);
         } else if let Shape::Schema(schema) = shape
-            && structural::special(schema).is_none()
+            && special(schema).is_none()
         {
             self.inside(value, shape, schema);
         } else if matches!(shape, Shape::Text) && !value.is_string() {

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use super::FieldSet;
 use super::set::{Node, field, key_element};
 use crate::budget;
-use crate::catalog;
+use crate::schema::catalog;
+use crate::schema::go::absent_form;
+use crate::schema::special::special;
 use crate::schema::{ListType, MapType, Schema, SchemaRef, Type};
-use crate::structural;
 
 /// The type of an object whose fields are owned.
 #[derive(Clone, Debug)]
@@ -141,7 +142,7 @@ impl<'a> Shape<'a> {
         if schema.embedded_resource {
             return Form::Map;
         }
-        if schema.int_or_string || structural::special(reference).is_some() {
+        if schema.int_or_string || special(reference).is_some() {
             return Form::Leaf;
         }
         match schema.type_ {
@@ -162,7 +163,7 @@ impl<'a> Shape<'a> {
     pub(super) fn is_atomic(self) -> bool {
         let Shape::Schema(schema) = self else { return false };
         let composed = matches!(schema.type_, Some(Type::Object | Type::Array));
-        composed && structural::special(schema).is_none() && matches!(self.form([None, None]), Form::Leaf)
+        composed && special(schema).is_none() && matches!(self.form([None, None]), Form::Leaf)
     }
 
     /// Whether the schema leaves open what this is, so that values tell.
@@ -225,7 +226,7 @@ impl<'a> Shape<'a> {
     /// What stands in a field that nobody wrote, in the Go struct of a built-in kind.
     pub(super) fn absent(self, key: &str) -> Option<&'a Value> {
         match self {
-            Shape::Schema(schema) if schema.name.is_some() => structural::absent_form(schema.get(), key),
+            Shape::Schema(schema) if schema.name.is_some() => absent_form(schema.get(), key),
             _ => None,
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{At, Errors};
-use crate::{go, names};
+use crate::names;
+use kubewright_cel::value::opaque::url::Url;
 
 /// Versions of a review that a webhook takes.
 pub fn review_versions(errors: &mut Errors, at: &At<'_>) {
@@ -32,7 +33,7 @@ pub fn client_config(errors: &mut Errors, at: &At<'_>) {
 
 fn url(errors: &mut Errors, at: &At<'_>) {
     const FORM: &str = "; desired format: https://host[/path]";
-    let url = match go::Url::parse(at.text()) {
+    let url = match Url::parse(at.text()) {
         Ok(url) => url,
         Err(why) => return errors.required(at, &format!("url must be a valid URL: {why}{FORM}")),
     };

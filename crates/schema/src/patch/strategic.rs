@@ -503,7 +503,7 @@ fn sort(merged: Vec<Value>, named: &Places, before: &Places, identity: Identity<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog;
+    use crate::schema::catalog;
     use serde_json::json;
 
     fn patched(document: &Value, patch: &Value) -> Result<Value, String> {

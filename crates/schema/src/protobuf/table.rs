@@ -255,7 +255,7 @@ mod tests {
         let mut compared = 0;
         for message in all() {
             let Message { prefix, name, .. } = message;
-            let Some(schema) = crate::catalog::definition(&format!("{prefix}.{name}")) else {
+            let Some(schema) = crate::schema::catalog::definition(&format!("{prefix}.{name}")) else {
                 continue;
             };
             let mut names = Vec::new();

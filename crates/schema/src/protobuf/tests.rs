@@ -288,7 +288,7 @@ fn normal_forms_agree() {
     let mut json = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
         "replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "img2"}]}}}});
-    let schema = crate::catalog::for_kind("apps", "v1", "Deployment").expect("built in");
+    let schema = crate::schema::catalog::for_kind("apps", "v1", "Deployment").expect("built in");
     crate::structural::type_check(&value, &schema, "Deployment").expect("of the right types");
     crate::structural::go_normalize(&mut value, &schema);
     crate::structural::go_normalize(&mut json, &schema);

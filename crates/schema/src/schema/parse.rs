@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::special::Special;
 use super::{GroupVersionKind, ListType, MapType, Pattern, Schema, SchemaRef, Type};
 use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
-use crate::structural::Special;
 
 /// Where a `$ref` of a built-in definition points.
 const REFERENCE: &str = "#/components/schemas/";
@@ -122,7 +122,7 @@ impl Reader {
 
     /// `{$ref}`, or `{allOf: [{$ref}]}` with words of its own, as kube-apiserver writes it.
     fn named(&mut self, value: &Value, at: &FieldPath) -> Option<SchemaRef> {
-        let target = |value: &Value| crate::catalog::static_name(value.get("$ref")?.as_str()?.strip_prefix(REFERENCE)?);
+        let target = |value: &Value| super::catalog::static_name(value.get("$ref")?.as_str()?.strip_prefix(REFERENCE)?);
         if let Some(name) = target(value) {
             return Some(SchemaRef::named(name, None));
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::cel::{GoRegex, go_regex};
+use kubewright_cel::library::regex::{GoRegex, compile};
 
 /// A `pattern` keyword: the text of an RE2 expression, compiled on the first match and shared by clones.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Pattern {
     }
 
     fn compiled(&self) -> Result<&GoRegex, &String> {
-        let compiled = self.0.compiled.get_or_init(|| go_regex(&self.0.source));
+        let compiled = self.0.compiled.get_or_init(|| compile(&self.0.source));
         compiled.as_ref().map(AsRef::as_ref)
     }
 }

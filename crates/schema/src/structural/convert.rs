@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::types::{base64_check, special_text};
-use super::{Special, special};
+use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
 /// Checks that `value` can be moved into the Go type of `schema`. Of several mistakes one is told.
@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::catalog;
+    use crate::schema::catalog;
 
     #[test]
     fn what_does_not_fit_is_told_in_the_converters_words() {

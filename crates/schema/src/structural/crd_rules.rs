@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 
 use super::{PruneOptions, prune, validate};
 use crate::budget;
-use crate::cel::rules;
 use crate::error::FieldError;
 use crate::path::FieldPath;
+use crate::rules;
 use crate::schema::SchemaRef;
 
 /// What is wrong with the `openAPIV3Schema` of a CRD that is being written; empty when nothing is.

@@ -11,80 +11,27 @@
 //! without a word about a value leaves it alone.
 //!
 //! Not here: the rules of single kinds (a port is between 1 and 65535), which belong to the server's strategies, and
-//! the rules that a definition brings along, which [`cel::rules`](crate::cel::rules) runs. Values come with their depth bounded by the decoder: the functions recurse.
+//! the rules that a definition brings along, which [`cel::rules`](crate::rules) runs. Values come with their depth bounded by the decoder: the functions recurse.
 
 mod convert;
-pub(crate) mod correlate;
 mod crd_rules;
 mod default;
-mod formats;
-mod go;
-mod names;
 mod prune;
-mod table;
 mod types;
 mod validate;
 
+pub use crate::schema::go::{go_normalize, go_normalize_read};
 pub use convert::{convert, convert_check};
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
-pub use formats::is_known as is_known_format;
-pub(crate) use formats::is_valid as has_format;
-pub(crate) use go::{GoStruct, absent_form};
-pub use go::{go_normalize, go_normalize_read};
+pub use kubewright_values::formats::is_known as is_known_format;
 pub use prune::{PruneOptions, prune, unknown_fields_as_written};
 pub use types::{time_check, type_check};
 pub use validate::{validate, validate_update};
 
 use std::fmt::Write as _;
 
-use crate::schema::SchemaRef;
 use crate::{budget, measure};
-
-/// The definition behind the schemas in a CRD.
-const JSON_SCHEMA_PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
-
-/// Types that Kubernetes reads and writes with code of their own, so that their schema says little or nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
-    /// RFC 3339, written in UTC without fractions.
-    Time,
-    /// RFC 3339, written in UTC with six digits of a second.
-    MicroTime,
-    /// A number with a unit.
-    Quantity,
-    /// An `int32` or a string.
-    IntOrString,
-    /// Anything: `JSON`, `RawExtension`, `FieldsV1`.
-    Free,
-    /// A schema or a boolean, a schema or a list of them, a schema or a list of strings.
-    SchemaOr(&'static str),
-}
-
-impl Special {
-    /// What the type of a definition is, by its name in the catalog.
-    pub(crate) fn named(definition: &'static str) -> Option<Special> {
-        Some(match definition.rsplit('.').next()? {
-            "Time" => Special::Time,
-            "MicroTime" => Special::MicroTime,
-            "Quantity" => Special::Quantity,
-            "IntOrString" => Special::IntOrString,
-            "JSON" | "RawExtension" | "FieldsV1" | "Patch" => Special::Free,
-            name @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray") => {
-                Special::SchemaOr(name)
-            }
-            _ => return None,
-        })
-    }
-}
-
-pub(crate) fn special(schema: &SchemaRef) -> Option<Special> {
-    schema.get().special
-}
-
-fn json_schema_props() -> SchemaRef {
-    crate::catalog::definition(JSON_SCHEMA_PROPS).expect("the catalog has the kinds of apiextensions")
-}
 
 /// A path as unknown fields are reported: `spec.list[0].zz`. Names in maps are joined with a dot as fields are.
 #[derive(Default)]

@@ -11,9 +11,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Path, Special, json_schema_props, special};
+use super::Path;
+use crate::budget;
+use crate::schema::catalog;
+use crate::schema::catalog::json_schema_props;
+use crate::schema::special::{Special, special};
 use crate::schema::{Schema, SchemaRef};
-use crate::{budget, catalog};
 
 /// Whose rules decide what is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

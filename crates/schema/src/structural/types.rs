@@ -8,10 +8,11 @@ use base64::Engine;
 use jiff::SignedDuration;
 use serde_json::{Number, Value};
 
-use super::names::part;
-use super::{Special, json_schema_props, special};
 use crate::go;
 use crate::quantity::Quantity;
+use crate::schema::catalog::json_schema_props;
+use crate::schema::go::names::part;
+use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
 /// Checks that Go could decode `value` into the type of `schema`, whose name is `kind`.
@@ -394,7 +395,7 @@ mod tests {
     use serde_json::json;
 
     fn check((group, kind): (&str, &str), value: &Value, expected: Result<(), &str>) {
-        let schema = crate::catalog::for_kind(group, "v1", kind).expect("built in");
+        let schema = crate::schema::catalog::for_kind(group, "v1", kind).expect("built in");
         assert_eq!(
             type_check(value, &schema, kind),
             expected.map_err(str::to_owned),

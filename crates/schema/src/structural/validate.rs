@@ -8,12 +8,13 @@
 
 use serde_json::{Value, json};
 
-use super::correlate::Correlation;
-use super::{Place, formats};
+use super::Place;
+use crate::correlate::Correlation;
 use crate::error::{FieldError, Reason, quote};
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::{budget, measure};
+use kubewright_values::formats;
 
 /// What is wrong with `value`; empty when nothing is.
 ///

@@ -7,10 +7,10 @@ mod input;
 
 use bolero::check;
 use input::Input;
+use kubewright_cel::eval::{Bindings, evaluate};
+use kubewright_cel::types::{Decl, Type};
+use kubewright_cel::{self as cel, Environment};
 use kubewright_schema::apply::FieldSet;
-use kubewright_schema::cel::eval::{Bindings, evaluate};
-use kubewright_schema::cel::types::{Decl, Type};
-use kubewright_schema::cel::{self, Environment};
 use kubewright_schema::fields::FieldSelector;
 use kubewright_schema::jsonpath::JsonPath;
 use kubewright_schema::labels::Selector;

@@ -1,8 +1,11 @@
 //! What operators rely on, tried with a real API server: one program, because each test program costs a link.
 
 mod apply;
+mod controllers;
 mod election;
 mod finalizers;
 mod metrics;
+mod namespaces;
 mod own_writes;
 mod rights;
+mod sources;

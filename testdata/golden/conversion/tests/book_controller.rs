@@ -1,24 +1,28 @@
 //! The controller `book`, on a cluster of its own.
 
+use kubewright::conditions;
 use kubewright::kube::api::{Api, PostParams};
-use kubewright::prelude::*;
 use kubewright_testing::TestCluster;
 
-use conversion::controller::book_controller::BookReconciler;
 use conversion_api::v1;
 
 #[tokio::test]
 async fn a_book_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    cluster.install_crds(conversion::operator().crds()?).await?;
+    // The whole operator, with the rights that it has in production.
+    let running = cluster.run(conversion::operator()).await?;
     let wanted = v1::Book::new("sample", v1::BookSpec::default());
     let books = Api::<v1::Book>::namespaced(cluster.kube(), "default");
-    let book = books.create(&PostParams::default(), &wanted).await?;
+    books.create(&PostParams::default(), &wanted).await?;
 
-    // Called as the controller calls it; what it did is in the cluster then, for `cluster.wait_for(…)` and the clients.
-    let client = cluster.client().clone();
-    let ctx = Context::detached(client, "book", &book);
-    let action = BookReconciler.reconcile(Arc::new(book), ctx).await?;
-    assert_eq!(action, Action::await_change());
+    let is_available = |object: &v1::Book| {
+        let status = object.status.as_ref();
+        status.is_some_and(|status| conditions::is_true(&status.conditions, "Available"))
+    };
+    let namespace = Some("default");
+    cluster
+        .wait_for(namespace, "sample", "is Available", is_available)
+        .await?;
+    running.stop().await?;
     Ok(())
 }

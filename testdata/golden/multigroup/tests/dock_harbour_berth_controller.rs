@@ -1,24 +1,28 @@
 //! The controller `dock-harbour-berth`, on a cluster of its own.
 
+use kubewright::conditions;
 use kubewright::kube::api::{Api, PostParams};
-use kubewright::prelude::*;
 use kubewright_testing::TestCluster;
 
-use multigroup::controller::dock_harbour::berth_controller::BerthReconciler;
 use multigroup_api::dock_harbour::v1beta1;
 
 #[tokio::test]
 async fn a_berth_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = TestCluster::start().await?;
-    cluster.install_crds(multigroup::operator().crds()?).await?;
+    // The whole operator, with the rights that it has in production.
+    let running = cluster.run(multigroup::operator()).await?;
     let wanted = v1beta1::Berth::new("sample", v1beta1::BerthSpec::default());
     let berths = Api::<v1beta1::Berth>::all(cluster.kube());
-    let berth = berths.create(&PostParams::default(), &wanted).await?;
+    berths.create(&PostParams::default(), &wanted).await?;
 
-    // Called as the controller calls it; what it did is in the cluster then, for `cluster.wait_for(…)` and the clients.
-    let client = cluster.client().clone();
-    let ctx = Context::detached(client, "dock-harbour-berth", &berth);
-    let action = BerthReconciler.reconcile(Arc::new(berth), ctx).await?;
-    assert_eq!(action, Action::await_change());
+    let is_available = |object: &v1beta1::Berth| {
+        let status = object.status.as_ref();
+        status.is_some_and(|status| conditions::is_true(&status.conditions, "Available"))
+    };
+    let namespace = None;
+    cluster
+        .wait_for(namespace, "sample", "is Available", is_available)
+        .await?;
+    running.stop().await?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use kubewright_schema::error::quote;
 use serde_json::Value;
 
 use super::checks::{Pod, Violation, in_context, items, joined, name, named, plural, text, uses, violation};
-use crate::kinds::check::get;
+use crate::values::get;
 
 pub(super) fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
     let mut values = BTreeSet::new();

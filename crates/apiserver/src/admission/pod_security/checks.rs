@@ -14,7 +14,7 @@ use super::baseline::{
 };
 use super::levels::{Level, LevelVersion};
 use super::restricted::{all_capabilities, escalation, run_as_non_root, run_as_root, seccomp, volumes};
-use crate::kinds::check::get;
+use crate::values::get;
 
 /// What is wrong, shortly and in detail.
 pub(super) struct Violation {

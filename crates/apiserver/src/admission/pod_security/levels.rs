@@ -6,7 +6,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use serde_json::Value;
 
-use crate::kinds::check::get;
+use crate::values::get;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 const VERSION_TEXT: &str = r#"must be "latest" or "v1.x""#;

@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
-use crate::kinds::check::get;
-use crate::object;
-use crate::status::Status;
+use crate::model::object;
+use crate::model::status::Status;
 use crate::storage::ListRequest;
+use crate::values::get;
 use checks::{Violations, text};
 use levels::{Level, LevelVersion, Policy, policy};
 

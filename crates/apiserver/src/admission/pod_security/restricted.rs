@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::baseline::{adding, bad_seccomp, must_not_add};
 use super::checks::{Pod, Violation, in_context, items, joined, name, named, plural, uses, violation};
-use crate::kinds::check::get;
+use crate::values::get;
 
 pub(super) fn all_capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let keeping = pod.bad(|container| {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::checks::evaluate;
 use super::levels::policy;
-use crate::kinds::check::get;
+use crate::values::get;
 
 fn check(case: &Value) {
     let labels = &case["labels"];

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::super::{Admission, Admitted, Attributes, Operation, Session};
 use super::compiled::ParamKind;
 use crate::authorization::Attributes as Access;
-use crate::kinds::check::get;
-use crate::status::Status;
-use crate::user::{SYSTEM_MASTERS, UserInfo};
+use crate::model::status::Status;
+use crate::model::user::{SYSTEM_MASTERS, UserInfo};
+use crate::values::get;
 
 /// Refuses policies and bindings whose parameters their writer may not read. It stands before all other plugins that validate: what it
 /// says is about the object, not about who admits it.

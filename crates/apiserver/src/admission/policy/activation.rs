@@ -7,12 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kubewright_schema::cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
-use kubewright_schema::cel::value::{Fields, Map, Value as Cel};
+use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
+use kubewright_cel::value::{Fields, Map, Value as Cel};
 use serde_json::{Map as JsonMap, Value, json};
 
 use super::compiled::{Expression, Variable};
-use crate::kinds::check::get;
+use crate::values::get;
 
 /// Said where the budget of a request is used up.
 const OUT_OF_BUDGET: &str =
@@ -194,7 +194,7 @@ pub(super) fn namespace(stored: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::policy::expression::{Compiler, Returns};
+    use crate::kinds::admission_policies::expression::{Compiler, Returns};
 
     /// An expression with the variables `a` (costly) and `b` (wrong): its value or error, and what it cost.
     fn run(source: &str, budget: u64) -> (Result<String, String>, u64) {

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use kubewright_schema::cel::library::authorizer::{Authorizer, Decision, Question, ResourceCheck};
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::value::Value as Cel;
+use kubewright_cel::value::opaque::authorizer::{Authorizer, Decision, Question, ResourceCheck};
 
 use super::super::{Attributes, Session};
 use super::activation::Authorizers;
 use crate::authorization::Attributes as Access;
-use crate::user::{UserInfo, service_account_groups, service_account_name};
+use crate::model::user::{UserInfo, service_account_groups, service_account_name};
 
 struct Asked<'a> {
     session: &'a Session<'a>,

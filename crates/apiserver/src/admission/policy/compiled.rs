@@ -1,13 +1,13 @@
 //! Policies and bindings as they are in force: read once from what is stored.
 
-use kubewright_schema::cel::Program;
+use kubewright_cel::Program;
 use serde_json::Value;
 
 use super::super::matching::Criteria;
-use super::expression::{Compiler, Returns};
-use crate::kinds::check::get;
-use crate::object;
+use crate::kinds::admission_policies::expression::{Compiler, Returns};
+use crate::model::object;
 use crate::scheme::split_version;
+use crate::values::get;
 
 /// An expression, or why it does not compile. What is stored compiled when it was written, perhaps by an older version.
 #[derive(Debug)]

@@ -1,16 +1,16 @@
 //! `matchConditions` of a policy or a webhook: whether a request that its rules choose is meant after all.
 
-use kubewright_schema::cel::eval::MATCH_CONDITIONS_BUDGET;
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::eval::MATCH_CONDITIONS_BUDGET;
+use kubewright_cel::value::Value as Cel;
 use serde_json::Value;
 
 use super::super::{Attributes, Session};
 use super::activation::{Inputs, Scope};
 use super::authorizer;
 use super::compiled::{Expression, Policy};
-use super::expression::{Compiler, Returns};
 use crate::admission::matching::Matched;
-use crate::kinds::check::get;
+use crate::kinds::admission_policies::expression::{Compiler, Returns};
+use crate::values::get;
 
 /// Whether the conditions are met.
 pub(super) enum Met {

@@ -14,7 +14,6 @@ mod activation;
 mod authorizer;
 mod compiled;
 pub(super) mod conditions;
-mod expression;
 mod mutating;
 mod params;
 mod source;
@@ -26,7 +25,6 @@ mod tests;
 use super::Attributes;
 
 pub use access::ParameterAccess;
-pub(crate) use expression::{Compiler, Returns};
 pub use mutating::MutatingPolicies;
 pub use validating::ValidatingPolicies;
 

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use kubewright_cel::eval::RUNTIME_BUDGET;
+use kubewright_cel::names::unescape;
+use kubewright_cel::value::Value as Cel;
 use kubewright_schema::apply::{ObjectType, merge_configuration};
 use kubewright_schema::catalog;
-use kubewright_schema::cel::eval::RUNTIME_BUDGET;
-use kubewright_schema::cel::names::unescape;
-use kubewright_schema::cel::value::Value as Cel;
 use kubewright_schema::patch::json::{self as json_patch, JsonPatchError};
 use serde_json::{Map, Value};
 
@@ -23,10 +23,10 @@ use super::source::{Hook, Source};
 use super::validating::namespace;
 use super::{is_exempt, params};
 use crate::admission::subject;
-use crate::object;
-use crate::registry::Resource;
-use crate::server::object_type;
-use crate::status::{Cause, Status};
+use crate::model::Resource;
+use crate::model::form::object_type;
+use crate::model::object;
+use crate::model::status::{Cause, Status};
 
 /// The plugin's name, under which it is asked for a second round.
 const PLUGIN: &str = "MutatingAdmissionPolicy";

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::super::Session;
 use super::compiled::{Binding, Policy};
-use crate::kinds::check::get;
-use crate::object;
-use crate::registry::Resource;
-use crate::server::full_object;
+use crate::model::Resource;
+use crate::model::form::full;
+use crate::model::object;
 use crate::storage::ListRequest;
+use crate::values::get;
 
 /// The row of the kind that a policy takes its parameters from; none when it takes none.
 ///
@@ -66,7 +66,7 @@ pub(super) fn collect(
                 format!("{within}/{name}")
             };
             let stored = session.storage().get(&row.store, &key);
-            stored.iter().map(|stored| full_object(row, stored.value())).collect()
+            stored.iter().map(|stored| full(row, stored.value())).collect()
         }
     };
     if found.is_empty() && text("parameterNotFoundAction") == "Deny" {
@@ -92,5 +92,5 @@ fn select(session: &Session<'_>, row: &Resource, within: &str, selector: &Value)
         .map_err(|error| error.to_string())?;
     let items = listed.items.iter();
     let chosen = items.filter(|(_, stored)| selector.matches(object::labels(stored.value())));
-    Ok(chosen.map(|(_, stored)| full_object(row, stored.value())).collect())
+    Ok(chosen.map(|(_, stored)| full(row, stored.value())).collect())
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::compiled::Binding;
-use crate::object;
+use crate::model::object;
 use crate::storage::{ListRequest, Storage, StoredObject};
 
 /// A policy with the bindings that put it into force, by name.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::UserInfo;
 use crate::env::fake::{FakeEnv, Shared};
+use crate::model::user::SYSTEM_MASTERS;
 use crate::server::{ApiServer, Config};
-use crate::user::SYSTEM_MASTERS;
 
 struct Answer {
     code: u16,

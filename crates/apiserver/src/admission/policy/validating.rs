@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubewright_schema::cel::eval::RUNTIME_BUDGET;
-use kubewright_schema::cel::value::Value as Cel;
+use kubewright_cel::eval::RUNTIME_BUDGET;
+use kubewright_cel::value::Value as Cel;
 use serde_json::Value;
 
 use super::super::matching::Matched;
@@ -17,7 +17,7 @@ use super::source::{Hook, Source};
 use super::{is_exempt, is_namespace, params};
 use crate::admission::subject;
 use crate::audit::{self, Level};
-use crate::status::{Cause, Status};
+use crate::model::status::{Cause, Status};
 
 /// A longer message of an expression is not shown, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::admission::matching::{Criteria, is_exempt};
 use crate::admission::policy::conditions::Conditions;
 use crate::admission::{Attributes, Session};
-use crate::kinds::check::get;
-use crate::object;
+use crate::model::object;
 use crate::outbound::client::Client;
 use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::values::get;
 
 /// What a webhook without `timeoutSeconds` gets; defaulting fills the field in, so that none is stored so.
 const TIMEOUT: u64 = 10;

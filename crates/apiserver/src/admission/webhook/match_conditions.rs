@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::config::Webhook;
 use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
-use crate::status::Status;
+use crate::model::status::Status;
 
 /// Whether all conditions of a webhook hold for a request; objects in the version that the webhook sees.
 ///

@@ -12,8 +12,8 @@ use super::{Failure, match_conditions};
 use crate::admission::matching::Matched;
 use crate::admission::{Admission, Admitted, Attributes, Session};
 use crate::audit::{self, Level};
-use crate::registry::Resource;
-use crate::status::Status;
+use crate::model::Resource;
+use crate::model::status::Status;
 
 const PLUGIN: &str = "MutatingAdmissionWebhook";
 

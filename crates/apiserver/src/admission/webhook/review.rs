@@ -10,8 +10,8 @@ use super::config::Webhook;
 use crate::admission::matching::Matched;
 use crate::admission::{Attributes, Session};
 use crate::env;
+use crate::model::status::{Cause, Details, Status};
 use crate::outbound::client::{Document, kind_text};
-use crate::status::{Cause, Details, Status};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";

@@ -10,7 +10,7 @@ use super::match_conditions;
 use super::review::{self, Objects};
 use crate::admission::matching::Matched;
 use crate::admission::{Admission, Admitted, Attributes, Session};
-use crate::status::Status;
+use crate::model::status::Status;
 
 /// Asks the webhooks of all ValidatingWebhookConfigurations, all at the same time.
 pub struct ValidatingWebhooks {

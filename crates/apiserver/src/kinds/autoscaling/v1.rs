@@ -428,7 +428,7 @@ pub(super) fn keep_status(object: &mut Value, old: &Value) {
     super::super::check::keep(object, old, "status");
     for name in [CONDITIONS, CURRENT_METRICS] {
         let before = get(old, &["metadata", "annotations", name]).clone();
-        let metadata = crate::object::metadata_mut(object);
+        let metadata = crate::model::object::metadata_mut(object);
         if before.is_null() {
             take_annotation(metadata, name);
         } else if let Some(annotations) = ensure(metadata, "annotations") {
@@ -464,7 +464,7 @@ pub(super) fn from_whole_v2(mut object: Value) -> Value {
         }
     }
     if !notes.is_empty() {
-        let metadata = crate::object::metadata_mut(&mut object);
+        let metadata = crate::model::object::metadata_mut(&mut object);
         if let Some(annotations) = ensure(metadata, "annotations") {
             for (name, value) in notes {
                 annotations.insert(name.to_owned(), text(&value).into());
@@ -527,7 +527,7 @@ pub(super) fn to_v2(object: Value) -> Value {
 /// The same without what v2 fills in.
 pub(super) fn to_bare_v2(mut object: Value) -> Value {
     let mut note = |name: &str| -> Option<Value> {
-        let text = take_annotation(crate::object::metadata_mut(&mut object), name)?;
+        let text = take_annotation(crate::model::object::metadata_mut(&mut object), name)?;
         Some(decode::json(text.as_str()?.as_bytes()).ok()?.value)
     };
     let metrics = |note: Option<Value>, of_status: bool| -> Option<Vec<Value>> {

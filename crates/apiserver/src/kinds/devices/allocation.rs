@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::slices::bindings;
 use super::{At, Errors, MAX_REQUESTS, Requests, driver_name, get, label, limited, opaque, parameters, pool_name, set};
 use crate::kinds::pods::scheduling::node_selector;
-use crate::object;
+use crate::model::object;
 
 /// How many may share a claim, and how much drivers may say.
 const MAX_CONSUMERS: usize = 256;

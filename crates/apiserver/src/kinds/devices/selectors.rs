@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
+use kubewright_cel::types::{Decl, Type};
+use kubewright_cel::{Environment, compile, cost, eval};
 use kubewright_schema::budget;
-use kubewright_schema::cel::types::{Decl, Type};
-use kubewright_schema::cel::{Environment, compile, cost, eval};
 use kubewright_schema::check::{At, Errors};
 use kubewright_schema::error::FieldError;
 

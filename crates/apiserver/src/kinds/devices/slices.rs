@@ -11,7 +11,7 @@ use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, get}
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
-use crate::registry::{Empties, Looks, Strategy, StrategyContext};
+use crate::model::{Empties, Looks, Strategy, StrategyContext};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
+use super::needs::containers_need;
 use crate::kinds::check::{Object, absent, child, each, ensure, fill, fill_number, fill_text, text};
-use crate::quota::containers_need;
 
 /// Keys of the lists of containers in a pod's spec.
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];

@@ -4,6 +4,7 @@ pub(crate) mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
 pub(crate) mod host;
+pub(crate) mod needs;
 mod projections;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
@@ -19,7 +20,7 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::check::{At, Object, child, each, ensure, fill, get, keep, text};
-use crate::registry::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {

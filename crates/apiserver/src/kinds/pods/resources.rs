@@ -7,8 +7,8 @@ use kubewright_schema::names;
 use kubewright_schema::quantity::Quantity;
 
 use super::host;
+use super::needs::containers_need;
 use crate::kinds::check::{At, Errors};
-use crate::quota::containers_need;
 
 /// Whose resources they are: it decides which may be named.
 #[derive(Clone, Copy, PartialEq, Eq)]

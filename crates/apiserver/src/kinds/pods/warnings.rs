@@ -77,7 +77,7 @@ pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
 
 /// What is said about a new object whose pods are named after it.
 pub(crate) fn names_of_pods(object: &Value) -> Option<String> {
-    let messages = names::dns1123_label(crate::object::name(object));
+    let messages = names::dns1123_label(crate::model::object::name(object));
     (!messages.is_empty()).then(|| {
         let why = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
         format!("metadata.name: {why}: [{}]", messages.join(" "))
@@ -87,7 +87,7 @@ pub(crate) fn names_of_pods(object: &Value) -> Option<String> {
 /// What is said about a new pod.
 pub(crate) fn of_new(pod: &Value) -> Vec<String> {
     let at = At::root(pod);
-    let messages = names::dns1123_label(crate::object::name(pod));
+    let messages = names::dns1123_label(crate::model::object::name(pod));
     let hostname = (!messages.is_empty()).then(|| {
         format!(
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
@@ -99,7 +99,7 @@ pub(crate) fn of_new(pod: &Value) -> Vec<String> {
 
 /// Whether what a template says is told again: only when something was changed.
 pub(crate) fn are_told(new: &Value, old: Option<&Value>) -> bool {
-    old.is_none_or(|old| crate::object::generation(old) != crate::object::generation(new))
+    old.is_none_or(|old| crate::model::object::generation(old) != crate::model::object::generation(new))
 }
 
 /// The texts of `Warning` headers about a pod, or about the template of one.

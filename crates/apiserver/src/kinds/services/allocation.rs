@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::node_ports::{Ports, health_check_port, keep_node_ports, needs_node_ports, node_ports};
 use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::kinds::check::{At, Errors, Object, each, get};
-use crate::registry::{Holding, StrategyContext, Taken, Unallocated};
+use crate::model::{Holding, StrategyContext, Taken, Unallocated};
 
 /// The one family that the cluster has addresses of.
 const FAMILY: &str = "IPv4";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::allocation::{refuse, set, spec};
 use super::type_of;
 use crate::kinds::check::{At, Errors, absent, each, get, text};
-use crate::registry::{Holding, StrategyContext, Taken, Unallocated};
+use crate::model::{Holding, StrategyContext, Taken, Unallocated};
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 

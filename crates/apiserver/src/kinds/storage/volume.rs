@@ -15,7 +15,7 @@ use crate::kinds::pods::defaults;
 use crate::kinds::pods::scheduling::node_selector;
 use crate::kinds::pods::volumes::{self, required};
 use crate::kinds::pods::warnings::{OLD_VOLUMES, old_labels};
-use crate::registry::{Looks, StatusMetadata, Strategy};
+use crate::model::{Looks, StatusMetadata, Strategy};
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {

@@ -12,7 +12,7 @@ use kubewright_schema::protobuf::write::{bytes, double, nested, varint};
 use serde_json::{Map, Value};
 
 use super::Written;
-use crate::server::yaml;
+use crate::wire::yaml;
 
 /// What a message holds.
 pub(super) enum Content {

@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 
 use super::MANAGER;
 use crate::env::{rfc3339, rfc3339_micros, uuid};
-use crate::object;
-use crate::registry::{GenerationRule, Resource};
+use crate::model::form::key;
+use crate::model::object;
+use crate::model::user::UserInfo;
+use crate::model::{GenerationRule, Resource};
 use crate::server::managed::Tracking;
-use crate::server::write::{Part, Writer, key};
+use crate::server::write::{Part, Writer};
 use crate::server::{ApiServer, Inner};
-use crate::user::UserInfo;
 
 /// The Lease of kube-apiserver is named after a hash of its host's name; there is one server here, and it stays the same.
 const IDENTITY: &str = "apiserver-kubewright";

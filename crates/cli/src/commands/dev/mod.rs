@@ -49,6 +49,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:0",
+        value_parser = crate::commands::cluster::listen_address,
         conflicts_with = "context"
     )]
     listen: SocketAddr,

@@ -244,6 +244,7 @@ impl Terminal {
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         termios::tcsetattr(&input, OptionalActions::Now, &ours).ok()?;
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        crate::signals::before_the_end(restore);
         HOOK.call_once(|| {
             let hook = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {

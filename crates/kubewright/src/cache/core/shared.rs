@@ -20,7 +20,7 @@ use crate::cache::store::KubeMeta;
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
 use crate::request::Request;
-use crate::runnable::StopSource;
+use crate::stop::StopSource;
 
 /// A handle of an informer; the watch stops after the last one is dropped.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        self.core().progress.borrow().synced
+        self.core().is_synced()
     }
 
     /// Whether the first list is in the store and told to every handler that there was.

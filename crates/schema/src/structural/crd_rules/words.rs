@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{flag, has, list, object, text};
 use crate::budget;
-use crate::cel::rules;
 use crate::error::{FieldError, Reason};
 use crate::path::FieldPath;
+use crate::rules;
 use crate::schema::{Pattern, SchemaRef, Type};
 
 type Schema = Map<String, Value>;

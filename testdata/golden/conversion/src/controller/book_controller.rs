@@ -1,5 +1,6 @@
 //! The controller `book`: brings the world in line with books.
 
+use kubewright::conditions;
 use kubewright::prelude::*;
 
 use conversion_api::v1;
@@ -16,8 +17,14 @@ impl Reconciler for BookReconciler {
     /// Called when a Book, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
     async fn reconcile(&self, book: Arc<v1::Book>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Book and goes with it.
-        // People are told with `ctx.patch_status(&*book, |book| …).await?`.
-        let _ = (book, ctx);
+        let object = &*book;
+        // People are told in the status; nothing is sent when nothing changes.
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        ctx.patch_status(object, |object| {
+            let status = object.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, seen);
+        })
+        .await?;
         Ok(Action::await_change())
     }
 }

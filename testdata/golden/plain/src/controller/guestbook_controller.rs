@@ -1,5 +1,6 @@
 //! The controller `guestbook`: brings the world in line with guestbooks.
 
+use kubewright::conditions;
 use kubewright::prelude::*;
 
 use plain_api::v1;
@@ -16,8 +17,14 @@ impl Reconciler for GuestbookReconciler {
     /// Called when a Guestbook, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
     async fn reconcile(&self, guestbook: Arc<v1::Guestbook>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Guestbook and goes with it.
-        // People are told with `ctx.patch_status(&*guestbook, |guestbook| …).await?`.
-        let _ = (guestbook, ctx);
+        let object = &*guestbook;
+        // People are told in the status; nothing is sent when nothing changes.
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        ctx.patch_status(object, |object| {
+            let status = object.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, seen);
+        })
+        .await?;
         Ok(Action::await_change())
     }
 }

@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is wanted of a Book.
-///
-/// Change it to your liking, then run `kubewright manifests`. The comments become the descriptions that `kubectl explain` shows.
+// Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "shelf.my.domain",
@@ -21,7 +20,8 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BookSpec {
-    /// An example of a field: edit or remove it.
+    /// An example of a field.
+    // Edit or remove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foo: Option<String>,
 

@@ -1,5 +1,6 @@
 //! The controller `dock-harbour-berth`: brings the world in line with berths.
 
+use kubewright::conditions;
 use kubewright::prelude::*;
 
 use multigroup_api::dock_harbour::v1beta1;
@@ -16,8 +17,14 @@ impl Reconciler for BerthReconciler {
     /// Called when a Berth, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
     async fn reconcile(&self, berth: Arc<v1beta1::Berth>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Berth and goes with it.
-        // People are told with `ctx.patch_status(&*berth, |berth| …).await?`.
-        let _ = (berth, ctx);
+        let object = &*berth;
+        // People are told in the status; nothing is sent when nothing changes.
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        ctx.patch_status(object, |object| {
+            let status = object.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, seen);
+        })
+        .await?;
         Ok(Action::await_change())
     }
 }

@@ -1,5 +1,6 @@
 //! The controller `sea-lanes-sailor`: brings the world in line with sailors.
 
+use kubewright::conditions;
 use kubewright::prelude::*;
 
 use multigroup_api::sea_lanes::v1;
@@ -16,8 +17,14 @@ impl Reconciler for SailorReconciler {
     /// Called when a Sailor, or something that belongs to it, has changed. It is not told what: look at the world, and do what is missing.
     async fn reconcile(&self, sailor: Arc<v1::Sailor>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Sailor and goes with it.
-        // People are told with `ctx.patch_status(&*sailor, |sailor| …).await?`.
-        let _ = (sailor, ctx);
+        let object = &*sailor;
+        // People are told in the status; nothing is sent when nothing changes.
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        ctx.patch_status(object, |object| {
+            let status = object.status.get_or_insert_default();
+            conditions::set(&mut status.conditions, seen);
+        })
+        .await?;
         Ok(Action::await_change())
     }
 }

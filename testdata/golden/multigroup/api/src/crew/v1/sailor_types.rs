@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is wanted of a Sailor.
-///
-/// Change it to your liking, then run `kubewright manifests`. The comments become the descriptions that `kubectl explain` shows.
+// Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "crew.fleet.example",

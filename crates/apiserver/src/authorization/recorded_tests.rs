@@ -1,0 +1,127 @@
+//! What kube-apiserver answered about who may what, step by step (`testdata/authorization.json`): refusals of all kinds of requests,
+//! escalation, impersonation, reviews.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::env::fake::{FakeEnv, Shared};
+use crate::model::user::service_account_groups;
+use crate::{ApiServer, Config, UserInfo};
+
+/// Who asks in a step.
+fn user(name: &str) -> UserInfo {
+    match name {
+        "anonymous" => UserInfo::anonymous(),
+        "admin" => UserInfo::authenticated("admin", ["system:masters"]),
+        account => {
+            let groups = service_account_groups("default");
+            let name = format!("system:serviceaccount:default:{account}");
+            UserInfo::authenticated(&name, groups.iter().map(String::as_str))
+        }
+    }
+}
+
+fn send(api: &ApiServer, step: &Value) -> (u16, Value) {
+    let text = |field: &str| step[field].as_str().unwrap_or("");
+    let (method, uri) = text("request").split_once(' ').expect("a method and a path");
+    let kind = step["type"].as_str().unwrap_or("application/json");
+    let mut request = Request::builder().method(method).uri(uri).header("content-type", kind);
+    for header in step["headers"].as_array().into_iter().flatten() {
+        let part = |at: usize| header[at].as_str().expect("a text");
+        request = request.header(part(0), part(1));
+    }
+    let body = match &step["body"] {
+        Value::Null => Bytes::new(),
+        body => Bytes::from(body.to_string()),
+    };
+    let response = api
+        .handle(request.body(body).expect("a request"), user(text("as")))
+        .now_or_never()
+        .expect("nothing waits here");
+    let (parts, body) = response.into_parts();
+    let body = match body.whole() {
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    (parts.status.as_u16(), body)
+}
+
+/// The rules of a review come in the order of a hash table.
+fn sorted(mut status: Value) -> Value {
+    for field in ["resourceRules", "nonResourceRules"] {
+        if let Some(rules) = status.get_mut(field).and_then(Value::as_array_mut) {
+            rules.sort_by_key(Value::to_string);
+        }
+    }
+    status
+}
+
+fn check(api: &ApiServer, step: &Value) -> Result<(), String> {
+    let (code, body) = send(api, step);
+    if step["code"] != json!(code) {
+        return Err(format!("code {code}, recorded {}: {body}", step["code"]));
+    }
+    for field in ["message", "reason", "details", "status"] {
+        let Some(recorded) = step.get(field) else { continue };
+        let (ours, recorded) = (sorted(body[field].clone()), sorted(recorded.clone()));
+        if ours != recorded {
+            return Err(format!("{field}\n     ours: {ours}\n recorded: {recorded}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn answers_are_those_of_kube_apiserver() {
+    let steps: Vec<Value> =
+        serde_json::from_str(include_str!("../../testdata/authorization.json")).expect("the recording");
+    let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+    let wrong: Vec<String> = steps
+        .iter()
+        .filter_map(|step| {
+            let outcome = check(&api, step);
+            outcome
+                .err()
+                .map(|why| format!("{} {}: {why}", step["name"], step["request"]))
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        steps.len(),
+        wrong.join("\n")
+    );
+}
+
+/// The bootstrap policy is stored as if anybody had created it: valid, and with the same owners of fields.
+#[test]
+fn the_policy_is_what_a_create_makes_of_it() {
+    let api = ApiServer::new(Arc::new(Shared(FakeEnv::new())), Config::default());
+    for object in super::bootstrap::objects() {
+        let plural = super::bootstrap::plural(object["kind"].as_str().expect("a kind"));
+        let collection = match object["metadata"]["namespace"].as_str() {
+            None => format!("/apis/rbac.authorization.k8s.io/v1/{plural}"),
+            Some(namespace) => format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}"),
+        };
+        let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+        let mut copy = object;
+        copy["metadata"]["name"] = json!("copy");
+        let created = json!({"as": "admin", "request": format!("POST {collection}?dryRun=All&fieldManager=kube-apiserver"), "body": copy});
+        let stored = json!({"as": "admin", "request": format!("GET {collection}/{name}")});
+        let bare = |step: &Value, want: u16| {
+            let (code, mut body) = send(&api, step);
+            assert_eq!(code, want, "{name}: {body}");
+            let metadata = body["metadata"].as_object_mut().expect("metadata");
+            for field in ["name", "uid", "resourceVersion"] {
+                metadata.remove(field);
+            }
+            body
+        };
+        assert_eq!(bare(&stored, 200), bare(&created, 201), "{name}");
+    }
+}

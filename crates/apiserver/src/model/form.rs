@@ -1,0 +1,71 @@
+//! What an object looks like to a client of its version, and under which key it is stored.
+
+use kubewright_schema::apply::ObjectType;
+use serde_json::{Value, json};
+
+use super::{Resource, Subresource};
+
+/// The object as its kind's version shows it: with `apiVersion` and `kind`, and converted from the stored form.
+pub(crate) fn full(resource: &Resource, stored: &Value) -> Value {
+    with_kind(resource, bare(resource, stored))
+}
+
+/// Adds `apiVersion` and `kind`.
+pub(crate) fn with_kind(resource: &Resource, mut object: Value) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
+        map.insert("kind".to_owned(), json!(resource.kind));
+    }
+    object
+}
+
+/// A stored object in the served version, without `apiVersion` and `kind`.
+pub(crate) fn bare(resource: &Resource, stored: &Value) -> Value {
+    let mut object = match resource.conversion {
+        Some(conversion) => (conversion.from_stored)(stored.clone()),
+        None => stored.clone(),
+    };
+    if let Some(map) = object.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    object
+}
+
+/// How the fields of a kind are looked at.
+pub(crate) fn object_type(resource: &Resource) -> ObjectType {
+    let schema = resource.schema.clone();
+    if resource.custom.is_some() {
+        ObjectType::custom(schema)
+    } else if resource.kind == "Event" {
+        // The one kind that is served in two groups, with other fields in each.
+        ObjectType::built_in(schema).with_fields_of_its_version()
+    } else {
+        ObjectType::built_in(schema)
+    }
+}
+
+/// The last path segment of a subresource.
+pub(crate) fn subresource_name(subresource: &Subresource) -> &str {
+    match subresource {
+        Subresource::Status => "status",
+        Subresource::Scale(_) => "scale",
+        Subresource::Finalize => "finalize",
+        Subresource::Binding => "binding",
+        Subresource::Eviction => "eviction",
+        Subresource::EphemeralContainers => "ephemeralcontainers",
+        Subresource::Resize => "resize",
+        Subresource::Approval => "approval",
+        Subresource::Token => "token",
+        Subresource::Refused { name, .. } => name,
+    }
+}
+
+/// The storage key: `namespace/name`, or `name`.
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        [namespace, "/", name].concat()
+    }
+}

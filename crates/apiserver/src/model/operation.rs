@@ -1,0 +1,26 @@
+//! What is being done to an object.
+
+/// What is being done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// A changed one.
+    Update,
+    /// One that is deleted.
+    Delete,
+    /// A connection to one (`exec`, `proxy`).
+    Connect,
+}
+
+impl Operation {
+    /// As rules and reviews spell it: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Discovery documents that were made of one snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+/// Documents made so far for one snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    pub(crate) answers: Mutex<BTreeMap<(String, Form), Option<Answer>>>,
+}
+
+/// A discovery document.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The document.
+    pub body: Arc<Value>,
+    /// Set for the aggregated form, which is JSON or protobuf and has an ETag. The legacy form is negotiated like any other answer
+    /// (406 for what is left, such as the aggregated form of `/apis/apps`).
+    pub aggregated: Option<Aggregated>,
+}
+
+/// How an aggregated document is sent.
+#[derive(Clone, Debug)]
+pub struct Aggregated {
+    /// `application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList`, or the same as protobuf; the document is to be encoded as it says.
+    pub content_type: &'static str,
+    /// The ETag, with its quotes; compare it with `If-None-Match` and answer 304.
+    pub etag: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Form {
+    Legacy,
+    V2,
+    V2Protobuf,
+}
+
+impl Form {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Form::Legacy => "application/json",
+            Form::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Form::V2Protobuf => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+        }
+    }
+
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            Form::Legacy => "v1",
+            Form::V2 | Form::V2Protobuf => "apidiscovery.k8s.io/v2",
+        }
+    }
+}

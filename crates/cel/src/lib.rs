@@ -1,0 +1,250 @@
+//! The Common Expression Language, as Kubernetes uses it: rules of custom resources, policies, match conditions.
+//!
+//! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
+//! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); [`cost`] estimates
+//! the most work that an evaluation may cause, from the sizes that schemas promise; [`eval`] computes a
+//! [`Value`](value::Value), counting the work. [`schema`] turns the schema of a resource into declarations, [`rules`]
+//! is `x-kubernetes-validations`.
+//!
+//! Whoever has expressions says once which variables they may name, compiles, and evaluates as often as there are values:
+//!
+//! ```
+//! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
+//! use kubewright_cel::{Environment, compile, types::{Decl, Type}, value::Value};
+//! use serde_json::json;
+//!
+//! let environment = Environment::new()
+//!     .variable("object", Decl::new(Type::Dyn))
+//!     .variable("limit", Decl::new(Type::Int));
+//! let program = compile("object.spec.replicas <= limit", &environment).expect("it is well typed");
+//! assert_eq!(program.result_type(), &Type::Bool);
+//!
+//! let object = json!({"spec": {"replicas": 2}});
+//! let variables = Bindings::new().with("object", Value::from_json(&object)).with("limit", Value::Int(3));
+//! let outcome = evaluate(&program, &variables, PER_CALL_LIMIT);
+//! assert!(matches!(outcome.result, Ok(Value::Bool(true))));
+//!
+//! let issues = compile("limit + 'a'", &environment).expect_err("numbers and strings do not add");
+//! assert_eq!(
+//!     issues.to_string(),
+//!     "ERROR: <input>:1:7: found no matching overload for '_+_' applied to '(int, string)'\n | limit + 'a'\n | ......^",
+//! );
+//! ```
+//!
+//! Untyped variables are [`Type::Dyn`]; typed ones come from
+//! [`schema::declare`]. The type of the result is the caller's to check
+//! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
+//! [`String`](types::Type::String).
+//!
+//! Invariant: every text of an error is that of cel-go 0.26 and Kubernetes 1.36, the position included.
+
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
+pub mod ast;
+pub mod checker;
+pub mod cost;
+pub mod decls;
+pub mod error;
+pub mod eval;
+pub mod library;
+pub mod names;
+pub mod parser;
+
+pub mod types;
+pub mod value;
+mod work;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ast::{Expr, ExprId, ExprKind};
+use kubewright_values::budget;
+use types::{Decl, Type};
+
+/// The variables that an expression may name, and what else its place offers.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<Arc<str>, Decl>,
+    constructs_objects: bool,
+}
+
+impl Environment {
+    /// No variables, all functions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a variable. A name with dots is one variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, decl: Decl) -> Self {
+        self.variables.insert(name.into(), decl);
+        self
+    }
+
+    /// Allows what mutating policies may say: `Object{…}`, `Object.spec{…}`, `JSONPatch{…}` and `jsonpatch.escapeKey`.
+    #[must_use]
+    pub fn constructing_objects(mut self) -> Self {
+        self.constructs_objects = true;
+        self
+    }
+
+    /// The declaration of a variable.
+    pub fn get(&self, name: &str) -> Option<&Decl> {
+        self.variables.get(name)
+    }
+
+    /// The variables by name.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &Decl)> {
+        self.variables.iter().map(|(name, decl)| (&**name, decl))
+    }
+
+    /// Whether objects may be constructed ([`constructing_objects`](Self::constructing_objects)).
+    pub fn constructs_objects(&self) -> bool {
+        self.constructs_objects
+    }
+}
+
+/// A checked expression, ready to be evaluated as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Program {
+    source: Arc<str>,
+    expr: Expr,
+    types: Vec<Type>,
+    environment: Environment,
+}
+
+impl Program {
+    /// The expression as it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The tree, with overloads entered.
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+
+    /// The type of the whole.
+    pub fn result_type(&self) -> &Type {
+        self.type_of(self.expr.id)
+    }
+
+    /// The type of one node. Parameters that nothing decided are [`Type::Dyn`].
+    pub fn type_of(&self, id: ExprId) -> &Type {
+        self.types.get(id as usize).unwrap_or(&Type::Dyn)
+    }
+
+    /// What the expression was compiled against.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Whether the expression names this variable anywhere.
+    pub fn names(&self, variable: &str) -> bool {
+        let mut found = false;
+        self.expr
+            .walk(&mut |expr| found |= matches!(&expr.kind, ExprKind::Ident(name) if &**name == variable));
+        found
+    }
+}
+
+/// What is wrong with an expression, at one place of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Where, in characters from the beginning of the source.
+    pub offset: u32,
+    /// What is wrong, such as `undeclared reference to 'x' (in container '')`.
+    pub message: String,
+}
+
+/// Everything that is wrong with an expression. Displays as cel-go does: each mistake with the line that it stands in and
+/// a mark below the column.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Issues {
+    /// The single mistakes in the order of the source.
+    pub issues: Vec<Issue>,
+    text: Arc<str>,
+}
+
+/// Beyond so many mistakes the rest is only counted.
+const MAX_ISSUES: usize = 100;
+/// A longer line is not shown.
+const MAX_SNIPPET: usize = 16384;
+
+impl Issues {
+    /// Puts the mistakes into the order of the source.
+    pub fn new(source: &str, mut issues: Vec<Issue>) -> Self {
+        let text: Arc<str> = source.into();
+        issues.sort_by_key(|issue| (issue.offset != Issue::NOWHERE, issue.offset));
+        Self { issues, text }
+    }
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, issue) in self.issues.iter().take(MAX_ISSUES).enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            issue.write(f, &self.text)?;
+        }
+        if self.issues.len() > MAX_ISSUES {
+            write!(f, "\n{} more errors were truncated", self.issues.len() - MAX_ISSUES)?;
+        }
+        Ok(())
+    }
+}
+
+impl Issue {
+    /// The offset of a mistake that is at no place.
+    pub const NOWHERE: u32 = u32::MAX;
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, source: &str) -> fmt::Result {
+        if self.offset == Self::NOWHERE {
+            return write!(f, "ERROR: <input>:-1:0: {}", self.message);
+        }
+        if source.is_empty() {
+            return write!(f, "ERROR: <input>:1:0: {}", self.message);
+        }
+        let (mut number, mut column, mut line) = (1, self.offset as usize, "");
+        for text in source.split('\n') {
+            line = text;
+            let length = text.chars().count();
+            if column <= length {
+                break;
+            }
+            column -= length + 1;
+            number += 1;
+        }
+        write!(f, "ERROR: <input>:{number}:{}: {}", column + 1, self.message)?;
+        if line.len() > MAX_SNIPPET {
+            return Ok(());
+        }
+        write!(f, "\n | {}\n | ", line.replace('\t', " "))?;
+        let mut chars = line.chars();
+        for c in chars.by_ref().take(column) {
+            f.write_str(if c.len_utf8() > 1 { "\u{ff0e}" } else { "." })?;
+        }
+        let wide = chars.next().is_some_and(|c| c.len_utf8() > 1);
+        f.write_str(if wide { "\u{ff3e}" } else { "^" })
+    }
+}
+
+/// Parses and checks an expression.
+///
+/// # Errors
+/// Mistakes of syntax or, when there are none, of types; they display as cel-go displays them.
+pub fn compile(source: &str, environment: &Environment) -> Result<Program, Issues> {
+    // A short one, too, is read, checked and weighed.
+    budget::spend(1000 + 4 * source.len());
+    let fail = |issues| Issues::new(source, issues);
+    let parsed = parser::parse(source).map_err(fail)?;
+    let (expr, types) = checker::check(parsed, environment).map_err(fail)?;
+    Ok(Program {
+        source: source.into(),
+        expr,
+        types,
+        environment: environment.clone(),
+    })
+}

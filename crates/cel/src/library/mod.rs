@@ -1,0 +1,31 @@
+//! What the functions do that expressions may call, by overload.
+//!
+//! The table of signatures is [`decls`](super::decls); the interpreter has found the overload that fits the values, so that a
+//! function only takes apart what it was promised. What it cannot take apart anyway, it answers with `None`, which is
+//! `no such overload`. Operators and conversions are those of [`value`](super::value), and so are the functions of opaque values.
+
+pub(super) mod formatting;
+mod lists;
+pub(super) mod objects;
+mod optional;
+pub mod regex;
+mod strings;
+mod times;
+
+use super::value::Value;
+use super::value::opaque::{self, Called};
+
+/// Calls the function behind an overload.
+pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
+    None.or_else(|| strings::call(overload, args))
+        .or_else(|| lists::call(overload, args))
+        .or_else(|| regex::call(overload, args))
+        .or_else(|| times::call(overload, args))
+        .or_else(|| optional::call(overload, args))
+        .or_else(|| opaque::call(overload, args))
+}
+
+/// The integer of a place or a count.
+fn int<'a>(value: usize) -> Value<'a> {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,458 @@
+//! Regular expressions: `matches`, `find`, `findAll`.
+//!
+//! Go and the `regex` crate are of one family, but Go's `\d`, `\w`, `\s` and `\b` mean ASCII, a `{` that begins no repetition
+//! is itself, and sets have no operators: expressions are rewritten accordingly. Compiled expressions are kept, a bounded
+//! number of them, since rules are evaluated again and again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use regex::{Regex, RegexBuilder};
+
+use super::Called;
+use crate::error::Error;
+use crate::value::Value;
+use kubewright_values::budget;
+
+pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
+    let [Value::String(text), Value::String(pattern), rest @ ..] = args else {
+        return None;
+    };
+    let count = match (overload, rest) {
+        ("matches" | "matches_string", []) => {
+            return Some(
+                compile(pattern)
+                    .map(|regex| Value::Bool(regex.matches(text)))
+                    .map_err(Error::new),
+            );
+        }
+        ("string_find_string" | "string_find_all_string", []) => usize::MAX,
+        // A negative count means all.
+        ("string_find_all_string_int", [Value::Int(count)]) => usize::try_from(*count).unwrap_or(usize::MAX),
+        _ => return None,
+    };
+    let regex = match compile(pattern) {
+        Ok(regex) => regex,
+        Err(error) => return Some(Err(Error::new(format!("Illegal regex: {error}")))),
+    };
+    regex.spend(text);
+    let regex = &regex.regex;
+    Some(Ok(if overload == "string_find_string" {
+        Value::string(regex.find(text).map_or("", |found| found.as_str()))
+    } else {
+        Value::strings(regex.find_iter(text).take(count).map(|found| {
+            budget::produce(VALUE + found.len());
+            found.as_str().to_owned()
+        }))
+    }))
+}
+
+/// What a value in a list takes beside its text.
+const VALUE: usize = 64;
+
+/// How many compiled expressions are kept, and how large each of them may be ([`weight`]). Each keeps its notes: some 32 MiB
+/// for each thread, were all of them full.
+const KEPT: usize = 128;
+const KEPT_WEIGHT: usize = 2_000;
+
+/// The most memory in which a compiled expression notes what it has seen of a text, for each thread.
+const NOTES: usize = 256 * 1024;
+
+static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<GoRegex>>>> = LazyLock::new(Mutex::default);
+
+/// A compiled expression, and how large it is. It is shared and never copied: a copy of a [`Regex`] begins without the notes
+/// of what it has seen, and making those anew costs far more than a short match does.
+#[derive(Debug)]
+pub struct GoRegex {
+    regex: Regex,
+    weight: usize,
+}
+
+impl GoRegex {
+    /// Whether it matches somewhere in the text.
+    pub fn matches(&self, text: &str) -> bool {
+        self.spend(text);
+        self.regex.is_match(text)
+    }
+
+    /// At worst each character is held against each part of the expression.
+    fn spend(&self, text: &str) {
+        budget::spend(1 + text.len().saturating_mul(self.weight) / 16);
+    }
+}
+
+/// The compiled expression, or Go's message.
+pub fn compile(pattern: &str) -> Result<Arc<GoRegex>, String> {
+    let known = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = known().get(pattern) {
+        return Ok(regex.clone());
+    }
+    let weight = weight(pattern);
+    budget::spend(weight.saturating_mul(16));
+    budget::produce(weight.saturating_mul(64));
+    let compiled = RegexBuilder::new(&translate(pattern)).dfa_size_limit(NOTES).build();
+    let regex = compiled.map_err(|_| refused(&complaint(pattern)))?;
+    // What Go refuses although the crate takes it.
+    let complaint = complaint(pattern);
+    let refusals = [
+        "invalid nested repetition",
+        "invalid repeat count",
+        "invalid character class range: `[:",
+    ];
+    if refusals.iter().any(|refusal| complaint.starts_with(refusal)) {
+        return Err(refused(&complaint));
+    }
+    let regex = Arc::new(GoRegex { regex, weight });
+    if weight <= KEPT_WEIGHT {
+        let mut kept = known();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(pattern.to_owned(), regex.clone());
+    }
+    Ok(regex)
+}
+
+/// About how many parts an expression has when its repetitions are written out: what compiling it costs, and at worst
+/// each character of a text.
+fn weight(pattern: &str) -> usize {
+    /// A class of Unicode's characters.
+    const CLASS: usize = 500;
+    // What is before the group under way and in it, for each open group, and the last element.
+    let (mut sums, mut last) = (vec![0_usize], 0_usize);
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        if c == '{' && is_repetition(rest) {
+            taken = rest.find('}').map_or(1, |end| end + 1);
+            let counts = rest[1..taken].split([',', '}']);
+            let most = counts.filter_map(|count| count.parse().ok()).max().unwrap_or(1);
+            last = last.saturating_mul(most.max(1));
+        } else {
+            let sum = sums.last_mut();
+            sum.map(|sum| *sum = sum.saturating_add(last)).unwrap_or_default();
+            last = 1;
+            match c {
+                '(' => {
+                    sums.push(0);
+                    last = 0;
+                }
+                ')' if sums.len() > 1 => last = sums.pop().unwrap_or_default().saturating_add(1),
+                '\\' => {
+                    let class = rest[1..].starts_with(['p', 'P']);
+                    last = if class { CLASS } else { 2 };
+                    taken += rest[1..].chars().next().map_or(0, char::len_utf8);
+                }
+                '.' => last = 8,
+                _ => {}
+            }
+        }
+        rest = &rest[taken..];
+    }
+    sums.into_iter().fold(last, usize::saturating_add)
+}
+
+fn refused(complaint: &str) -> String {
+    format!("error parsing regexp: {complaint}")
+}
+
+/// Go's expression in the words of the `regex` crate.
+fn translate(pattern: &str) -> String {
+    let mut translated = String::with_capacity(pattern.len() + 8);
+    let mut rest = pattern;
+    // Whether a set is open, and whether its first element is still to come.
+    let (mut in_set, mut first) = (false, false);
+    // Where the last name of characters ends: what is not there is not looked for again and again.
+    let last_name = pattern.rfind(":]");
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        let was_first = std::mem::take(&mut first);
+        match c {
+            '\\' => taken += escape(&mut translated, &rest[1..], in_set),
+            '[' if !in_set => {
+                in_set = true;
+                first = true;
+                translated.push('[');
+                if rest[1..].starts_with('^') {
+                    translated.push('^');
+                    taken += 1;
+                }
+            }
+            '[' if rest.starts_with("[:") && last_name.is_some_and(|last| last > pattern.len() - rest.len()) => {
+                let end = rest.find(":]").map_or(1, |end| end + 2);
+                translated.push_str(&rest[..end]);
+                taken = end;
+            }
+            ']' if in_set && was_first => translated.push_str("\\]"),
+            ']' if in_set => {
+                in_set = false;
+                translated.push(']');
+            }
+            '[' | '&' | '~' if in_set => {
+                translated.push('\\');
+                translated.push(c);
+            }
+            '{' if !in_set && !is_repetition(rest) => translated.push_str("\\{"),
+            '{' if !in_set => {
+                let end = rest.find('}').map_or(1, |end| end + 1);
+                translated.push_str(&rest[..end]);
+                taken = end;
+            }
+            '}' if !in_set => translated.push_str("\\}"),
+            other => translated.push(other),
+        }
+        rest = &rest[taken..];
+    }
+    translated
+}
+
+/// Writes what follows a backslash; gives back how many bytes that was.
+fn escape(translated: &mut String, after: &str, in_set: bool) -> usize {
+    let Some(c) = after.chars().next() else {
+        translated.push('\\');
+        return 0;
+    };
+    let set = |inner: &str, negated: bool| match (in_set, negated) {
+        (true, false) => inner.to_owned(),
+        (_, true) => format!("[^{inner}]"),
+        (false, false) => format!("[{inner}]"),
+    };
+    let text = match c {
+        'd' | 'D' => set("0-9", c == 'D'),
+        'w' | 'W' => set("0-9A-Za-z_", c == 'W'),
+        's' | 'S' => set("\\t\\n\\x0c\\r ", c == 'S'),
+        'b' | 'B' if !in_set => format!("(?-u:\\{c})"),
+        'Q' if !in_set => {
+            let (literal, taken) = match after[1..].find("\\E") {
+                Some(end) => (&after[1..1 + end], end + 3),
+                None => (&after[1..], after.len()),
+            };
+            translated.push_str(&regex::escape(literal));
+            return taken;
+        }
+        // The crate gives these a meaning that Go does not know.
+        '<' | '>' | 'u' | 'U' | 'Z' => "\\!".to_owned() + "(",
+        other => format!("\\{other}"),
+    };
+    translated.push_str(&text);
+    c.len_utf8()
+}
+
+/// `{2}`, `{2,}` or `{2,3}`.
+fn is_repetition(text: &str) -> bool {
+    let after_digits = |text: &'_ str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let least = after_digits(&text[1..]);
+    let rest = &text[1 + least..];
+    let most = |rest: &str| rest[after_digits(rest)..].starts_with('}');
+    least > 0 && (rest.starts_with('}') || rest.strip_prefix(',').is_some_and(most))
+}
+
+/// What Go says about an expression that is none: the mistakes that are made most.
+fn complaint(pattern: &str) -> String {
+    let (mut open, mut rest, mut repeatable) = (Vec::new(), pattern, false);
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        match c {
+            '\\' => match rest.chars().nth(1) {
+                None => return "trailing backslash at end of expression: ``".into(),
+                Some(next) if next.is_ascii_alphanumeric() && !"0abfnrtvdDwWsSbBAzQEpPCx".contains(next) => {
+                    return format!("invalid escape sequence: `\\{next}`");
+                }
+                Some('p' | 'P') if !is_known_class(&rest[..class_end(rest)]) => {
+                    return format!("invalid character class range: `{}`", &rest[..class_end(rest)]);
+                }
+                Some(next) => taken += next.len_utf8(),
+            },
+            '[' => {
+                let skip = usize::from(rest[1..].starts_with('^')) + 1;
+                let skip = skip + usize::from(rest[skip..].starts_with(']'));
+                match set_end(&rest[skip..]) {
+                    Ok(end) => taken = skip + end + 1,
+                    Err(None) => return format!("missing closing ]: `{rest}`"),
+                    Err(Some(range)) => return format!("invalid character class range: `{range}`"),
+                }
+            }
+            '(' => {
+                let named = ["(?P<", "(?<"].into_iter().find(|start| rest.starts_with(start));
+                if let Some(start) = named.filter(|_| !rest.starts_with("(?<=") && !rest.starts_with("(?<!")) {
+                    let name = rest[start.len()..].split_once('>').map(|(name, _)| name);
+                    let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+                    match name {
+                        None => return format!("invalid named capture: `{rest}`"),
+                        Some(name) if name.is_empty() || !name.chars().all(is_word) => {
+                            return format!("invalid named capture: `{start}{name}>`");
+                        }
+                        Some(_) => {}
+                    }
+                } else if let Some(flagged) = rest.strip_prefix("(?") {
+                    let flags = flagged.bytes().take_while(|b| b"imsU-".contains(b)).count();
+                    if !flagged[flags..].starts_with([':', ')']) {
+                        let shown: String = rest.chars().take(3 + flags).collect();
+                        return format!("invalid or unsupported Perl syntax: `{shown}`");
+                    }
+                }
+                open.push(rest);
+                repeatable = false;
+                rest = &rest[1..];
+                continue;
+            }
+            ')' if open.pop().is_none() => return format!("unexpected ): `{pattern}`"),
+            '*' | '+' | '?' if !repeatable => return format!("missing argument to repetition operator: `{c}`"),
+            '*' | '+' | '?' => {
+                let lazy = usize::from(rest[1..].starts_with('?'));
+                let after = &rest[1 + lazy..];
+                if after.starts_with(['*', '+', '?']) {
+                    return format!("invalid nested repetition operator: `{}`", &rest[..2 + lazy]);
+                }
+                taken += lazy;
+            }
+            '{' if is_repetition(rest) => {
+                let shown = &rest[..rest.find('}').map_or(1, |end| end + 1)];
+                if !repeatable {
+                    return format!("missing argument to repetition operator: `{shown}`");
+                }
+                let counts: Vec<u32> = shown[1..shown.len() - 1]
+                    .split(',')
+                    .filter(|count| !count.is_empty())
+                    .map(|count| count.parse().unwrap_or(u32::MAX))
+                    .collect();
+                if counts.iter().any(|count| *count > 1000) || counts.len() == 2 && counts[0] > counts[1] {
+                    return format!("invalid repeat count: `{shown}`");
+                }
+                taken = shown.len();
+            }
+            _ => {}
+        }
+        repeatable = !matches!(c, '|' | '^');
+        rest = &rest[taken..];
+    }
+    if open.is_empty() {
+        return format!("expression too large: `{pattern}`");
+    }
+    format!("missing closing ): `{pattern}`")
+}
+
+/// Whether a name stands for characters in a set: `[:alpha:]`, `[:^alpha:]`.
+fn is_class(name: &str) -> bool {
+    const CLASSES: [&str; 14] = [
+        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
+        "word", "xdigit",
+    ];
+    CLASSES.contains(&name.strip_prefix('^').unwrap_or(name))
+}
+
+/// Where `\pL` or `\p{Greek}` ends.
+fn class_end(text: &str) -> usize {
+    let name = text[2..].strip_prefix('{').and_then(|name| name.find('}'));
+    match name {
+        Some(end) => end + 4,
+        None => 2 + text[2..].chars().next().map_or(0, char::len_utf8),
+    }
+}
+
+/// Whether `\pL` or `\p{Greek}` names characters.
+fn is_known_class(class: &str) -> bool {
+    budget::spend(2_000);
+    budget::spend_on_text(class.len());
+    Regex::new(class).is_ok()
+}
+
+/// Where a set ends, or which of its ranges runs backwards.
+fn set_end(text: &str) -> Result<usize, Option<&str>> {
+    let width = |at: usize| text[at..].chars().next().map_or(0, char::len_utf8);
+    let (mut at, mut names) = (0, true);
+    while let Some(c) = text[at..].chars().next() {
+        let next = at + c.len_utf8();
+        match c {
+            ']' => return Ok(at),
+            '\\' => at = next + width(next),
+            '[' if names && text[at..].starts_with("[:") => match text[at..].find(":]") {
+                Some(end) if !is_class(text.get(at + 2..at + end).unwrap_or_default()) => {
+                    return Err(Some(&text[at..at + end + 2]));
+                }
+                Some(end) => at += end + 2,
+                None => {
+                    names = false;
+                    at = next;
+                }
+            },
+            _ => {
+                let mut after = text[next..].chars();
+                if let (Some('-'), Some(upper)) = (after.next(), after.next())
+                    && upper != ']'
+                    && upper != '\\'
+                {
+                    let end = next + 1 + upper.len_utf8();
+                    if upper < c {
+                        return Err(Some(&text[at..end]));
+                    }
+                    at = end;
+                } else {
+                    at = next;
+                }
+            }
+        }
+    }
+    Err(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, matching: &[&str], other: &[&str]) {
+        let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        for text in matching {
+            assert!(regex.matches(text), "{pattern} matches {text:?}");
+        }
+        for text in other {
+            assert!(!regex.matches(text), "{pattern} does not match {text:?}");
+        }
+    }
+
+    #[test]
+    fn an_expression_is_shared_with_its_notes() {
+        let [first, second] = [(); 2].map(|()| compile("^an expression of this test$").expect("it compiles"));
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn means_what_it_means_to_go() {
+        check("^\\d+$", &["12"], &["٣", ""]);
+        check("^[\\w-]+$", &["a-b_1"], &["é"]);
+        check("^\\W$", &["é", "-"], &["a"]);
+        check("^[^\\s]$", &["a", "\u{a0}"], &[" "]);
+        check("a{", &["a{"], &["a"]);
+        check("^a{,2}$", &["a{,2}"], &["aa"]);
+        check("^a{2}$", &["aa"], &["a{2}"]);
+        check("^[[]$", &["["], &[]);
+        check("^[]a]$", &["]", "a"], &["[]a]"]);
+        check("^[a&&b]+$", &["a&b"], &["c"]);
+        check("^[[:alpha:]]$", &["a"], &["1", ":"]);
+        check("^\\Qa.b\\E$", &["a.b"], &["axb"]);
+        check("(?i)^x(?:y)?$", &["X", "xY"], &["z"]);
+        check("(?P<n>a)|*b?".trim_end_matches("|*b?"), &["a"], &["b"]);
+        check("\\bfoo\\b", &["a foo"], &["afoo"]);
+    }
+
+    #[test]
+    fn go_refuses() {
+        for (pattern, complaint) in [
+            ("[", "missing closing ]: `[`"),
+            ("a)", "unexpected ): `a)`"),
+            ("(a", "missing closing ): `(a`"),
+            ("+", "missing argument to repetition operator: `+`"),
+            ("a+*", "invalid nested repetition operator: `+*`"),
+            ("a{2,1}", "invalid repeat count: `{2,1}`"),
+            ("\\", "trailing backslash at end of expression: ``"),
+            ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
+            (
+                "((((((((a{30}){30}){30}){30}){30}){30}){30}){30})",
+                "expression too large",
+            ),
+        ] {
+            let error = compile(pattern).expect_err(pattern);
+            assert!(error.contains(complaint), "{pattern}: {error}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Real kubectl against pods: their logs, programs in them, their ports. Of simulated pods, and of pods that are processes.
+//!
+//! The tests run when kubectl is on the PATH, and say so when it is not.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod kubectl;
+mod simulated;

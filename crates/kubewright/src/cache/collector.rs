@@ -1,0 +1,51 @@
+//! Informers: what controller-runtime has no metric of.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::{Cache, Health, Shared, WeakCache};
+
+/// Asks the informers when the metrics are read; keeps none of them alive.
+#[derive(Debug)]
+struct Caches(WeakCache);
+
+pub(crate) fn register(registry: &mut Registry, cache: &Cache) {
+    registry.register_collector(Box::new(Caches(cache.downgrade())));
+}
+
+type Row = (&'static str, &'static str, fn(&Shared) -> f64);
+
+const ROWS: [Row; 3] = [
+    (
+        "kubewright_cache_objects",
+        "Number of objects in the cache, by kind and scope",
+        |informer| informer.core().len() as f64,
+    ),
+    (
+        "kubewright_cache_healthy",
+        "Whether the cache is synced and its watch works, by kind and scope",
+        |informer| f64::from(u8::from(informer.health() == Health::Synced)),
+    ),
+    (
+        "kubewright_cache_unreadable_objects",
+        "Number of objects that do not decode into their Rust type, by kind and scope",
+        |informer| informer.core().unreadable().len() as f64,
+    ),
+];
+
+impl Collector for Caches {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let informers = self.0.upgrade().map(|cache| cache.informers()).unwrap_or_default();
+        for (name, help, value) in ROWS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for informer in &informers {
+                let labels = [("cache", informer.name().to_owned())];
+                ConstGauge::new(value(informer)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Wake-ups from outside of the cluster: a database, a queue, an HTTP hook.
+//!
+//! A [`Waker`] is given to whatever listens there, and its source to a controller. What it wakes goes into the controller's work queue like
+//! everything else: each key once, worked on by one worker, on the replica that leads.
+//!
+//! Invariants: at most as many wake-ups as its capacity wait (in the waker, or in a queue); one counts until a worker has taken its key. What
+//! is woken while no controller runs waits for the next one, such as after a restart.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kubewright_engine::queue::Priority;
+use tokio::sync::Semaphore;
+
+use crate::cache::Keys;
+use crate::cause::{Cause, Causes};
+use crate::controller::{Sink, Source};
+use crate::request::Request;
+
+/// Wakes the keys of a controller from outside. Cheap to clone; may be used before the manager runs, and after it was started anew.
+///
+/// ```
+/// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+/// use kubewright::{Client, Controller, Operator, Request, Result, Stop, Waker};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler};
+/// # struct Mirror;
+/// # impl Reconciler for Mirror {
+/// #     type Object = ConfigMap;
+/// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # }
+/// # async fn next_row() -> String { std::future::pending().await }
+/// fn operator() -> Operator {
+///     let waker = Waker::new();
+///     Operator::new("mirror")
+///         .controller(Controller::of(Mirror).source(waker.source()))
+///         .runnable("database", move |_: Client, stop: Stop| {
+///             let waker = waker.clone();
+///             async move {
+///                 loop {
+///                     tokio::select! {
+///                         () = stop.requested() => return Ok(()),
+///                         row = next_row() => waker.wake(Request::new(Some("default"), &row), "its row changed").await,
+///                     }
+///                 }
+///             }
+///         })
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Waker(Arc<Inner>);
+
+struct Inner {
+    room: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<Line>,
+    /// What was woken while there was no line.
+    waiting: Vec<Woken>,
+    next: u64,
+}
+
+/// A controller that runs.
+struct Line {
+    number: u64,
+    sink: Sink,
+    own: Keys,
+}
+
+/// One wake-up: a key or, without one, all.
+struct Woken(Option<Request>, Cause);
+
+/// There is no room for another wake-up; see [`Waker::try_wake`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("as many wake-ups wait as there may; none of their keys has been taken by a worker yet")]
+pub struct WakerFull;
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Waker(room for {} more)", self.0.room.available_permits())
+    }
+}
+
+impl Default for Waker {
+    fn default() -> Waker {
+        Waker::new()
+    }
+}
+
+impl Waker {
+    /// A waker with room for 1024 wake-ups (the buffer of controller-runtime's `source.Channel`).
+    pub fn new() -> Waker {
+        Waker::with_capacity(1024)
+    }
+
+    /// A waker with room for so many wake-ups that no worker has taken yet.
+    pub fn with_capacity(capacity: usize) -> Waker {
+        Waker(Arc::new(Inner {
+            room: Arc::new(Semaphore::new(capacity.clamp(1, Semaphore::MAX_PERMITS))),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Wakes a key; the reason is among the causes of its reconcile. Waits while there is no room. The same key woken again for the same reason,
+    /// before a worker has taken it, takes no room.
+    ///
+    /// The object need not exist: then the reconciler is told that it does not ([`crate::Reconciler::deleted`]).
+    pub async fn wake(&self, request: Request, reason: impl Into<String>) {
+        self.wake_when_possible(Some(request), reason.into()).await;
+    }
+
+    /// Wakes every object of the controller's kind. Waits while there is no room.
+    pub async fn wake_all(&self, reason: impl Into<String>) {
+        self.wake_when_possible(None, reason.into()).await;
+    }
+
+    /// As [`Waker::wake`], without waiting.
+    ///
+    /// # Errors
+    /// [`WakerFull`] when there is no room, as on a replica that has not led for long. Every replica that begins to lead looks at every object:
+    /// only the reason is lost.
+    pub fn try_wake(&self, request: Request, reason: impl Into<String>) -> Result<(), WakerFull> {
+        let place = self.0.room.clone().try_acquire_owned().map_err(|_| WakerFull)?;
+        self.put(Woken(Some(request), Cause::placed(reason.into(), Arc::new(place))));
+        Ok(())
+    }
+
+    /// What leads from here to the reconciles of a controller. Of several controllers each is woken; what was woken before any of them ran is for
+    /// the first.
+    pub fn source(&self) -> Source {
+        Source::woken(self.clone())
+    }
+
+    async fn wake_when_possible(&self, request: Option<Request>, reason: String) {
+        // The semaphore is never closed.
+        if let Ok(place) = self.0.room.clone().acquire_owned().await {
+            self.put(Woken(request, Cause::placed(reason, Arc::new(place))));
+        }
+    }
+
+    fn put(&self, woken: Woken) {
+        let mut state = self.state();
+        if state.lines.is_empty() {
+            return state.waiting.push(woken);
+        }
+        state.lines.iter().for_each(|line| line.put(&woken));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code of a user runs under this lock.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on what is woken goes there, until [`Waker::disconnect`] with the number that is answered.
+    pub(crate) fn connect(&self, sink: Sink, own: Keys) -> u64 {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        let line = Line { number, sink, own };
+        for woken in std::mem::take(&mut state.waiting) {
+            line.put(&woken);
+        }
+        state.lines.push(line);
+        number
+    }
+
+    pub(crate) fn disconnect(&self, number: u64) {
+        self.state().lines.retain(|line| line.number != number);
+    }
+}
+
+impl Line {
+    fn put(&self, Woken(request, cause): &Woken) {
+        let add = |request| self.sink.add(request, Priority::Normal, Causes::of(cause.clone()));
+        match request {
+            Some(request) => add(request.clone()),
+            None => self.own.all().into_iter().for_each(add),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a controller watches besides its own kind, as it is declared: which objects, which of their changes, and whom they wake.
+//!
+//! `sources.rs` turns it into handlers of informers.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use kube::core::ApiResource;
+use kubewright_engine::Event;
+
+use super::sources::{Passes, Source, Wakes, Watching};
+use crate::cache::Scope;
+use crate::client::Client;
+use crate::error::Result;
+use crate::form::{Form, typed, typed_event, typed_ref};
+use crate::object::{AnyObject, Object};
+use crate::request::Request;
+use crate::webhook::Kind;
+
+/// Objects of kind `K` that lead to reconciles; give it to [`Controller::source`](crate::Controller::source).
+///
+/// [`Controller::owns`](crate::Controller::owns) and [`Controller::watches`](crate::Controller::watches) are short for the common ones.
+/// `K` may be `PartialObjectMeta<Pod>`, say: then only metadata is sent and kept.
+///
+/// ```
+/// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+/// use kubewright::{Client, Controller, Request, Result, Scope, Watch, predicate};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler};
+/// # struct Sealer;
+/// # impl Reconciler for Sealer {
+/// #     type Object = ConfigMap;
+/// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+/// # }
+/// // Every ConfigMap that has asked for this Secret; reads come from the cache.
+/// async fn askers(secret: Arc<Secret>, client: Client) -> Result<Vec<Request>> {
+///     let all = client.list::<ConfigMap>(secret.metadata.namespace.as_deref()).await?;
+///     let asks = |config: &ConfigMap| config.data.iter().flatten().any(|(_, name)| Some(name) == secret.metadata.name.as_ref());
+///     Ok(all.iter().filter(|config| asks(config)).map(|config| Request::of(&**config)).collect())
+/// }
+///
+/// let controller = Controller::of(Sealer)
+///     .source(Watch::<Secret>::new().map_with(askers))
+///     .source(Watch::<Pod>::new().within(Scope::all().fields("spec.nodeName=n")).when(predicate::deleted).owned_by_any());
+/// ```
+pub struct Watch<K> {
+    form: Form,
+    kind: Kind,
+    scope: Scope,
+    passes: Vec<Passes>,
+    low: bool,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for Watch<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({} {})", self.form.resource.kind, self.scope)
+    }
+}
+
+impl<K: Object> Default for Watch<K> {
+    fn default() -> Watch<K> {
+        Watch::new()
+    }
+}
+
+impl<K: Object> Watch<K> {
+    /// All objects of the kind.
+    pub fn new() -> Watch<K> {
+        Watch::of_form(Form::of::<K>(), Kind::of::<K>())
+    }
+}
+
+impl<K: AnyObject> Watch<K> {
+    /// All objects of a kind that is known at run time. `K` says in which form, as in [`Cache::informer_dynamic`](crate::Cache::informer_dynamic).
+    pub fn dynamic(resource: &ApiResource) -> Watch<K> {
+        let kind = Kind {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+            plural: resource.plural.clone(),
+            namespaced: true,
+            rust: std::any::type_name::<K>().to_owned(),
+        };
+        Watch::of_form(Form::for_resource::<K>(resource), kind)
+    }
+
+    fn of_form(form: Form, kind: Kind) -> Watch<K> {
+        Watch {
+            form,
+            kind,
+            scope: Scope::all(),
+            passes: Vec::new(),
+            low: false,
+            of: PhantomData,
+        }
+    }
+
+    /// Only a part of the objects; the server selects. An object that leaves the part is told as deleted.
+    #[must_use]
+    pub fn within(mut self, scope: Scope) -> Watch<K> {
+        self.scope = scope;
+        self
+    }
+
+    /// Only changes that pass; see [`crate::predicate`]. Several must all pass. Unlike [`Controller::with_predicate`](crate::Controller::with_predicate)
+    /// it concerns this source alone.
+    #[must_use]
+    pub fn when(mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Watch<K> {
+        self.passes.push(Arc::new(move |event| predicate(&typed_event(event))));
+        self
+    }
+
+    /// What it wakes waits until nothing more urgent does, but not for ever: after a second it takes part in turns.
+    #[must_use]
+    pub fn low_priority(mut self) -> Watch<K> {
+        self.low = true;
+        self
+    }
+
+    /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller: true`).
+    pub fn owned(self) -> Source {
+        self.wakes(Wakes::OfOwner { any: false })
+    }
+
+    /// Wakes every object of the controller's kind that an owner reference names, whether it controls or not (`MatchEveryOwner`).
+    pub fn owned_by_any(self) -> Source {
+        self.wakes(Wakes::OfOwner { any: true })
+    }
+
+    /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification the old and the new
+    /// state are asked.
+    pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
+        self.wakes(Wakes::Mapped(Arc::new(move |object| map(typed_ref(object)))))
+    }
+
+    /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not write: the function runs
+    /// on every replica, also on those that do not lead.
+    ///
+    /// It runs beside the informer, several objects at a time. For a modification the old and the new state are asked, and so is every state
+    /// that was replaced meanwhile. An error or a panic is logged, shown by `/readyz`, and tried again, later each time; with
+    /// [`Error::terminal`](crate::Error::terminal) the state is given up.
+    pub fn map_with<F>(self, map: impl Fn(Arc<K>, Client) -> F + Send + Sync + 'static) -> Source
+    where
+        F: Future<Output = Result<Vec<Request>>> + Send + 'static,
+    {
+        self.wakes(Wakes::LookedUp(Arc::new(move |object, client| {
+            map(typed(object), client).boxed()
+        })))
+    }
+
+    /// Wakes every object of the controller's kind. For rare, global settings.
+    pub fn all(self) -> Source {
+        self.wakes(Wakes::All)
+    }
+
+    fn wakes(self, keys: Wakes) -> Source {
+        Source::watched(Watching {
+            form: self.form,
+            kind: self.kind,
+            scope: self.scope,
+            passes: self.passes,
+            low: self.low,
+            keys,
+        })
+    }
+}

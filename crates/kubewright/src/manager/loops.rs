@@ -1,0 +1,223 @@
+//! The controllers of a manager that runs: how they begin, and how some are added and taken away meanwhile.
+//!
+//! Invariants: M6 what is added to a manager that runs begins at once, what is added before waits for it, and after its end it is an error; a
+//! controller that was taken away has ended when that is answered, and nothing of it is left in its informers; names are unique.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::groups::Group;
+use super::guarded::Started;
+use crate::controller::{Controller, Equipment, Prepared, Told, Watched};
+use crate::election::Terms;
+use crate::error::{Error, Result};
+use crate::health::Checks;
+use crate::stop::{Stop, StopSource};
+
+/// Adds controllers to a manager that runs, and takes them away; [`Manager::controllers`](crate::Manager::controllers). Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Controllers(mpsc::Sender<Command>);
+
+/// What the manager is asked for.
+#[derive(Debug)]
+pub(super) enum Command {
+    Add(Box<Controller>, oneshot::Sender<Result<()>>),
+    Remove(String, oneshot::Sender<bool>),
+}
+
+impl Controllers {
+    pub(super) fn channel() -> (Controllers, mpsc::Receiver<Command>) {
+        let (sender, receiver) = mpsc::channel(16);
+        (Controllers(sender), receiver)
+    }
+
+    /// Adds a controller. It is answered when its informers have started, and begins to reconcile when they are synced. Waits while the manager
+    /// does not run yet.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when its parts do not fit together, its name is taken, or the manager has ended.
+    pub async fn add(&self, controller: Controller) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Add(Box::new(controller), reply);
+        self.0.send(command).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Takes a controller away, by its name; `false` when there is none. When this is answered, its reconciles have ended, which are waited
+    /// for, and its watches are closed unless something else needs them.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the manager has ended.
+    pub async fn remove(&self, name: &str) -> Result<bool> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Remove(name.to_owned(), reply);
+        self.0.send(command).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())
+    }
+}
+
+fn ended() -> Error {
+    Error::Configuration("the manager has ended, so controllers can be neither added nor removed".to_owned())
+}
+
+/// The controllers at work.
+pub(super) struct Loops {
+    group: Group,
+    equipment: Equipment,
+    terms: Terms,
+    checks: Checks,
+    running: BTreeMap<String, Running>,
+}
+
+/// One controller at work.
+struct Running {
+    stop: StopSource,
+    /// Closed when it has ended.
+    alive: watch::Receiver<()>,
+}
+
+impl Loops {
+    pub(super) fn new(group: Group, equipment: Equipment, terms: Terms, checks: Checks) -> Loops {
+        Loops {
+            group,
+            equipment,
+            terms,
+            checks,
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// For the stop.
+    pub(super) fn into_group(self) -> Group {
+        self.group
+    }
+
+    /// Does what is asked for. What takes its time is left to a task.
+    pub(super) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Add(controller, reply) => {
+                // Without somebody who waits for the answer it is done nevertheless.
+                let _ = reply.send(self.add(*controller));
+            }
+            Command::Remove(name, reply) => match self.running.remove(&name) {
+                None => {
+                    let _ = reply.send(false);
+                }
+                Some(mut controller) => {
+                    self.checks.remove("readyz", &name);
+                    controller.stop.stop();
+                    tokio::spawn(async move {
+                        while controller.alive.changed().await.is_ok() {}
+                        let _ = reply.send(true);
+                    });
+                }
+            },
+        }
+    }
+
+    fn add(&mut self, controller: Controller) -> Result<()> {
+        let name = controller.name();
+        if name.is_empty() || self.running.contains_key(&name) {
+            let why = "a controller needs a name that no other has; give it one with Controller::named";
+            return Err(Error::Configuration(format!("cannot add controller {name:?}: {why}")));
+        }
+        let prepared = controller.prepare(&self.equipment.client)?;
+        let nobody = watch::Sender::new(false);
+        drop(self.start(prepared, Started::of(1, nobody)));
+        Ok(())
+    }
+
+    /// Starts a controller's loop; the future answers when its caches are synced.
+    pub(super) fn start(&mut self, controller: Prepared, started: Started) -> BoxFuture<'static, ()> {
+        let name = controller.name.clone();
+        let (synced, mut seen) = watch::channel(false);
+        let (is_synced, sources) = (seen.clone(), Arc::new(controller.sources()));
+        let all = sources.clone();
+        let check = move || match *is_synced.borrow() {
+            true => Ok(()),
+            false => Err(unsynced(&all)),
+        };
+        let remark = move || sources.iter().flat_map(Watched::troubles).collect();
+        self.checks
+            .add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
+        let (stop, mine) = Stop::pair();
+        let progress = Progress {
+            synced,
+            started: Mutex::new(Some(started)),
+            removed: mine.clone(),
+        };
+        let removed = mine.clone();
+        let (living, alive) = watch::channel(());
+        self.running.insert(name.to_string(), Running { stop, alive });
+        let (equipment, terms, every) = (self.equipment.clone(), self.terms.clone(), self.group.stop());
+        self.group.spawn(&format!("controller {name}"), async move {
+            let _living = living;
+            let (source, stop) = Stop::pair();
+            let running = controller.run(equipment, terms, stop, progress);
+            tokio::pin!(running);
+            tokio::select! {
+                ended = &mut running => return ended,
+                () = every.requested() => {}
+                () = mine.requested() => {}
+            }
+            source.stop();
+            running.await
+        });
+        Box::pin(async move {
+            // A controller that fails ends the manager by itself; nothing else may begin. One that was taken away is not waited for.
+            if seen.wait_for(|synced| *synced).await.is_err() && !removed.is_requested() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+/// Why a controller's sources are not synced.
+fn unsynced(sources: &[Watched]) -> String {
+    let mut missing: Vec<String> = sources.iter().filter_map(Watched::missing).collect();
+    missing.sort();
+    missing.dedup(); // several sources may share an informer
+    match missing.is_empty() {
+        true => "its caches are not synced".to_owned(),
+        false => format!("its caches are not synced: {}", missing.join("; ")),
+    }
+}
+
+/// What a controller's loop tells: probes wait for its caches, [`Manager::ready`](crate::Manager::ready) for its workers.
+struct Progress {
+    synced: watch::Sender<bool>,
+    started: Mutex<Option<Started>>,
+    removed: Stop,
+}
+
+impl Told for Progress {
+    fn synced(&self) {
+        self.synced.send_replace(true);
+    }
+
+    fn started(&self) {
+        let first = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(started) = first {
+            started.one();
+        }
+    }
+}
+
+impl Drop for Progress {
+    /// What was taken away before it began is not waited for.
+    fn drop(&mut self) {
+        if self.removed.is_requested() {
+            self.started();
+        }
+    }
+}
+
+impl fmt::Debug for Loops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loops({:?})", self.running.keys())
+    }
+}

@@ -1,0 +1,311 @@
+//! What leads to a reconcile, with a real API server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubewright::kube::Api;
+use kubewright::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kubewright::kube::core::PartialObjectMeta;
+use kubewright::{
+    Action, Client, Context, Controller, Error, LeaderElection, Manager, Operator, Reconciler, Request, Scope, Source,
+    Stop, Waker, Watch, predicate,
+};
+use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+/// What was reconciled, and why.
+#[derive(Clone, Default)]
+struct Journal(Arc<watch::Sender<Vec<(String, Vec<String>)>>>);
+
+impl Journal {
+    async fn until(&self, what: &str, seen: impl Fn(&[(String, Vec<String>)]) -> bool) {
+        let mut notes = self.0.subscribe();
+        let waited = tokio::time::timeout(Duration::from_secs(30), notes.wait_for(|notes| seen(notes))).await;
+        assert!(waited.is_ok(), "{what}: {:#?}", self.0.borrow());
+    }
+
+    /// Waits until every name was reconciled for a cause that begins so.
+    async fn woken(&self, names: &[&str], cause: &str) {
+        let because = |causes: &[String]| causes.iter().any(|told| told.starts_with(cause));
+        let all = |notes: &[(String, Vec<String>)]| {
+            names
+                .iter()
+                .all(|name| notes.iter().any(|(noted, causes)| noted == name && because(causes)))
+        };
+        self.until(&format!("{names:?} because of {cause}"), all).await;
+    }
+
+    fn clear(&self) {
+        self.0.send_modify(Vec::clear);
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.0.borrow().iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+struct Noter(Journal);
+
+impl Reconciler for Noter {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let causes = ctx.causes().iter().map(ToString::to_string).collect();
+        self.0.0.send_modify(|notes| notes.push((name, causes)));
+        Ok(Action::await_change())
+    }
+}
+
+/// A cluster with ConfigMaps of these names that a controller with this source has looked at.
+async fn started(names: &[&str], source: Source) -> Result<(TestCluster, Journal)> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    for name in names {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": name}})).await?;
+    }
+    let journal = Journal::default();
+    let controller = Controller::of(Noter(journal.clone())).source(source);
+    cluster.run(Operator::new("noter").controller(controller)).await?;
+    journal.woken(names, "ConfigMap").await;
+    journal.clear();
+    Ok((cluster, journal))
+}
+
+async fn create<K>(cluster: &TestCluster, object: Value) -> Result<K>
+where
+    K: kubewright::Object + kubewright::kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    let object = serde_json::from_value(object).expect("it is one");
+    Ok(Api::default_namespaced(cluster.kube())
+        .create(&PostParams::default(), &object)
+        .await?)
+}
+
+async fn patch(cluster: &TestCluster, secret: &str, change: Value) -> Result<()> {
+    let api: Api<Secret> = Api::default_namespaced(cluster.kube());
+    api.patch(secret, &PatchParams::default(), &Patch::Merge(change))
+        .await?;
+    Ok(())
+}
+
+fn owned_by(name: &str, label: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"for": label}}})
+}
+
+/// The ConfigMap that the label names, if the cache knows it.
+async fn labelled(secret: Arc<Secret>, client: Client) -> kubewright::Result<Vec<Request>> {
+    let name = secret.metadata.labels.iter().flatten().find(|(key, _)| *key == "for");
+    let Some((_, name)) = name else { return Ok(Vec::new()) };
+    let found = client.get::<ConfigMap>(Some("default"), name).await?;
+    Ok(found.iter().map(|found| Request::of(&**found)).collect())
+}
+
+/// R3: what an object said only while its mapping waited counts too.
+#[tokio::test]
+async fn r3_every_state_of_an_object_is_mapped_however_late() -> Result<()> {
+    let gate = Arc::new(Semaphore::new(0));
+    let (held, asked) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
+    let source = Watch::<Secret>::new().map_with(move |secret, client| {
+        let (gate, attempt) = (held.clone(), asked.fetch_add(1, Ordering::SeqCst));
+        async move {
+            let _open = gate.acquire().await.map_err(Error::retry)?;
+            match attempt {
+                1 => Err(Error::retry("not yet")),
+                2 => panic!("not at all"),
+                _ => labelled(secret, client).await,
+            }
+        }
+    });
+    let (cluster, journal) = started(&["a", "b", "c", "d"], source).await?;
+    create::<Secret>(&cluster, owned_by("s", "a")).await?;
+    patch(&cluster, "s", owned_by("s", "b")).await?;
+    patch(&cluster, "s", owned_by("s", "c")).await?;
+    Api::<Secret>::default_namespaced(cluster.kube())
+        .delete("s", &DeleteParams::default())
+        .await?;
+    gate.add_permits(100);
+    journal.woken(&["a", "b", "c"], "Secret default/s").await;
+    assert_eq!(journal.names(), ["a", "b", "c"]);
+    Ok(())
+}
+
+/// A state that cannot be mapped is given up; a write is refused.
+#[tokio::test]
+async fn a_mapping_only_reads() -> Result<()> {
+    let refused = Arc::new(watch::Sender::new(None));
+    let told = refused.clone();
+    let source = Watch::<Secret>::new().map_with(move |secret, client| {
+        let told = told.clone();
+        async move {
+            let written = client.create(&*secret).await;
+            told.send_replace(written.err().map(|error| error.to_string()));
+            labelled(secret, client).await
+        }
+    });
+    let (cluster, journal) = started(&["a"], source).await?;
+    create::<Secret>(&cluster, owned_by("s", "a")).await?;
+    journal.woken(&["a"], "Secret default/s created").await;
+    let why = refused.borrow().clone().unwrap_or_default();
+    assert!(why.contains("the mapping of a source only reads"), "{why}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn predicates_and_selectors_belong_to_one_source() -> Result<()> {
+    let by_label = |secret: &Secret| {
+        let labels = secret.metadata.labels.iter().flatten();
+        labels
+            .filter(|(key, _)| *key == "for")
+            .map(|(_, name)| Request::new(Some("default"), name))
+            .collect()
+    };
+    let red = Scope::all().labels([("colour", "red")].into_iter().collect());
+    let source = Watch::<Secret>::new()
+        .within(red)
+        .when(predicate::and(
+            predicate::not(predicate::created),
+            predicate::labels_changed,
+        ))
+        .map(by_label);
+    let (cluster, journal) = started(&["a", "b", "c"], source).await?;
+    let labels = |name: &str, colour: &str, of: &str| json!({"metadata": {"name": name, "labels": {"for": of, "colour": colour}}});
+    create::<Secret>(&cluster, labels("blue", "blue", "a")).await?;
+    create::<Secret>(&cluster, labels("red", "red", "b")).await?;
+    patch(&cluster, "blue", labels("blue", "blue", "b")).await?;
+    patch(&cluster, "red", json!({"data": {"a": "YQ=="}})).await?;
+    patch(&cluster, "red", labels("red", "red", "c")).await?;
+    journal.woken(&["b", "c"], "Secret default/red changed").await;
+    // It leaves the selection, which reads as a deletion.
+    patch(&cluster, "red", labels("red", "green", "a")).await?;
+    journal.woken(&["c"], "Secret default/red deleted").await;
+    assert!(!journal.names().contains(&"a".to_owned()), "{:?}", journal.names());
+    Ok(())
+}
+
+#[tokio::test]
+async fn owners_that_do_not_control_are_woken_when_asked_for_by_metadata_alone() -> Result<()> {
+    let source = Watch::<PartialObjectMeta<Secret>>::new().owned_by_any();
+    let (cluster, journal) = started(&["a", "b", "c"], source).await?;
+    let owner = |name: &str, controller: bool| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name, "controller": controller});
+    let owners = [owner("a", true), owner("b", false)];
+    create::<Secret>(&cluster, json!({"metadata": {"name": "s", "ownerReferences": owners}})).await?;
+    journal.woken(&["a", "b"], "Secret default/s created").await;
+    assert_eq!(journal.names(), ["a", "b"]);
+    Ok(())
+}
+
+/// A reconciler that waits for permission before each reconcile.
+struct Held(Journal, Arc<Semaphore>);
+
+impl Reconciler for Held {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        self.1.acquire().await.map_err(Error::retry)?.forget();
+        Noter(self.0.clone()).reconcile(object, ctx).await
+    }
+}
+
+fn key(name: &str) -> Request {
+    Request::new(Some("default"), name)
+}
+
+#[tokio::test]
+async fn what_is_woken_from_outside_is_reconciled_for_that_reason() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    for name in ["a", "b"] {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": name}})).await?;
+    }
+    let (waker, journal) = (Waker::new(), Journal::default());
+    let operator = || {
+        let controller = Controller::of(Noter(journal.clone())).source(waker.source());
+        cluster.run(Operator::new("noter").controller(controller))
+    };
+    waker.wake(key("a"), "before it ran").await;
+    let running = operator().await?;
+    journal.woken(&["a"], "before it ran").await;
+    waker.wake(key("b"), "while it ran").await;
+    journal.woken(&["b"], "while it ran").await;
+    waker.wake_all("for everybody").await;
+    journal.woken(&["a", "b"], "for everybody").await;
+    running.stop().await?;
+    // The next one gets what nothing has worked on.
+    waker.wake(key("b"), "between").await;
+    let _running = operator().await?;
+    journal.woken(&["b"], "between").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_waker_has_room_until_workers_have_taken_the_keys() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let (waker, journal, gate) = (Waker::with_capacity(2), Journal::default(), Arc::new(Semaphore::new(0)));
+    for name in ["a", "b", "c"] {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": name}})).await?;
+    }
+    waker.wake(key("a"), "first").await;
+    waker.wake(key("b"), "second").await;
+    let full = waker.try_wake(key("c"), "third").expect_err("two wait");
+    let (patient, controller) = (waker.clone(), Held(journal.clone(), gate.clone()));
+    let third = tokio::spawn(async move { patient.wake(key("c"), "third").await });
+    let controller = Controller::of(controller).source(waker.source());
+    let _running = cluster.run(Operator::new("noter").controller(controller)).await?;
+    gate.add_permits(100);
+    third.await.expect("there is room again");
+    journal.woken(&["a"], "first").await;
+    journal.woken(&["c"], "third").await;
+    assert!(full.to_string().contains("as many wake-ups wait"), "{full}");
+    // The same again takes no room while it waits.
+    for _ in 0..100 {
+        waker.wake(key("a"), "again").await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_lead_keeps_what_is_woken_until_it_does() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    create::<ConfigMap>(&cluster, json!({"metadata": {"name": "a"}})).await?;
+    let replica = |identity: &str| {
+        let (waker, journal) = (Waker::new(), Journal::default());
+        let hour = Duration::from_secs(3600);
+        let election = LeaderElection::new("noter").identity(identity).lease_duration(hour);
+        let election = election.renew_deadline(hour / 2).retry_period(hour / 60);
+        let builder = Manager::builder(cluster.kube()).name("noter").leader_election(election);
+        let controller = Controller::of(Noter(journal.clone())).source(waker.source());
+        let manager = builder.add(controller).build().expect("it fits together");
+        (waker, journal, manager)
+    };
+    let run = |manager: Manager| {
+        let (stop, token) = Stop::pair();
+        let running = tokio::spawn(manager.run(async move { token.requested().await }));
+        (stop, running)
+    };
+    let (_, first_notes, first) = replica("one");
+    let first = run(first);
+    first_notes.woken(&["a"], "ConfigMap default/a").await;
+    let (waker, second_notes, second) = replica("two");
+    let second = run(second);
+    waker.wake(key("a"), "while the other led").await;
+    assert_eq!(second_notes.names(), [""; 0], "it does not lead");
+    first.0.stop();
+    first.1.await.expect("no panic").expect("it stops in order");
+    second_notes.woken(&["a"], "while the other led").await;
+    second.0.stop();
+    second.1.await.expect("no panic").expect("it stops in order");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_object_is_looked_at_again_and_again() -> Result<()> {
+    let (_cluster, journal) = started(&["a", "b"], Source::every(Duration::from_millis(5))).await?;
+    journal.clear();
+    journal.woken(&["a", "b"], "looked at every 5ms").await;
+    Ok(())
+}

@@ -1,0 +1,513 @@
+//! What one request may cost, in steps of work and in bytes that it makes.
+//!
+//! Many small rules walk over what a client sent, and some of them look at pairs of items, or make something larger out of something
+//! small. Each has its own bound where Kubernetes has one; this is the bound of all of them together. Code that walks over what a client
+//! sent says so ([`spend`]), code that makes a lot out of little says how much ([`produce`]), and whoever answers the request sets the
+//! limits ([`within`], [`Metered`]). Beyond them the request is cancelled: its stack is unwound, and the caller gets [`Exhausted`].
+//!
+//! Invariants:
+//! - the same request costs the same steps on every machine: there is no clock here;
+//! - without limits nothing is counted and nothing is cancelled;
+//! - a commit is never cancelled, nor what must follow it, nor the making of what all requests share: a `LazyLock` whose making was
+//!   cancelled would stay broken ([`unlimited`], [`commit`]);
+//! - work on [`Trial`] is cancelled only while it has done nothing that shows outside, so that it may begin again elsewhere.
+//!
+//! A cancellation is an unwinding without a panic's message (`resume_unwind`), as language servers cancel their queries: a check in
+//! every loop would otherwise turn each function that can only succeed into one that can fail.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use crate::stack::with_room;
+
+/// How much something may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Steps of work: about one for each value that is looked at, or for every 32 bytes of a text.
+    pub steps: u64,
+    /// Bytes made beyond what was sent, all together, whether they are still held or not.
+    pub bytes: u64,
+}
+
+impl Limits {
+    /// What a request may cost: some 250 ms of one processor, and 32 MiB of what it makes.
+    pub const REQUEST: Limits = Limits {
+        steps: 20_000_000,
+        bytes: 32 * 1024 * 1024,
+    };
+}
+
+/// Which of the [`Limits`] was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// [`Limits::steps`].
+    Steps,
+    /// [`Limits::bytes`].
+    Bytes,
+    /// The steps of a [`Trial`]: begin again where it may take longer.
+    Trial,
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Exhausted::Steps => "it takes more work than one request may cause",
+            Exhausted::Bytes => "it makes more out of what was sent than one request may",
+            Exhausted::Trial => "it takes longer than it may where it was tried",
+        })
+    }
+}
+
+impl std::error::Error for Exhausted {}
+
+/// What is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    limits: Limits,
+    /// Steps of a trial.
+    trial: Option<u64>,
+    /// Whether a call to somebody else was made.
+    called: bool,
+}
+
+impl Left {
+    const fn of(limits: Limits) -> Left {
+        Left {
+            limits,
+            trial: None,
+            called: false,
+        }
+    }
+
+    /// Counts steps of a trial; `false` when there are not so many left.
+    #[inline]
+    fn tries(&mut self, steps: u64) -> bool {
+        let Some(trial) = &mut self.trial else { return true };
+        let enough = *trial >= steps;
+        *trial = trial.saturating_sub(steps);
+        enough
+    }
+}
+
+thread_local! {
+    /// What is left of the limits that are in force on this thread.
+    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+}
+
+/// Says that something was done: one step for each value that is looked at.
+///
+/// Cheap enough for every turn of a loop. A loop whose turns are long says it with their length.
+#[inline]
+pub fn spend(steps: usize) {
+    LEFT.with(|left| {
+        let Some(mut now) = left.get() else { return };
+        let steps = steps as u64;
+        if !now.tries(steps) {
+            cancel(left, Exhausted::Trial);
+        }
+        if now.limits.steps < steps {
+            cancel(left, Exhausted::Steps);
+        }
+        now.limits.steps -= steps;
+        left.set(Some(now));
+    });
+}
+
+/// Says that a text of so many bytes was read through.
+#[inline]
+pub fn spend_on_text(bytes: usize) {
+    spend(1 + bytes / 32);
+}
+
+/// Says that so many bytes were made, or will be, which were not sent.
+#[inline]
+pub fn produce(bytes: usize) {
+    LEFT.with(|left| {
+        let Some(mut now) = left.get() else { return };
+        let bytes = bytes as u64;
+        if now.limits.bytes < bytes {
+            cancel(left, Exhausted::Bytes);
+        }
+        now.limits.bytes -= bytes;
+        left.set(Some(now));
+    });
+}
+
+/// Whether so much more may be done: for what has words of its own for work that is too much, and leaves something to
+/// those who say them. Without limits everything may.
+#[inline]
+pub fn affords(steps: usize, bytes: usize) -> bool {
+    /// One part in so many of the limits of a request is not for them.
+    const KEPT_BACK: u64 = 8;
+    LEFT.with(Cell::get).is_none_or(|Left { limits: left, .. }| {
+        let (steps, bytes) = (steps as u64, bytes as u64);
+        left.steps >= steps.saturating_add(Limits::REQUEST.steps / KEPT_BACK)
+            && left.bytes >= bytes.saturating_add(Limits::REQUEST.bytes / KEPT_BACK)
+    })
+}
+
+/// Raises the limits by what an object of so many bytes may cost that was stored before: it is the server's to read, however many there are.
+#[inline]
+pub fn allow_stored(bytes: usize) {
+    const EACH: u64 = 1000;
+    LEFT.with(|left| {
+        let Some(mut now) = left.get() else { return };
+        let bytes = bytes as u64;
+        // A trial is about time, whoever's it is.
+        if !now.tries(1 + bytes / 32) {
+            cancel(left, Exhausted::Trial);
+        }
+        now.limits.steps = now.limits.steps.saturating_add(EACH + bytes / 8);
+        now.limits.bytes = now.limits.bytes.saturating_add(bytes);
+        left.set(Some(now));
+    });
+}
+
+/// Says that somebody else is called, who should not be called again for the same: from here on work on [`Trial`] goes on to its end.
+pub fn call_out() {
+    LEFT.with(|left| {
+        let Some(mut now) = left.get() else { return };
+        now.trial = None;
+        now.called = true;
+        left.set(Some(now));
+    });
+}
+
+/// Unwinds up to whoever set the limits. From then on nothing is counted, so that what runs while the stack is unwound is not cancelled.
+#[cold]
+fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
+    left.set(None);
+    resume_unwind(Box::new(Cancelled(why)));
+}
+
+/// The payload of a cancellation.
+struct Cancelled(Exhausted);
+
+/// Puts the limits that were in force before back when it goes, however it goes.
+struct Before(Option<Left>);
+
+impl Before {
+    fn replaced_by(left: Option<Left>) -> Before {
+        Before(LEFT.replace(left))
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        LEFT.set(self.0);
+    }
+}
+
+/// Runs `work` with limits of its own.
+///
+/// ```
+/// use kubewright_values::budget::{self, Exhausted, Limits};
+/// let limits = Limits { steps: 10, bytes: 100 };
+/// assert_eq!(budget::within(limits, || budget::spend(10)), Ok(()));
+/// assert_eq!(budget::within(limits, || budget::spend(11)), Err(Exhausted::Steps));
+/// assert_eq!(budget::within(limits, || budget::produce(101)), Err(Exhausted::Bytes));
+/// ```
+///
+/// # Errors
+/// When it costs more. A panic of another kind goes on.
+pub fn within<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Exhausted> {
+    let _before = Before::replaced_by(Some(Left::of(limits)));
+    catch_unwind(AssertUnwindSafe(work)).map_err(of_payload)
+}
+
+/// Runs a part that may fail alone, with a share of what is left: a quarter of what is beyond half of a request's limits, and `least`
+/// steps at all events. However many parts use up their shares, something is left for the others. Without limits a part has a share of
+/// those of a request.
+///
+/// ```
+/// use kubewright_values::budget::{self, Limits};
+/// let work = || (0..1000).map(|_| budget::share(10, || budget::spend(usize::MAX / 2))).filter(Option::is_some).count();
+/// assert_eq!(budget::within(Limits::REQUEST, work), Ok(0));
+/// ```
+pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
+    let outer = LEFT.with(Cell::get);
+    let of = |left: u64, request: u64| left.saturating_sub(request / 2) / 4;
+    let whole = outer.map_or(Limits::REQUEST, |left| left.limits);
+    let given = Limits {
+        steps: of(whole.steps, Limits::REQUEST.steps).max(least.min(whole.steps)),
+        bytes: of(whole.bytes, Limits::REQUEST.bytes).max(least.min(whole.bytes)),
+    };
+    let before = Before::replaced_by(Some(Left {
+        limits: given,
+        ..outer.unwrap_or(Left::of(given))
+    }));
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let after = LEFT.with(Cell::get);
+    drop(before);
+    let left = after.map_or(Limits { steps: 0, bytes: 0 }, |left| left.limits);
+    if let Some(mut now) = outer {
+        let steps = given.steps.saturating_sub(left.steps);
+        now.limits.steps = now.limits.steps.saturating_sub(steps);
+        now.limits.bytes = now.limits.bytes.saturating_sub(given.bytes.saturating_sub(left.bytes));
+        now.called |= after.is_some_and(|after| after.called);
+        let enough = now.tries(steps);
+        LEFT.set(Some(now));
+        if !enough {
+            LEFT.with(|left| cancel(left, Exhausted::Trial));
+        }
+    }
+    match done.map_err(of_payload) {
+        Ok(done) => Some(done),
+        // Whoever tries it begins again, elsewhere.
+        Err(Exhausted::Trial) => LEFT.with(|left| cancel(left, Exhausted::Trial)),
+        Err(Exhausted::Steps | Exhausted::Bytes) => None,
+    }
+}
+
+/// Runs a commit and what must follow it, without limits. A [`Trial`] is over: what was done may not be done again.
+pub fn commit<T>(work: impl FnOnce() -> T) -> T {
+    LEFT.with(|left| left.set(left.get().map(|now| Left { trial: None, ..now })));
+    unlimited(work)
+}
+
+/// Runs what may not be cancelled, such as the making of what all requests share.
+pub fn unlimited<T>(work: impl FnOnce() -> T) -> T {
+    let _before = Before::replaced_by(None);
+    work()
+}
+
+fn of_payload(payload: Box<dyn Any + Send>) -> Exhausted {
+    match payload.downcast::<Cancelled>() {
+        Ok(cancelled) => cancelled.0,
+        Err(other) => resume_unwind(other),
+    }
+}
+
+/// Work that is tried where it may take little time only, and begins again elsewhere when it takes more ([`Exhausted::Trial`]).
+///
+/// The trial is over with the first [`commit`], and with the first [`call_out`].
+#[derive(Debug)]
+pub struct Trial {
+    steps: u64,
+    called: AtomicBool,
+}
+
+impl Trial {
+    /// A trial of so many steps.
+    pub fn new(steps: u64) -> Trial {
+        Trial {
+            steps,
+            called: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the work has called somebody else: it cannot begin again, and how long it takes follows from the answer.
+    pub fn has_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed)
+    }
+}
+
+/// A future with limits, wherever and however often it is polled; and with room on the stack for what nests.
+pub struct Metered<'t, F> {
+    /// Dropped when it is cancelled, as a panicking future may not be polled again.
+    future: Option<Pin<Box<F>>>,
+    left: Left,
+    trial: Option<&'t Trial>,
+}
+
+impl<'t, F: Future> Metered<'t, F> {
+    /// `future`, which may cost so much.
+    pub fn new(limits: Limits, future: F) -> Metered<'t, F> {
+        Metered {
+            future: Some(Box::pin(future)),
+            left: Left::of(limits),
+            trial: None,
+        }
+    }
+
+    /// The same on trial.
+    #[must_use]
+    pub fn on(mut self, trial: &'t Trial) -> Metered<'t, F> {
+        self.left.trial = Some(trial.steps);
+        self.trial = Some(trial);
+        self
+    }
+
+    /// Whether the work may still begin again.
+    pub fn is_on_trial(&self) -> bool {
+        self.left.trial.is_some()
+    }
+}
+
+impl<F: Future> Future for Metered<'_, F> {
+    type Output = Result<F::Output, Exhausted>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(future) = &mut this.future else {
+            return Poll::Pending;
+        };
+        let before = Before::replaced_by(Some(this.left));
+        let polled = catch_unwind(AssertUnwindSafe(|| with_room(|| future.as_mut().poll(cx))));
+        this.left = LEFT.get().unwrap_or(this.left);
+        drop(before);
+        if let (Some(trial), true) = (this.trial, this.left.called) {
+            trial.called.store(true, Ordering::Relaxed);
+        }
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => {
+                this.future = None;
+                Poll::Ready(Ok(output))
+            }
+            Err(payload) => {
+                this.future = None;
+                Poll::Ready(Err(of_payload(payload)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { steps: 10, bytes: 10 };
+
+    #[test]
+    fn what_is_left_is_counted_and_put_back() {
+        let check = |work: fn(), expected: Result<(), Exhausted>| {
+            assert_eq!(within(LIMITS, work), expected);
+            assert_eq!(LEFT.get(), None, "limits stayed behind");
+        };
+        check(|| spend(10), Ok(()));
+        check(|| (0..11).for_each(|_| spend(1)), Err(Exhausted::Steps));
+        check(|| spend_on_text(32 * 9), Ok(()));
+        check(|| spend_on_text(32 * 10), Err(Exhausted::Steps));
+        check(|| spend(usize::MAX), Err(Exhausted::Steps));
+        check(|| produce(11), Err(Exhausted::Bytes));
+        check(|| unlimited(|| spend(11)), Ok(()));
+        check(
+            || {
+                allow_stored(80);
+                spend(1020);
+                produce(90);
+            },
+            Ok(()),
+        );
+        check(
+            || {
+                unlimited(|| spend(11));
+                spend(10);
+                produce(10);
+            },
+            Ok(()),
+        );
+        check(
+            || {
+                assert_eq!(
+                    within(Limits { steps: 1, bytes: 0 }, || spend(2)),
+                    Err(Exhausted::Steps)
+                );
+            },
+            Ok(()),
+        );
+        spend(usize::MAX);
+        produce(usize::MAX);
+    }
+
+    #[test]
+    fn a_panic_is_no_cancellation() {
+        let caught = catch_unwind(|| within(LIMITS, || resume_unwind(Box::new("a defect"))));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "a defect");
+        assert_eq!(LEFT.get(), None);
+    }
+
+    #[test]
+    fn a_trial_ends_before_anything_shows() {
+        let check = |work: fn(), expected: Result<(), Exhausted>, called: bool| {
+            let trial = Trial::new(10);
+            let limits = Limits { steps: 100, bytes: 100 };
+            let mut metered = Metered::new(limits, async { work() }).on(&trial);
+            let polled = Pin::new(&mut metered).poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(polled, Poll::Ready(expected));
+            assert_eq!(trial.has_called(), called);
+            assert_eq!(LEFT.get(), None, "limits stayed behind");
+        };
+        let trial = Err(Exhausted::Trial);
+        check(|| spend(10), Ok(()), false);
+        check(|| (0..11).for_each(|_| spend(1)), trial, false);
+        // It is about steps only.
+        check(|| produce(100), Ok(()), false);
+        check(|| produce(101), Err(Exhausted::Bytes), false);
+        // What may be afforded is not asked of the trial.
+        check(|| assert!(!affords(90, 0) && LEFT.get().is_some()), Ok(()), false);
+        // What is the server's own takes time as well.
+        check(|| (0..11).for_each(|_| allow_stored(8)), trial, false);
+        check(|| allow_stored(320), trial, false);
+        // Constants end no trial, a commit and a call do; the limits stay.
+        check(
+            || {
+                unlimited(|| spend(1000));
+                spend(11);
+            },
+            trial,
+            false,
+        );
+        check(
+            || {
+                commit(|| spend(1000));
+                spend(100);
+            },
+            Ok(()),
+            false,
+        );
+        check(
+            || {
+                commit(|| spend(1000));
+                spend(101);
+            },
+            Err(Exhausted::Steps),
+            false,
+        );
+        check(
+            || {
+                call_out();
+                spend(100);
+            },
+            Ok(()),
+            true,
+        );
+    }
+
+    #[test]
+    fn a_future_takes_its_limits_along() {
+        let check = |steps: [usize; 3], expected: Result<u8, Exhausted>| {
+            let mut turn = 0;
+            let work = std::future::poll_fn(|cx| {
+                spend(steps[turn]);
+                turn += 1;
+                if turn == steps.len() {
+                    return Poll::Ready(7);
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            });
+            let mut metered = Metered::new(LIMITS, work);
+            let mut cx = Context::from_waker(Waker::noop());
+            let output = loop {
+                if let Poll::Ready(output) = Pin::new(&mut metered).poll(&mut cx) {
+                    break output;
+                }
+                // What others do on this thread meanwhile is not counted.
+                spend(1000);
+            };
+            assert_eq!(output, expected);
+        };
+        check([5, 5, 0], Ok(7));
+        check([5, 5, 1], Err(Exhausted::Steps));
+        check([11, 0, 0], Err(Exhausted::Steps));
+    }
+}

@@ -1,0 +1,99 @@
+//! Values as Go prints them: clients compare messages, and many of Kubernetes' messages show a value in Go's words.
+//!
+//! Not here: kube-apiserver's own structs and what its decoder says about types, which belong to the schemas.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::measure;
+
+/// A value as `%v` prints it out of a tree of plain values: `map[a:1 b:[x y]]`.
+///
+/// ```
+/// use kubewright_values::go;
+/// assert_eq!(go::text(&serde_json::json!({"b": [1, "x", null], "a": true})), "map[a:true b:[1 x <nil>]]");
+/// ```
+pub fn text(value: &Value) -> String {
+    measure::shown(&Printed(value))
+}
+
+struct Printed<'a>(&'a Value);
+
+impl fmt::Display for Printed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("<nil>"),
+            Value::String(text) => f.write_str(text),
+            Value::Array(list) => {
+                f.write_str("[")?;
+                for (index, item) in list.iter().enumerate() {
+                    let space = if index == 0 { "" } else { " " };
+                    write!(f, "{space}{}", Printed(item))?;
+                }
+                f.write_str("]")
+            }
+            Value::Object(map) => {
+                f.write_str("map[")?;
+                for (index, (key, value)) in map.iter().enumerate() {
+                    let space = if index == 0 { "" } else { " " };
+                    write!(f, "{space}{key}:{}", Printed(value))?;
+                }
+                f.write_str("]")
+            }
+            other => other.fmt(f),
+        }
+    }
+}
+
+/// The type of a value in a tree of plain values, as `%T` prints it. Numbers that no `int64` holds are floats.
+///
+/// ```
+/// use kubewright_values::go;
+/// assert_eq!(go::type_name(&serde_json::json!({})), "map[string]interface {}");
+/// ```
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// The type of a JSON value, as Go's decoder names it: `cannot unmarshal array into …`.
+///
+/// ```
+/// use kubewright_values::go;
+/// assert_eq!(go::json_type(&serde_json::json!(1.5)), "number");
+/// ```
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// JSON with the characters escaped that Go's encoder escapes, so that it may stand in HTML.
+///
+/// ```
+/// use kubewright_values::go;
+/// assert_eq!(go::html_safe("\"a<b\""), "\"a\\u003cb\"");
+/// ```
+pub fn html_safe(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", character as u32)),
+            character => safe.push(character),
+        }
+    }
+    safe
+}

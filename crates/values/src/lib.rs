@@ -1,0 +1,23 @@
+//! What values of Kubernetes are, before any schema: quantities, names, formats, paths of fields, and what is said about them.
+//!
+//! Beside them stands what a request may cost ([`budget`]): all code that walks over what a client sent counts its steps there.
+//!
+//! Pure: no clock, no IO, ordered collections only. Not here: shapes of objects (`kubewright-schema`) and expressions (`kubewright-cel`).
+
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
+
+// what it may cost
+pub mod budget;
+pub mod measure;
+pub mod stack;
+// values
+pub mod error;
+pub mod formats;
+pub mod go;
+mod list_type;
+pub mod names;
+pub mod path;
+pub mod quantity;
+pub mod zones;
+
+pub use list_type::ListType;

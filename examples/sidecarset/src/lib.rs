@@ -1,0 +1,15 @@
+//! The operator sidecarset: what it consists of.
+
+use kubewright::Operator;
+
+pub mod controller;
+pub mod webhook;
+
+/// The operator, declared once: the program runs it, `kubewright manifests` writes it down, and the tests test it.
+pub fn operator() -> Operator {
+    Operator::new("sidecarset")
+        .crd::<sidecarset_api::v1alpha1::SidecarSet>()
+        .controller(controller::sidecarset_controller::controller())
+        .webhook(webhook::v1alpha1::sidecarset_webhook::webhook())
+        .webhook(webhook::v1::pod_webhook::webhook())
+}

@@ -1,0 +1,4 @@
+//! The webhooks: what is filled in, refused and converted.
+
+pub mod v1;
+pub mod v1alpha1;

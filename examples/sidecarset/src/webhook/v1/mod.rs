@@ -1,0 +1,3 @@
+//! Webhooks for kinds of version `v1`.
+
+pub mod pod_webhook;
