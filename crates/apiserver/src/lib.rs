@@ -2,7 +2,7 @@
 //!
 //! One pipeline serves every kind, built-in or custom: authenticate → route → authorize → decode → strategy →
 //! mutating admission → validate → validating admission → compare-and-swap → fan out → encode. A kind is a row of data and small
-//! functions (see [`registry::Resource`]), never a handler of its own.
+//! functions (see [`model::Resource`]), never a handler of its own.
 //!
 //! Invariants:
 //! - only [`storage`] assigns a resourceVersion: one counter for the whole server;

@@ -3,10 +3,10 @@
 //! An expression goes through four steps, each a module of its own: the [`parser`] makes a tree ([`ast`]) and expands
 //! macros; the [`checker`] gives each node a [type](types) and each call its overloads ([`decls`]); [`cost`] estimates
 //! the most work that an evaluation may cause, from the sizes that schemas promise; [`eval`] computes a
-//! [`Value`](value::Value), counting the work. [`schema`] turns the schema of a resource into declarations, [`rules`]
-//! is `x-kubernetes-validations`.
+//! [`Value`](value::Value), counting the work. What turns the schema of a resource into declarations, and
+//! `x-kubernetes-validations`, are in `kubewright-schema` (`declare`, `rules`).
 //!
-//! Whoever has expressions says once which variables they may name, compiles, and evaluates as often as there are values:
+//! A caller declares once which variables its expressions may name, compiles, and evaluates as often as there are values:
 //!
 //! ```
 //! use kubewright_cel::eval::{Bindings, PER_CALL_LIMIT, evaluate};
@@ -32,7 +32,7 @@
 //! ```
 //!
 //! Untyped variables are [`Type::Dyn`]; typed ones come from
-//! [`schema::declare`]. The type of the result is the caller's to check
+//! `kubewright_schema::declare`. The type of the result is the caller's to check
 //! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
 //! [`String`](types::Type::String).
 //!

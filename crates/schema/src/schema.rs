@@ -2,7 +2,7 @@
 //!
 //! A [`Schema`] holds the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to, with the
 //! `x-kubernetes-*` extensions. A [`SchemaRef`] points at one. It is an `Arc` or a name in the
-//! [catalog](crate::schema::catalog) that is looked up on first use, which keeps recursive definitions such as
+//! [catalog] that is looked up on first use, which keeps recursive definitions such as
 //! `JSONSchemaProps` finite and a server that never touches a kind from paying for it.
 //!
 //! Invariants: a `Schema` never changes once it is behind a `SchemaRef`; a `$ref` that carries words of its own
@@ -106,7 +106,7 @@ pub struct GroupVersionKind {
 
 /// What a value may be: the keywords of an OpenAPI v3 schema that Kubernetes gives a meaning to.
 ///
-/// Absent keywords are `None`, `false` or empty. Built-in kinds come from the [catalog](crate::schema::catalog), custom ones
+/// Absent keywords are `None`, `false` or empty. Built-in kinds come from the [catalog], custom ones
 /// from [`SchemaRef::from_crd`].
 #[derive(Clone, Debug, Default)]
 pub struct Schema {

@@ -174,7 +174,7 @@ impl FieldError {
         self.body_showing(None)
     }
 
-    /// The same with the value of the field shown as this text, such as [`crate::internal::show`] makes it.
+    /// The same with the value of the field shown as this text, such as `kubewright_schema::internal::show` makes it.
     pub fn body_showing(&self, shown: Option<&str>) -> String {
         let mut body = self.reason.title().to_string();
         if let (true, Some(value)) = (self.reason.shows_value(), &self.bad_value) {

@@ -1,6 +1,6 @@
 //! Room on the stack for what nests.
 //!
-//! Everything that looks at an object recurses into it, and an object may nest [`MAX_DEPTH`](crate::decode::MAX_DEPTH) levels deep, a stored one
+//! Everything that looks at an object recurses into it, and an object may nest `kubewright_schema::decode::MAX_DEPTH` levels deep, a stored one
 //! twice that. How much stack the caller's thread has is the caller's matter: a test runs on two megabytes. So whoever answers a request asks for
 //! room first.
 

@@ -21,7 +21,7 @@
 //!
 //! A storage that survives its process says so with [`Storage::settle`]: nobody outside is told of a revision that is not safe.
 //!
-//! Not here: what may be written (see `server`), selectors (see [`crate::watch`]), files (a shell's [`journal::Journal`]).
+//! Not here: what may be written (see `server`), selectors (see `server::watch`), files (a shell's [`journal::Journal`]).
 
 pub mod conformance;
 mod history;

@@ -1,6 +1,5 @@
 //! kubectl as a person types it, and waits for what it says.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -61,15 +60,6 @@ impl Kubectl {
         said.out
     }
 
-    /// Runs a command with this to read.
-    pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Said {
-        let mut process = self.background(arguments);
-        let mut stdin = process.stdin.take().expect("it is piped");
-        stdin.write_all(input.as_bytes()).expect("kubectl reads");
-        drop(stdin);
-        process.wait_with_output().expect("kubectl ends").into()
-    }
-
     /// Starts a command whose streams are pipes.
     pub(crate) fn background(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
@@ -78,11 +68,6 @@ impl Kubectl {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         pipes.spawn().expect("kubectl starts")
-    }
-
-    pub(crate) fn apply(&self, manifest: &str) {
-        let said = self.with_input(&["apply", "-f", "-"], manifest);
-        assert_eq!(said.code, Some(0), "{said:?}");
     }
 
     /// Waits until a command says what it should.

@@ -16,12 +16,15 @@ use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+/// The name of what was reconciled, and why.
+type Note = (String, Vec<String>);
+
 /// What was reconciled, and why.
 #[derive(Clone, Default)]
-struct Journal(Arc<watch::Sender<Vec<(String, Vec<String>)>>>);
+struct Journal(Arc<watch::Sender<Vec<Note>>>);
 
 impl Journal {
-    async fn until(&self, what: &str, seen: impl Fn(&[(String, Vec<String>)]) -> bool) {
+    async fn until(&self, what: &str, seen: impl Fn(&[Note]) -> bool) {
         let mut notes = self.0.subscribe();
         let waited = tokio::time::timeout(Duration::from_secs(30), notes.wait_for(|notes| seen(notes))).await;
         assert!(waited.is_ok(), "{what}: {:#?}", self.0.borrow());
@@ -30,7 +33,7 @@ impl Journal {
     /// Waits until every name was reconciled for a cause that begins so.
     async fn woken(&self, names: &[&str], cause: &str) {
         let because = |causes: &[String]| causes.iter().any(|told| told.starts_with(cause));
-        let all = |notes: &[(String, Vec<String>)]| {
+        let all = |notes: &[Note]| {
             names
                 .iter()
                 .all(|name| notes.iter().any(|(noted, causes)| noted == name && because(causes)))
