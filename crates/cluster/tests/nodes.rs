@@ -341,13 +341,21 @@ async fn higher_priorities_take_places() {
     check(Cluster::builder().nodes(nodes), async |client| {
         let classes: Api<PriorityClass> = Api::all(client.clone());
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
-        for (name, value, policy) in [("low", 1, "PreemptLowerPriority"), ("high", 100, "PreemptLowerPriority"), ("polite", 50, "Never")] {
+        for (name, value, policy) in [
+            ("low", 1, "PreemptLowerPriority"),
+            ("high", 100, "PreemptLowerPriority"),
+            ("polite", 50, "Never"),
+        ] {
             let class = json!({ "metadata": { "name": name }, "value": value, "preemptionPolicy": policy });
             create(&classes, class).await;
         }
         let asking = |name: &str, class: Option<&str>, cpu: &str| {
             let container = json!({ "name": "c", "image": "app:1", "resources": { "requests": { "cpu": cpu } } });
-            pod(name, json!({}), json!({ "priorityClassName": class, "containers": [container] }))
+            pod(
+                name,
+                json!({}),
+                json!({ "priorityClassName": class, "containers": [container] }),
+            )
         };
         create(&pods, asking("low", Some("low"), "1")).await;
         create(&pods, asking("none", None, "1")).await;
@@ -357,7 +365,10 @@ async fn higher_priorities_take_places() {
         let why = |pod: Option<&Pod>| {
             let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
             let mut conditions = conditions.into_iter().flatten();
-            conditions.find(|one| one.type_ == "PodScheduled").and_then(|one| one.message.clone()).unwrap_or_default()
+            conditions
+                .find(|one| one.type_ == "PodScheduled")
+                .and_then(|one| one.message.clone())
+                .unwrap_or_default()
         };
         create(&pods, asking("polite", Some("polite"), "1")).await;
         let polite = until(&pods, "polite", |pod| !why(pod).is_empty()).await;
@@ -372,12 +383,61 @@ async fn higher_priorities_take_places() {
         assert!(pods.get_opt("none").await.expect("an answer").is_none());
         assert!(is_ready(pods.get_opt("low").await.expect("an answer").as_ref()));
         said(&client, "none", &["Preempted"]).await;
-        create(&pods, asking("huge", Some("high"), "3")).await;
-        let huge = until(&pods, "huge", |pod| !why(pod).is_empty()).await;
+        let nobody = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+                      1 No preemption victims found for incoming pod.";
+        let useless = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+                       1 Preemption is not helpful for scheduling.";
+        for (name, class, cpu, expected) in [("last", None, "1", nobody), ("huge", Some("high"), "3", useless)] {
+            create(&pods, asking(name, class, cpu)).await;
+            let told = until(&pods, name, |pod| !why(pod).is_empty()).await;
+            assert_eq!(why(told.as_ref()), expected, "{name}");
+        }
+    })
+    .await;
+}
+
+/// A victim that takes its time: the pod that comes is nominated meanwhile, and one of the same priority does not slip in before it.
+#[tokio::test]
+async fn places_are_kept_for_the_nominated() {
+    let nodes = Nodes::from(1).capacity("pods", "1");
+    check(Cluster::builder().nodes(nodes), async |client| {
+        let classes: Api<PriorityClass> = Api::all(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        create(&classes, json!({ "metadata": { "name": "high" }, "value": 100 })).await;
+        let mut old = pod("old", json!({}), json!({}));
+        old["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        create(&pods, old).await;
+        until(&pods, "old", is_ready).await;
+        let high = json!({ "priorityClassName": "high" });
+        create(&pods, pod("first", json!({}), high.clone())).await;
+        let nominated = |pod: Option<&Pod>| pod.and_then(|pod| pod.status.as_ref()?.nominated_node_name.clone());
+        until(&pods, "first", |pod| nominated(pod).as_deref() == Some("node-0")).await;
+        let told = until(&pods, "old", |pod| {
+            pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some())
+        })
+        .await;
+        let conditions = told.and_then(|pod| pod.status?.conditions).unwrap_or_default();
+        let target = conditions
+            .iter()
+            .find(|one| one.type_ == "DisruptionTarget")
+            .expect("it is told");
         assert_eq!(
-            why(huge.as_ref()),
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+            (target.reason.as_deref(), target.message.as_deref()),
+            (
+                Some("PreemptionByScheduler"),
+                Some("default-scheduler: preempting to accommodate a higher priority pod")
+            )
         );
+        create(&pods, pod("second", json!({}), high)).await;
+        said(&client, "second", &["FailedScheduling"]).await;
+        let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        pods.patch("old", &PatchParams::default(), &free)
+            .await
+            .expect("it is patched");
+        let first = until(&pods, "first", is_ready).await;
+        assert_eq!(nominated(first.as_ref()), None);
+        let second = pods.get("second").await.expect("a pod");
+        assert_eq!(second.spec.and_then(|spec| spec.node_name), None);
     })
     .await;
 }

@@ -17,8 +17,39 @@ use crate::controllers::tolerations::tolerates;
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Why a pod cannot run on a node, in kube-scheduler's words; nothing when it can.
-pub(super) fn refusals(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
+/// What nodes say that nobody need leave for the pod, because that would not help.
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+
+/// Why a node will not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// In kube-scheduler's words.
+    pub(super) reasons: Vec<String>,
+    /// Whether it would do if some of its pods went (`Unschedulable` and not `UnschedulableAndUnresolvable`).
+    pub(super) is_full: bool,
+}
+
+impl Refusal {
+    /// Nothing that pods of the node could change.
+    fn lasting(reason: impl Into<String>) -> Refusal {
+        Refusal {
+            reasons: vec![reason.into()],
+            is_full: false,
+        }
+    }
+
+    /// Because of the pods of other nodes and this one, or of its volumes.
+    pub(super) fn of(reason: &str) -> Refusal {
+        let by_pods = reason.contains("anti-affinity") || reason.ends_with("topology spread constraints");
+        Refusal {
+            reasons: vec![reason.to_owned()],
+            is_full: by_pods,
+        }
+    }
+}
+
+/// Why a pod cannot run on a node; nothing when it can.
+pub(super) fn refusal(pod: &Pod, node: &Node, taken: &Taken) -> Option<Refusal> {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let node_spec = node.spec.clone().unwrap_or_default();
@@ -29,19 +60,23 @@ pub(super) fn refusals(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
         ..Taint::default()
     };
     if node_spec.unschedulable == Some(true) && !tolerates(tolerations, &cordoned) {
-        return vec!["node(s) were unschedulable".to_owned()];
+        return Some(Refusal::lasting("node(s) were unschedulable"));
     }
     let repels =
         |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !tolerates(tolerations, taint);
     if let Some(taint) = node_spec.taints.iter().flatten().find(repels) {
         let value = taint.value.as_deref().unwrap_or_default();
-        return vec![format!("node(s) had untolerated taint {{{}: {value}}}", taint.key)];
+        let reason = format!("node(s) had untolerated taint {{{}: {value}}}", taint.key);
+        return Some(Refusal::lasting(reason));
     }
     if !selected(spec, node) {
-        return vec!["node(s) didn't match Pod's node affinity/selector".to_owned()];
+        return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
     }
     if has_port_conflict(pod, taken) {
-        return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
+        return Some(Refusal {
+            is_full: true,
+            ..Refusal::lasting("node(s) didn't have free ports for the requested pod ports")
+        });
     }
     insufficient(pod, node, taken)
 }
@@ -58,11 +93,12 @@ fn has_port_conflict(pod: &Pod, taken: &Taken) -> bool {
     })
 }
 
-/// What the node has too little of (`fitsRequest`). What it does not mention it does not have.
-fn insufficient(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
+/// What the node has too little of (`fitsRequest`). What it does not mention it does not have. Of what it has too little even when it is
+/// empty nobody can give way.
+fn insufficient(pod: &Pod, node: &Node, taken: &Taken) -> Option<Refusal> {
     let room = ledger::allocatable(node);
     let there = |name: &str| room.get(name).copied().unwrap_or(0);
-    let mut reasons = Vec::new();
+    let (mut reasons, mut is_full) = (Vec::new(), true);
     let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
     if count.saturating_add(1).saturating_mul(1000) > there("pods") {
         reasons.push("Too many pods".to_owned());
@@ -71,9 +107,10 @@ fn insufficient(pod: &Pod, node: &Node, taken: &Taken) -> Vec<String> {
         let used = taken.amounts.get(&name).copied().unwrap_or(0);
         if amount > 0 && amount > there(&name).saturating_sub(used) {
             reasons.push(format!("Insufficient {name}"));
+            is_full &= amount <= there(&name);
         }
     }
-    reasons
+    (!reasons.is_empty()).then_some(Refusal { reasons, is_full })
 }
 
 /// Whether nodeSelector and the required node affinity of a pod fit the node.
@@ -131,70 +168,46 @@ fn requirement_fits(wanted: &NodeSelectorRequirement, value: Option<&str>) -> bo
     }
 }
 
-/// The sentence for a pod that fits nowhere, after nobody was found to give way.
-pub(super) fn nowhere(refusals: &[Vec<String>]) -> String {
-    let total = refusals.len();
-    match refusals {
-        [] => available(refusals),
-        _ => format!(
-            "{} preemption: 0/{total} nodes are available: {}.",
-            available(refusals),
-            helpless(refusals)
-        ),
-    }
-}
-
-/// How many nodes there are, and how many of them refuse for which reason.
-pub(super) fn available(refusals: &[Vec<String>]) -> String {
-    if refusals.is_empty() {
+/// How many nodes there are, and how many of them refuse for which reason (`FitError`).
+pub(super) fn available<'a>(nodes: usize, reasons: impl Iterator<Item = &'a [String]>) -> String {
+    if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-    for refusal in refusals.iter().flatten() {
-        *counted.entry(refusal).or_default() += 1;
+    for reason in reasons.flatten() {
+        let count = counted.entry(reason).or_default();
+        *count = count.saturating_add(1);
     }
     let mut reasons: Vec<String> = counted
         .iter()
         .map(|(reason, count)| format!("{count} {reason}"))
         .collect();
     reasons.sort();
-    let total = refusals.len();
-    format!("0/{total} nodes are available: {}.", reasons.join(", "))
+    format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
-/// Whether a node that refuses for these reasons would take the pod when others went.
-pub(super) fn is_full(refusal: &[String]) -> bool {
-    refusal.iter().all(|reason| is_room(reason))
-}
-
-/// Why nobody gives way: which nodes would be helped by room, and have nobody of a lower priority, and which would not.
-fn helpless(refusals: &[Vec<String>]) -> String {
-    let total = refusals.len();
-    let full = refusals.iter().filter(|refusal| is_full(refusal));
-    let full = full.count();
-    let mut helpless = Vec::new();
-    if full > 0 {
-        helpless.push(format!("{full} No preemption victims found for incoming pod"));
+/// The sentence for a pod that fits nowhere and for which nobody gives way: `helpless` says why, of each node that is full.
+pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String {
+    let nodes = refusals.len();
+    let why = available(nodes, refusals.iter().map(|refusal| refusal.reasons.as_slice()));
+    if nodes == 0 {
+        return why;
     }
-    if full < total {
-        let others = total.saturating_sub(full);
-        helpless.push(format!("{others} Preemption is not helpful for scheduling"));
-    }
-    helpless.sort();
-    helpless.join(", ")
+    let not_helpful = [NOT_HELPFUL.to_owned()];
+    let others = refusals.iter().filter(|refusal| !refusal.is_full);
+    let others = others.map(|_| not_helpful.as_slice());
+    let helpless = helpless.iter().map(Vec::as_slice).chain(others);
+    format!("{why} preemption: {}", available(nodes, helpless))
 }
 
 /// The sentence for a pod that fits nowhere for a reason of its own.
 pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
-    format!(
-        "0/{nodes} nodes are available: {reason}. preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
-    )
-}
-
-/// Whether the reason would go when pods of the node went.
-fn is_room(reason: &str) -> bool {
-    let by_pods = reason.contains("anti-affinity") || reason.ends_with("topology spread constraints");
-    reason == "Too many pods" || reason.starts_with("Insufficient ") || reason.contains("free ports") || by_pods
+    let refusal = Refusal::lasting(NOT_HELPFUL);
+    let preemption = available(nodes, std::iter::repeat_n(refusal.reasons.as_slice(), nodes));
+    match nodes {
+        0 => preemption,
+        _ => format!("0/{nodes} nodes are available: {reason}. preemption: {preemption}"),
+    }
 }
 
 #[cfg(test)]
@@ -228,8 +241,8 @@ mod tests {
             *taken.amounts.entry("cpu".to_owned()).or_default() += 1000;
         }
         assert_eq!(
-            Some(refusals(&pod, &typed, &taken).join(" and "))
-                .filter(|text| !text.is_empty())
+            refusal(&pod, &typed, &taken)
+                .map(|refusal| refusal.reasons.join(" and "))
                 .as_deref(),
             expected,
             "{pod_spec} on {node} with {there}"
@@ -359,22 +372,72 @@ mod tests {
 
     #[test]
     fn the_sentence() {
-        let check = |refusals: &[&str], expected: &str| {
-            assert_eq!(
-                nowhere(&refusals.iter().map(|text| vec![(*text).to_owned()]).collect::<Vec<_>>()),
-                expected
-            );
+        const ALONE: &str = "No preemption victims found for incoming pod";
+        let full = |reason: &str| Refusal {
+            is_full: true,
+            ..Refusal::lasting(reason)
         };
-        check(&[], "no nodes available to schedule pods");
+        let check = |refusals: &[Refusal], helpless: &[&str], expected: &str| {
+            let refusals: Vec<&Refusal> = refusals.iter().collect();
+            let helpless: Vec<Vec<String>> = helpless.iter().map(|text| vec![(*text).to_owned()]).collect();
+            assert_eq!(nowhere(&refusals, &helpless), expected);
+        };
+        check(&[], &[], "no nodes available to schedule pods");
+        let (taint, selector) = (Refusal::lasting(TAINT), Refusal::lasting(SELECTOR));
         check(
-            &["Insufficient cpu", TAINT],
+            &[full("Insufficient cpu"), taint.clone()],
+            &[ALONE],
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. preemption: 0/2 nodes are available: \
              1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
         );
         check(
-            &[SELECTOR, TAINT, SELECTOR],
+            &[full("Insufficient cpu"), full("Insufficient cpu")],
+            &[ALONE, "Insufficient cpu"],
+            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+             1 Insufficient cpu, 1 No preemption victims found for incoming pod.",
+        );
+        check(
+            &[selector.clone(), taint, selector],
+            &[],
             "0/3 nodes are available: 1 node(s) had untolerated taint {dedicated: db}, 2 node(s) didn't match Pod's node affinity/selector. \
              preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+        );
+        let check = |nodes: usize, expected: &str| assert_eq!(nowhere_because("no volume", nodes), expected);
+        check(0, "no nodes available to schedule pods");
+        check(
+            2,
+            "0/2 nodes are available: no volume. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+        );
+    }
+
+    #[test]
+    fn who_could_be_helped() {
+        let check = |spec: Value, there: usize, expected: Option<bool>| {
+            let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
+            let node = json!({
+                "metadata": { "name": "n", "labels": {} }, "status": { "allocatable": { "pods": "2", "cpu": "4" } },
+            });
+            let node: Node = serde_json::from_value(node).expect("a node");
+            let mut taken = Taken::default();
+            for number in 0..there {
+                let request = Request::new(None, &number.to_string());
+                taken.pods.insert(request, Arc::default());
+                *taken.amounts.entry("cpu".to_owned()).or_default() += 2000;
+            }
+            let found = refusal(&pod, &node, &taken).map(|refusal| refusal.is_full);
+            assert_eq!(found, expected, "{spec} with {there}");
+        };
+        let asking =
+            |cpu: &str| json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] });
+        check(asking("1"), 1, None);
+        check(asking("1"), 2, Some(true));
+        check(asking("3"), 1, Some(true));
+        check(asking("5"), 0, Some(false));
+        check(asking("5"), 2, Some(false));
+        check(
+            json!({ "containers": [], "nodeSelector": { "a": "b" } }),
+            2,
+            Some(false),
         );
     }
 }

@@ -28,6 +28,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
+use self::fit::Refusal;
 use self::ledger::{Ledger, Taken};
 use self::neighbours::{Namespaces, Neighbours};
 use self::preempt::Candidate;
@@ -54,10 +55,27 @@ pub(crate) struct Scheduler {
 
 /// Why a pod has no node, as it is told.
 enum Nowhere {
-    /// It waits.
+    /// It waits, for pods that go already or for something else.
     Waits(String),
+    /// It waits, and is nominated for no node.
+    Hopeless(String),
     /// These give way to it.
     Preempts(Candidate, String),
+}
+
+/// What else becomes of a pod that waits.
+#[derive(Clone, Copy)]
+enum Nomination<'a> {
+    Keep,
+    Clear,
+    For(&'a str),
+}
+
+/// What is around a pod that is to be placed.
+struct Surroundings<'a> {
+    volumes: &'a Volumes,
+    namespaces: &'a Namespaces,
+    nodes: &'a [Arc<Node>],
 }
 
 /// The controller, ready to be added to a manager.
@@ -110,7 +128,12 @@ impl Scheduler {
         if self.ledger().is_none() {
             let all = ctx.client().list::<Pod>(None).await?;
             let mut first = Ledger::default();
-            all.iter().for_each(|pod| first.enter(pod));
+            for pod in &all {
+                first.enter(pod);
+                if is_ours(pod) {
+                    self.nominate(&Request::of(&**pod), pod);
+                }
+            }
             self.ledger().get_or_insert(first);
         }
         if let Some(ledger) = self.ledger().as_mut() {
@@ -136,43 +159,66 @@ impl Scheduler {
         };
     }
 
-    /// What is taken, with the pods for which others have given way and that a pod must not displace.
-    fn taken(&self, request: &Request, pod: &Pod) -> Ledger {
+    /// What is taken, with the pods for which others have given way and that a pod must not displace; nothing when there are none.
+    fn reserved(&self, request: &Request, pod: &Pod) -> Option<Ledger> {
+        let nominated = self.nominated();
+        let before = |(other, (pod_of, _)): &(&Request, &(Arc<Pod>, String))| {
+            *other != request && preempt::priority(pod_of) >= preempt::priority(pod)
+        };
+        let mut before = nominated.iter().filter(before).peekable();
+        before.peek()?;
         let mut taken = self.ledger().clone().unwrap_or_default();
-        for (other, (nominated, node)) in self.nominated().iter() {
-            if other != request && preempt::priority(nominated) >= preempt::priority(pod) {
-                taken.place(other, nominated, node);
-            }
+        for (other, (pod_of, node)) in before {
+            taken.place(other, pod_of, node);
         }
-        taken
+        Some(taken)
     }
 
-    /// The node for a pod, or why each refuses, with the node.
+    /// The node for a pod, or why each refuses. The one for which it is nominated comes first (`evaluateNominatedNode`).
     fn choose<'a>(
         &self,
         request: &Request,
         pod: &Pod,
-        volumes: &Volumes,
-        namespaces: &Namespaces,
-        nodes: &'a [Arc<Node>],
-    ) -> std::result::Result<&'a str, Vec<(&'a Node, Vec<String>)>> {
-        let reserved = (!self.nominated().is_empty()).then(|| self.taken(request, pod));
+        around: &Surroundings<'a>,
+    ) -> std::result::Result<&'a str, Vec<(&'a Node, Refusal)>> {
+        let reserved = self.reserved(request, pod);
+        let nominated = self.nominated().get(request).map(|(_, node)| node.clone());
         let guard = self.ledger();
         let nobody = Ledger::default();
         let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
-        let question = Question::new(pod, volumes, namespaces, nodes, ledger);
-        let (mut refusals, mut best): (Vec<(&Node, Vec<String>)>, Option<(usize, &str)>) = (vec![], None);
-        for node in nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
+        let question = Question::new(pod, around, ledger);
+        let (mut refusals, mut best) = (vec![], None);
+        for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
             let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
-            let why = question.ask(node);
-            if !why.is_empty() {
-                refusals.push((node, why));
-            } else if best.is_none_or(|(fewest, _)| there < fewest) {
-                best = Some((there, name));
+            match question.ask(node) {
+                Some(why) => refusals.push((&**node, why)),
+                None if nominated.as_deref() == Some(name) => return Ok(name),
+                None if best.is_none_or(|(fewest, _): (usize, &str)| there < fewest) => best = Some((there, name)),
+                None => {}
             }
         }
         best.map(|(_, name)| name).ok_or(refusals)
+    }
+
+    /// What is taken, when a pod of a lower priority runs on one of these nodes.
+    fn with_lower<'a>(
+        &self,
+        request: &Request,
+        pod: &Pod,
+        mut nodes: impl Iterator<Item = &'a Node>,
+    ) -> Option<Ledger> {
+        let is_lower = |other: &Arc<Pod>| preempt::priority(other) < preempt::priority(pod);
+        let there = {
+            let guard = self.ledger();
+            let ledger = guard.as_ref()?;
+            let has_lower = |node: &Node| {
+                let taken = ledger.on(meta::name(&node.metadata));
+                taken.is_some_and(|taken| taken.pods.values().any(is_lower))
+            };
+            nodes.any(has_lower).then(|| ledger.clone())?
+        };
+        Some(self.reserved(request, pod).unwrap_or(there))
     }
 
     /// Who gives way to a pod that every node refuses; or what it is told.
@@ -180,46 +226,84 @@ impl Scheduler {
         &self,
         ctx: &Context,
         pod: &Pod,
-        volumes: &Volumes,
-        namespaces: &Namespaces,
-        nodes: &[Arc<Node>],
-        refusals: Vec<(&Node, Vec<String>)>,
+        around: &Surroundings<'_>,
+        refusals: Vec<(&Node, Refusal)>,
     ) -> Result<Nowhere> {
-        let full: Vec<&Node> = refusals
-            .iter()
-            .filter(|(_, why)| fit::is_full(why))
-            .map(|(node, _)| *node)
-            .collect();
-        let why: Vec<Vec<String>> = refusals.into_iter().map(|(_, why)| why).collect();
-        let ledger = self.taken(ctx.request(), pod);
-        if let Some(ineligible) = preempt::ineligible(pod, &ledger).filter(|_| !why.is_empty()) {
-            return Ok(Nowhere::Waits(format!(
-                "{} preemption: {ineligible}",
-                fit::available(&why)
-            )));
+        let reasons = refusals.iter().map(|(_, refusal)| refusal.reasons.as_slice());
+        let why = fit::available(refusals.len(), reasons);
+        if refusals.is_empty() {
+            return Ok(Nowhere::Waits(why));
         }
-        let lower = |node: &&Node| {
-            let there = ledger.on(meta::name(&node.metadata)).map(|taken| taken.pods.values());
-            there.is_some_and(|mut there| there.any(|other| preempt::priority(other) < preempt::priority(pod)))
+        let ineligible = self
+            .ledger()
+            .as_ref()
+            .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
+        if let Some(ineligible) = ineligible {
+            return Ok(Nowhere::Waits(format!("{why} preemption: {ineligible}")));
+        }
+        let full = || {
+            refusals
+                .iter()
+                .filter(|(_, refusal)| refusal.is_full)
+                .map(|(node, _)| *node)
         };
-        let full: Vec<&Node> = full.into_iter().filter(lower).collect();
-        if full.is_empty() {
-            return Ok(Nowhere::Waits(fit::nowhere(&why)));
-        }
-        let budgets = ctx.client().list::<PodDisruptionBudget>(None).await?;
-        let candidates = full.into_iter().filter_map(|node| {
-            let fits = |left: &Ledger| {
-                Question::new(pod, volumes, namespaces, nodes, left)
-                    .ask(node)
-                    .is_empty()
+        let mut lower = self.with_lower(ctx.request(), pod, full());
+        let budgets = match &lower {
+            Some(_) => ctx.client().list::<PodDisruptionBudget>(None).await?,
+            None => vec![],
+        };
+        let (mut candidates, mut helpless) = (vec![], vec![]);
+        for node in full() {
+            let Some(ledger) = &mut lower else {
+                helpless.push(vec![preempt::NOBODY.to_owned()]);
+                continue;
             };
-            preempt::victims(pod, meta::name(&node.metadata), &ledger, &budgets, fits)
-        });
-        Ok(match preempt::best(candidates.collect()) {
-            Some(candidate) => Nowhere::Preempts(candidate, fit::available(&why)),
-            None => Nowhere::Waits(fit::nowhere(&why)),
+            let asks = |left: &Ledger| Question::new(pod, around, left).ask(node);
+            match preempt::victims(pod, meta::name(&node.metadata), ledger, &budgets, asks) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(reasons) => helpless.push(reasons),
+            }
+        }
+        let refusals: Vec<&Refusal> = refusals.iter().map(|(_, refusal)| refusal).collect();
+        Ok(match preempt::best(candidates) {
+            Some(candidate) => Nowhere::Preempts(candidate, why),
+            None => Nowhere::Hopeless(fit::nowhere(&refusals, &helpless)),
         })
     }
+
+    /// Nominates the pod for the node and takes the victims away (`prepareCandidate`).
+    ///
+    /// The nomination comes first: who is nominated and finds its victims still there begins anew.
+    async fn preempt(&self, ctx: &Context, pod: &Arc<Pod>, candidate: &Candidate, why: &str) -> Result<Action> {
+        let node = &candidate.node;
+        self.nominated()
+            .insert(ctx.request().clone(), (pod.clone(), node.clone()));
+        let waits = wait(ctx, pod, why, Nomination::For(node)).await?;
+        let is_lower =
+            |(other, at): &(Arc<Pod>, String)| at == node && preempt::priority(other) < preempt::priority(pod);
+        let lower: Vec<_> = self.nominated().values().filter(|one| is_lower(one)).cloned().collect();
+        for (other, _) in lower {
+            // It may find another node sooner than room on this one.
+            disruption_target::patch_status(ctx, &other, json!({ "nominatedNodeName": null })).await?;
+        }
+        let going = |victim: &&Arc<Pod>| !meta::is_deleting(&victim.metadata);
+        for victim in candidate.victims.iter().filter(going) {
+            take_away(ctx, pod, victim, node).await?;
+        }
+        // The victims that go lead back here.
+        Ok(waits)
+    }
+}
+
+/// Takes a victim away, and says why (`PreemptPod`).
+async fn take_away(ctx: &Context, pod: &Pod, victim: &Pod, node: &str) -> Result<()> {
+    let message = format!("{NAME}: preempting to accommodate a higher priority pod");
+    let condition = disruption_target::condition(victim, ctx, "True", Some((preempt::REASON, &message)));
+    if disruption_target::write(ctx, victim, &condition, json!({})).await? && ctx.client().delete(victim).await? {
+        let message = format!("Preempted by pod {} on node {node}", meta::uid(&pod.metadata));
+        ctx.event(victim, EventType::Normal, "Preempted", message);
+    }
+    Ok(())
 }
 
 /// What nodes are asked about a pod, as things are.
@@ -231,55 +315,25 @@ struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    fn new(
-        pod: &'a Pod,
-        volumes: &'a Volumes,
-        namespaces: &Namespaces,
-        nodes: &[Arc<Node>],
-        ledger: &'a Ledger,
-    ) -> Question<'a> {
-        let all: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+    fn new(pod: &'a Pod, around: &Surroundings<'a>, ledger: &'a Ledger) -> Question<'a> {
+        let all: Vec<&Node> = around.nodes.iter().map(|node| &**node).collect();
         Question {
             pod,
-            volumes,
+            volumes: around.volumes,
             ledger,
-            neighbours: Neighbours::of(pod, &all, ledger, namespaces),
+            neighbours: Neighbours::of(pod, &all, ledger, around.namespaces),
         }
     }
 
     /// Why a node refuses; nothing when it does not.
-    fn ask(&self, node: &Node) -> Vec<String> {
+    fn ask(&self, node: &Node) -> Option<Refusal> {
         let nothing = Taken::default();
         let taken = self.ledger.on(meta::name(&node.metadata)).unwrap_or(&nothing);
-        let mut why = fit::refusals(self.pod, node, taken);
-        if why.is_empty() {
+        fit::refusal(self.pod, node, taken).or_else(|| {
             let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
-            why.extend(other.map(str::to_owned));
-        }
-        why
+            other.map(Refusal::of)
+        })
     }
-}
-
-/// Takes the victims away, and says for which node the pod is nominated (`prepareCandidate`).
-async fn preempt(ctx: &Context, pod: &Pod, candidate: &Candidate, why: &str) -> Result<Action> {
-    let node = &candidate.node;
-    for victim in candidate
-        .victims
-        .iter()
-        .filter(|victim| !meta::is_deleting(&victim.metadata))
-    {
-        let message = format!("{NAME}: preempting to accommodate a higher priority pod");
-        let because = Some(("PreemptionByScheduler", message.as_str()));
-        let condition = disruption_target::condition(victim, ctx, "True", because);
-        disruption_target::write(ctx, victim, &condition, json!({})).await?;
-        ctx.client().delete(&**victim).await?;
-        let message = format!("Preempted by pod {} on node {node}", meta::uid(&pod.metadata));
-        ctx.event(&**victim, EventType::Normal, "Preempted", message);
-    }
-    let nominated = json!({ "nominatedNodeName": node });
-    disruption_target::patch_status(ctx, pod, nominated).await?;
-    // The victims that go lead back here.
-    wait(ctx, pod, why).await
 }
 
 impl Reconciler for Scheduler {
@@ -296,10 +350,14 @@ impl Reconciler for Scheduler {
         if neighbours::looks_around(&pod) {
             self.beside.insert(ctx.request());
         }
+        self.nominate(ctx.request(), &pod);
         let nodes = ctx.client().list::<Node>(None).await?;
         let volumes = match Volumes::of(&pod, &ctx).await? {
             Ok(volumes) => volumes,
-            Err(why) => return wait(&ctx, &pod, &fit::nowhere_because(&why, nodes.len())).await,
+            Err(why) => {
+                let why = fit::nowhere_because(&why, nodes.len());
+                return wait(&ctx, &pod, &why, Nomination::Keep).await;
+            }
         };
         let mut namespaces = Namespaces::new();
         if neighbours::asks_namespaces(&pod) || self.ledger().as_ref().is_some_and(Ledger::has_repelling) {
@@ -308,8 +366,12 @@ impl Reconciler for Scheduler {
                 namespaces.insert(name, meta::labels(&namespace.metadata));
             }
         }
-        self.nominate(ctx.request(), &pod);
-        let refusals = match self.choose(ctx.request(), &pod, &volumes, &namespaces, &nodes) {
+        let around = Surroundings {
+            volumes: &volumes,
+            namespaces: &namespaces,
+            nodes: &nodes,
+        };
+        let refusals = match self.choose(ctx.request(), &pod, &around) {
             // The claims that become bound lead back here.
             Ok(node) if volumes.place(node, &ctx).await? => return Ok(Action::requeue_after(TRY_AGAIN)),
             Ok(node) => {
@@ -317,16 +379,15 @@ impl Reconciler for Scheduler {
                 if let Some(ledger) = self.ledger().as_mut() {
                     ledger.place(ctx.request(), &pod, node);
                 }
+                self.nominated().remove(ctx.request());
                 return bind(&ctx, &pod, node).await;
             }
             Err(refusals) => refusals,
         };
-        match self
-            .make_room(&ctx, &pod, &volumes, &namespaces, &nodes, refusals)
-            .await?
-        {
-            Nowhere::Waits(why) => wait(&ctx, &pod, &why).await,
-            Nowhere::Preempts(candidate, why) => preempt(&ctx, &pod, &candidate, &why).await,
+        match self.make_room(&ctx, &pod, &around, refusals).await? {
+            Nowhere::Waits(why) => wait(&ctx, &pod, &why, Nomination::Keep).await,
+            Nowhere::Hopeless(why) => wait(&ctx, &pod, &why, Nomination::Clear).await,
+            Nowhere::Preempts(candidate, why) => self.preempt(&ctx, &pod, &candidate, &why).await,
         }
     }
 
@@ -369,11 +430,20 @@ async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<Action> {
     }
 }
 
-/// Says in the pod's condition and in an event why it waits.
-async fn wait(ctx: &Context, pod: &Pod, why: &str) -> Result<Action> {
+/// Says in the pod's condition and in an event why it waits, and for which node it is nominated (`handleSchedulingFailure`).
+async fn wait(ctx: &Context, pod: &Pod, why: &str, nomination: Nomination<'_>) -> Result<Action> {
     let present = pods::condition(pod, "PodScheduled");
     let said = present.is_some_and(|present| present.status == "False" && present.message.as_deref() == Some(why));
-    if !said {
+    let nominated = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.nominated_node_name.as_deref());
+    let wanted = match nomination {
+        Nomination::Keep => nominated,
+        Nomination::Clear => None,
+        Nomination::For(node) => Some(node),
+    };
+    if !said || nominated != wanted {
         let since = present
             .filter(|present| present.status == "False")
             .and_then(|present| present.last_transition_time.clone());
@@ -383,19 +453,15 @@ async fn wait(ctx: &Context, pod: &Pod, why: &str) -> Result<Action> {
             reason: Some("Unschedulable".to_owned()),
             message: Some(why.to_owned()),
             last_transition_time: Some(since.unwrap_or_else(|| meta::time(ctx.now()))),
+            observed_generation: pod.metadata.generation,
             ..PodCondition::default()
         };
-        // Strategic: conditions are merged by type, so that those of others stay.
-        let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": [condition] } });
-        let patch = kubewright::kube::api::Patch::Strategic(patch);
-        let written = ctx
-            .client()
-            .patch_status::<Pod, _>(pod.metadata.namespace.as_deref(), meta::name(&pod.metadata), &patch)
-            .await;
-        match written {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => return Ok(Action::await_change()),
-            Err(error) => return Err(error),
+        let mut status = json!({ "conditions": [condition] });
+        if nominated != wanted {
+            status["nominatedNodeName"] = json!(wanted);
+        }
+        if !disruption_target::patch_status(ctx, pod, status).await? {
+            return Ok(Action::await_change());
         }
     }
     ctx.event(pod, EventType::Warning, "FailedScheduling", why);

@@ -6,15 +6,25 @@
 //! are youngest.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::core::Selector;
 
+use super::fit::Refusal;
 use super::ledger::Ledger;
-use crate::controllers::meta;
+use crate::controllers::disruption_target::DISRUPTION_TARGET;
+use crate::controllers::{meta, pods};
+
+/// The reason of the condition of those that have to go.
+pub(super) const REASON: &str = "PreemptionByScheduler";
+
+/// What a node says that has only pods that are as important.
+pub(super) const NOBODY: &str = "No preemption victims found for incoming pod";
 
 /// A node and who would have to go.
 #[derive(Debug)]
@@ -39,96 +49,127 @@ fn importance(pod: &Arc<Pod>) -> (Reverse<i32>, Timestamp) {
     (Reverse(priority(pod)), started(pod))
 }
 
-/// Why a pod may take nobody's place.
-pub(super) fn ineligible(pod: &Pod, ledger: &Ledger) -> Option<&'static str> {
+/// A pod that we have told to go, and that is about to (`podTerminatingByPreemption`).
+fn is_going(pod: &Pod) -> bool {
+    let told = pods::condition(pod, DISRUPTION_TARGET);
+    let told = told.is_some_and(|told| told.status == "True" && told.reason.as_deref() == Some(REASON));
+    told && meta::is_deleting(&pod.metadata)
+}
+
+/// Why a pod may take nobody's place (`PodEligibleToPreemptOthers`).
+pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<&'static str> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
     if policy == Some("Never") {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
-    let nominated = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.nominated_node_name.as_deref());
-    let there = nominated
-        .and_then(|node| ledger.on(node))
-        .map(|taken| taken.pods.values());
-    let goes = |other: &Arc<Pod>| meta::is_deleting(&other.metadata) && priority(other) < priority(pod);
-    let waits = there.is_some_and(|mut there| there.any(goes));
+    let status = pod.status.as_ref();
+    let nominated = status.and_then(|status| status.nominated_node_name.as_deref())?;
+    let refuses = |(node, refusal): &(&Node, Refusal)| meta::name(&node.metadata) == nominated && !refusal.is_full;
+    if refusals.iter().any(refuses) {
+        return None;
+    }
+    let mut there = ledger.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
+    let waits = there.any(|other| is_going(other) && priority(other) < priority(pod));
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
 /// Those of the pods that a budget protects, and the others; each in order of importance (`filterPodsWithPDBViolation`).
 fn protected(victims: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
-    let mut left: Vec<(&PodDisruptionBudget, i32)> = budgets
+    let status = |budget: &PodDisruptionBudget| budget.status.clone().unwrap_or_default();
+    let mut left: Vec<Budget<'_>> = budgets
         .iter()
-        .map(|budget| {
-            (
-                &**budget,
-                budget
-                    .status
-                    .as_ref()
-                    .map_or(0, |status| status.disruptions_allowed.unwrap_or(0)),
-            )
+        .filter_map(|budget| {
+            let selector = budget.spec.as_ref()?.selector.as_ref()?;
+            Some(Budget {
+                namespace: budget.metadata.namespace.as_deref(),
+                selector: meta::selector("a PodDisruptionBudget", selector).ok()?,
+                disrupted: status(budget).disrupted_pods.unwrap_or_default().into_keys().collect(),
+                allowed: status(budget).disruptions_allowed.unwrap_or(0),
+            })
         })
         .collect();
-    victims.into_iter().partition(|pod| {
-        let mut violates = false;
-        for (budget, allowed) in &mut left {
-            let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-            let Some(Ok(selector)) = selector.map(|selector| meta::selector("a budget", selector)) else {
-                continue;
-            };
-            let is_same = budget.metadata.namespace == pod.metadata.namespace;
-            if is_same && meta::fits(&selector, &pod.metadata) {
-                *allowed = allowed.saturating_sub(1);
-                violates |= *allowed < 0;
-            }
-        }
-        violates
-    })
+    // Who violates one budget is not counted by those that follow.
+    victims
+        .into_iter()
+        .partition(|pod| left.iter_mut().any(|budget| budget.is_violated_by(pod)))
 }
 
-/// Who has to go from a node so that the pod fits there (`SelectVictimsOnNode`); nothing when it does not fit even then.
+/// A budget, and how many of its pods may still go.
+struct Budget<'a> {
+    namespace: Option<&'a str>,
+    selector: Selector,
+    disrupted: BTreeSet<String>,
+    allowed: i32,
+}
+
+impl Budget<'_> {
+    /// Counts the pod, if the budget is about it and has not been told that it goes.
+    fn is_violated_by(&mut self, pod: &Pod) -> bool {
+        let is_ours = self.namespace == pod.metadata.namespace.as_deref() && meta::fits(&self.selector, &pod.metadata);
+        if !is_ours || meta::labels(&pod.metadata).is_empty() || self.disrupted.contains(meta::name(&pod.metadata)) {
+            return false;
+        }
+        self.allowed = self.allowed.saturating_sub(1);
+        self.allowed < 0
+    }
+}
+
+/// Who has to go from a node so that the pod fits there (`SelectVictimsOnNode`); or why it does not even then.
+///
+/// `asks` says why the node refuses, as the ledger is. The ledger is as before in the end.
 pub(super) fn victims(
     pod: &Pod,
     node: &str,
-    ledger: &Ledger,
+    ledger: &mut Ledger,
     budgets: &[Arc<PodDisruptionBudget>],
-    fits: impl Fn(&Ledger) -> bool,
-) -> Option<Candidate> {
-    let there = ledger.on(node)?.pods.values();
+    asks: impl Fn(&Ledger) -> Option<Refusal>,
+) -> Result<Candidate, Vec<String>> {
+    let there = ledger.on(node).into_iter().flat_map(|taken| taken.pods.values());
     let mut lower: Vec<Arc<Pod>> = there.filter(|other| priority(other) < priority(pod)).cloned().collect();
     if lower.is_empty() {
-        return None;
+        return Err(vec![NOBODY.to_owned()]);
     }
-    let mut left = ledger.clone();
-    lower.iter().for_each(|victim| left.remove(&Request::of(&**victim)));
-    if !fits(&left) {
-        return None;
+    for victim in &lower {
+        ledger.remove(&Request::of(&**victim));
+    }
+    if let Some(refusal) = asks(ledger) {
+        for victim in &lower {
+            ledger.place(&Request::of(&**victim), victim, node);
+        }
+        return Err(refusal.reasons);
     }
     lower.sort_by_key(importance);
     let (violating, others) = protected(lower, budgets);
-    let (mut victims, mut violations) = (Vec::new(), 0);
-    for (victim, is_protected) in violating
-        .into_iter()
-        .map(|pod| (pod, true))
-        .chain(others.into_iter().map(|pod| (pod, false)))
-    {
+    let violating = violating.into_iter().map(|pod| (pod, true));
+    let (mut victims, mut violations) = (Vec::new(), 0_usize);
+    for (victim, is_protected) in violating.chain(others.into_iter().map(|pod| (pod, false))) {
         let request = Request::of(&*victim);
-        left.place(&request, &victim, node);
-        if fits(&left) {
-            continue;
+        ledger.place(&request, &victim, node);
+        if asks(ledger).is_some() {
+            ledger.remove(&request);
+            violations = violations.saturating_add(usize::from(is_protected));
+            victims.push(victim);
         }
-        left.remove(&request);
-        violations += usize::from(is_protected);
-        victims.push(victim);
+    }
+    for victim in &victims {
+        ledger.place(&Request::of(&**victim), victim, node);
     }
     victims.sort_by_key(importance);
-    (!victims.is_empty()).then(|| Candidate {
+    if victims.is_empty() {
+        return Err(vec![NOBODY.to_owned()]);
+    }
+    Ok(Candidate {
         node: node.to_owned(),
         victims,
         violations,
     })
+}
+
+/// A priority that is never below nothing, so that a sum of more is more.
+fn weight(pod: &Pod) -> i64 {
+    i64::from(priority(pod))
+        .saturating_add(i64::from(i32::MAX))
+        .saturating_add(1)
 }
 
 /// The candidate that hurts least (`pickOneNodeForPreemption`).
@@ -136,9 +177,7 @@ pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
         let all = &candidate.victims;
         let dearest = all.first().map_or(i32::MIN, |victim| priority(victim));
-        let sum = all
-            .iter()
-            .fold(0_i64, |sum, victim| sum.saturating_add(i64::from(priority(victim))));
+        let sum = all.iter().fold(0_i64, |sum, victim| sum.saturating_add(weight(victim)));
         let dear = all.iter().filter(|victim| priority(victim) == dearest);
         let oldest = dear.map(|victim| started(victim)).min().unwrap_or(Timestamp::MAX);
         (candidate.violations, dearest, sum, all.len(), Reverse(oldest))
@@ -182,8 +221,14 @@ mod tests {
         let budgets: Vec<Arc<PodDisruptionBudget>> = budgets.iter().map(budget).collect();
         let comes = pod("new", "", 10, json!({}));
         let candidates = ["x", "y"].into_iter().filter_map(|node| {
-            let room = |ledger: &Ledger| ledger.on(node).map_or(0, |taken| taken.pods.len()) < 2;
-            victims(&comes, node, &ledger, &budgets, room)
+            let asks = |ledger: &Ledger| {
+                let there = ledger.on(node).map_or(0, |taken| taken.pods.len());
+                (there > 1).then(|| Refusal::of("full"))
+            };
+            let before = format!("{ledger:?}");
+            let found = victims(&comes, node, &mut ledger, &budgets, asks).ok();
+            assert_eq!(format!("{ledger:?}"), before);
+            found
         });
         let found = best(candidates.collect()).map(|found| {
             let names: Vec<String> = found
@@ -218,18 +263,25 @@ mod tests {
         );
         check(&[("a", "x", 5), ("b", "x", 1)], &[("b", 0)], Some(("x", &["a"])));
         check(&[("a", "x", 5), ("b", "x", 1)], &[("b", 1)], Some(("x", &["b"])));
+        // Of equals the one whose victims are younger.
+        check(
+            &[("a", "x", -5), ("b", "x", 20), ("c", "y", -5), ("d", "y", 20)],
+            &[],
+            Some(("y", &["c"])),
+        );
     }
 
     #[test]
     fn who_may_ask() {
         let check = |policy: &str, nominated: Option<&str>, expected: Option<&str>| {
             let mut ledger = Ledger::default();
-            let mut going = (*pod("old", "x", 1, json!({}))).clone();
+            let told = json!([{ "type": DISRUPTION_TARGET, "status": "True", "reason": REASON }]);
+            let mut going = (*pod("old", "x", 1, json!({ "conditions": told }))).clone();
             going.metadata.deletion_timestamp = Some(meta::time(Timestamp::UNIX_EPOCH));
             ledger.enter(&Arc::new(going));
             let mut comes = (*pod("new", "", 10, json!({ "nominatedNodeName": nominated }))).clone();
             comes.spec.get_or_insert_default().preemption_policy = Some(policy.to_owned());
-            assert_eq!(ineligible(&comes, &ledger), expected, "{policy} {nominated:?}");
+            assert_eq!(ineligible(&comes, &[], &ledger), expected, "{policy} {nominated:?}");
         };
         check("PreemptLowerPriority", None, None);
         check("PreemptLowerPriority", Some("y"), None);
