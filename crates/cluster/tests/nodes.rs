@@ -374,7 +374,8 @@ async fn higher_priorities_take_places() {
         let polite = until(&pods, "polite", |pod| !why(pod).is_empty()).await;
         assert_eq!(
             why(polite.as_ref()),
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to \
+             preemptionPolicy=Never."
         );
         create(&pods, asking("high", Some("high"), "1")).await;
         let high = until(&pods, "high", is_ready).await.expect("a pod");
@@ -383,9 +384,9 @@ async fn higher_priorities_take_places() {
         assert!(pods.get_opt("none").await.expect("an answer").is_none());
         assert!(is_ready(pods.get_opt("low").await.expect("an answer").as_ref()));
         said(&client, "none", &["Preempted"]).await;
-        let nobody = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+        let nobody = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
                       1 No preemption victims found for incoming pod.";
-        let useless = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+        let useless = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
                        1 Preemption is not helpful for scheduling.";
         for (name, class, cpu, expected) in [("last", None, "1", nobody), ("huge", Some("high"), "3", useless)] {
             create(&pods, asking(name, class, cpu)).await;

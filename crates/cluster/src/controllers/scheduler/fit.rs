@@ -186,6 +186,9 @@ pub(super) fn available<'a>(nodes: usize, reasons: impl Iterator<Item = &'a [Str
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
+/// What the plugin for claims of devices says before that for preemption does (`DynamicResources.PostFilter`): there are none.
+pub(super) const CLAIMS: &str = "no new claims to deallocate";
+
 /// The sentence for a pod that fits nowhere and for which nobody gives way: `helpless` says why, of each node that is full.
 pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String {
     let nodes = refusals.len();
@@ -197,7 +200,7 @@ pub(super) fn nowhere(refusals: &[&Refusal], helpless: &[Vec<String>]) -> String
     let others = refusals.iter().filter(|refusal| !refusal.is_full);
     let others = others.map(|_| not_helpful.as_slice());
     let helpless = helpless.iter().map(Vec::as_slice).chain(others);
-    format!("{why} preemption: {}", available(nodes, helpless))
+    format!("{why} {CLAIMS}, preemption: {}", available(nodes, helpless))
 }
 
 /// The sentence for a pod that fits nowhere for a reason of its own.
@@ -206,7 +209,7 @@ pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
     let preemption = available(nodes, std::iter::repeat_n(refusal.reasons.as_slice(), nodes));
     match nodes {
         0 => preemption,
-        _ => format!("0/{nodes} nodes are available: {reason}. preemption: {preemption}"),
+        _ => format!("0/{nodes} nodes are available: {reason}. {CLAIMS}, preemption: {preemption}"),
     }
 }
 
@@ -387,26 +390,27 @@ mod tests {
         check(
             &[full("Insufficient cpu"), taint.clone()],
             &[ALONE],
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. preemption: 0/2 nodes are available: \
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. no new claims to deallocate, preemption: 0/2 nodes are available: \
              1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
         );
         check(
             &[full("Insufficient cpu"), full("Insufficient cpu")],
             &[ALONE, "Insufficient cpu"],
-            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+            "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: \
              1 Insufficient cpu, 1 No preemption victims found for incoming pod.",
         );
         check(
             &[selector.clone(), taint, selector],
             &[],
             "0/3 nodes are available: 1 node(s) had untolerated taint {dedicated: db}, 2 node(s) didn't match Pod's node affinity/selector. \
-             preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+             no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
         );
         let check = |nodes: usize, expected: &str| assert_eq!(nowhere_because("no volume", nodes), expected);
         check(0, "no nodes available to schedule pods");
         check(
             2,
-            "0/2 nodes are available: no volume. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+            "0/2 nodes are available: no volume. no new claims to deallocate, preemption: 0/2 nodes are available: \
+             2 Preemption is not helpful for scheduling.",
         );
     }
 
