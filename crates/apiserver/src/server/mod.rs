@@ -8,56 +8,37 @@
 //! else was faster; nothing that a request holds makes a verb panic; one that costs too much is cancelled before it commits (see
 //! [`kubewright_schema::budget`]).
 
-mod addresses;
 mod admit;
-mod api_services;
 mod apply;
 mod authorize;
-mod availability;
-mod bootstrap;
-mod claims;
-mod components;
 mod compress;
-mod connect;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
 mod decode;
-mod definitions;
 mod delete;
 mod embedded;
 mod empties;
-mod endings;
-mod eviction;
-mod expiry;
-mod follow;
 mod head;
 mod health;
 mod host;
 mod last_applied;
 mod lists;
 mod managed;
-mod openid;
 mod options;
 mod patch;
 mod paths;
-mod proxy;
 #[cfg(test)]
 mod quota_tests;
-mod quotas;
 mod read;
-mod rehearsal;
 pub(crate) mod respond;
-mod review;
 mod route;
-mod scales;
 mod settle;
-mod streams;
 mod subresource;
-mod token_request;
-mod token_review;
+mod special;
 mod update;
+mod upkeep;
 pub(crate) mod watch;
 mod weight;
 mod write;
@@ -86,7 +67,7 @@ use crate::model::form::{key, subresource_name};
 pub use crate::wire::query::first_broken_escape;
 pub use head::Admitted;
 use head::Target;
-pub use streams::{Connect, LogOptions, Streams, Wants};
+pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use weight::{TRIAL, TooLong, Weight};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
@@ -242,9 +223,9 @@ pub(crate) struct Inner {
     /// What is known of the definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// What objects hold that no other may have, so that nothing is given twice.
-    claims: claims::Claims,
-    endings: endings::Attended,
-    of_others: api_services::KnownOfOthers,
+    claims: upkeep::claims::Claims,
+    endings: upkeep::endings::Attended,
+    of_others: upkeep::api_services::KnownOfOthers,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -369,13 +350,13 @@ impl ApiServer {
             storage,
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
-            claims: claims::Claims::default(),
-            endings: endings::Attended::default(),
-            of_others: api_services::KnownOfOthers::default(),
+            claims: upkeep::claims::Claims::default(),
+            endings: upkeep::endings::Attended::default(),
+            of_others: upkeep::api_services::KnownOfOthers::default(),
             turns,
         };
         inner.recall();
-        bootstrap::fill(&inner);
+        upkeep::bootstrap::fill(&inner);
         inner.note_all_holdings();
         ApiServer { inner: Arc::new(inner) }
     }
@@ -623,7 +604,7 @@ impl Inner {
             return refuse(&status);
         }
         let streams = matches!(verb, Verb::List | Verb::Watch);
-        let output = match review::output(&resource, headers, query, streams) {
+        let output = match special::review::output(&resource, headers, query, streams) {
             Ok(output) => output,
             // What leads nowhere is told before what nobody understands.
             Err(status) => {
@@ -809,7 +790,7 @@ impl Call<'_> {
         if verbs == Verbs::CreateOnly {
             return match (verb, self.path.name.is_some()) {
                 (_, true) => Err(Status::no_such_path()),
-                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
+                (Verb::Create, false) if !everywhere && special::review::is_answered(&self.resource) => self.review().await,
                 (Verb::Create, false) if !everywhere => self.create().await,
                 (_, false) if everywhere => Err(Status::no_such_path()),
                 _ => Err(Status::method_not_allowed()),

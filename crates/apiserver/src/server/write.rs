@@ -11,7 +11,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::{protobuf, structural};
 use serde_json::{Map, Value, json};
 
-use super::claims::Claim;
+use super::upkeep::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
 use super::empties::{Unwritten, with_empty_lists, without_empty_lists};

@@ -9,9 +9,10 @@ use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::ApiServer;
-use super::managed::{self, Tracking};
-use super::{decode, write};
+use crate::server::ApiServer;
+use crate::server::managed::{self, Tracking};
+use crate::server::decode;
+use crate::server::write;
 use crate::model::Resource;
 use crate::model::object;
 

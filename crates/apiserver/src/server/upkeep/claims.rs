@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::Inner;
+use crate::server::Inner;
 use super::addresses::{Held, SERVICES};
 use crate::model::form::key;
 use crate::model::object;

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::options::WriteOptions;
-use super::respond::{Content, Reply};
-use super::{Call, managed};
+use crate::server::options::WriteOptions;
+use crate::server::respond::{Content, Reply};
+use crate::server::Call;
+use crate::server::managed;
 use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::Status;
@@ -12,14 +13,14 @@ use crate::wire::negotiate::{self, Transform};
 
 impl Call<'_> {
     /// Refuses to show as a Table what is answered and not stored.
-    pub(super) fn refuse_table(&self) -> Result<(), Status> {
+    pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.output.transform {
             Transform::Table(_) => Err(negotiate::not_transformed()),
             _ => Ok(()),
         }
     }
 
-    pub(super) async fn review_token(&mut self) -> Result<Reply, Status> {
+    pub(crate) async fn review_token(&mut self) -> Result<Reply, Status> {
         self.refuse_table()?;
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut review = self.object_in_body(&options)?;
