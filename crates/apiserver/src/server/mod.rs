@@ -35,8 +35,8 @@ mod read;
 pub(crate) mod respond;
 mod route;
 mod settle;
-mod subresource;
 mod special;
+mod subresource;
 mod update;
 mod upkeep;
 pub(crate) mod watch;
@@ -63,7 +63,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
-use crate::model::form::{key, subresource_name};
+use crate::model::form::key;
 pub use crate::wire::query::first_broken_escape;
 pub use head::Admitted;
 use head::Target;
@@ -706,8 +706,7 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
             false => Missing::Group,
         });
     };
-    let is_namespace = path.group.is_empty() && path.plural == "namespaces";
-    let scope_fits = resource.namespaced || path.namespace.is_none() || is_namespace;
+    let scope_fits = resource.namespaced || path.namespace.is_none() || resource.is_namespace();
     let is_proxied = path.subresource.as_deref() == Some("proxy")
         && resource
             .subresources
@@ -748,16 +747,10 @@ fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Stat
     let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
     if let Some(wanted) = &path.subresource {
         let mut known = resource.subresources.iter();
-        let Some(found) = known.find(|known| subresource_name(known) == wanted) else {
+        let Some(found) = known.find(|known| known.name() == wanted) else {
             return Some(Status::no_such_path());
         };
-        let changes = matches!(verb, Verb::Get | Verb::Update | Verb::Patch);
-        return refused(match found {
-            Subresource::Refused { verbs, .. } => verbs.contains(&verb.as_str()),
-            Subresource::Finalize => verb == Verb::Update,
-            Subresource::Binding | Subresource::Eviction | Subresource::Token => verb == Verb::Create,
-            _ => changes,
-        });
+        return refused(found.verbs().contains(&verb.as_str()));
     }
     let named = path.name.is_some();
     let everywhere = resource.namespaced && path.namespace.is_none();
@@ -781,30 +774,11 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
-        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
-            return match (verb, &self.path.name) {
-                (Verb::Create, None) => self.bind_what_it_names().await,
-                _ => Err(Status::method_not_allowed()),
-            };
-        }
         if verbs == Verbs::CreateOnly {
-            return match (verb, self.path.name.is_some()) {
-                (_, true) => Err(Status::no_such_path()),
-                (Verb::Create, false) if !everywhere && special::review::is_answered(&self.resource) => self.review().await,
-                (Verb::Create, false) if !everywhere => self.create().await,
-                (_, false) if everywhere => Err(Status::no_such_path()),
-                _ => Err(Status::method_not_allowed()),
-            };
+            return self.run_create_only(verb, everywhere).await;
         }
         if verbs == Verbs::ReadOnly {
-            return match (verb, self.path.name.is_some()) {
-                (Verb::Get, true) => self.get_component(),
-                (Verb::List, false) => self.list_components(),
-                (Verb::Watch, false) if !self.path.legacy_watch => {
-                    Err(Status::not_supported(&self.resource, verb.as_str()))
-                }
-                _ => Err(Status::method_not_allowed()),
-            };
+            return self.run_read_only(verb);
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

@@ -10,11 +10,11 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value, json};
 
-use crate::server::respond::{Content, Reply};
-use crate::server::Call;
-use crate::server::admit;
 use crate::model::Operation;
 use crate::model::status::Status;
+use crate::server::Call;
+use crate::server::admit;
+use crate::server::respond::{Content, Reply};
 use crate::storage::StoredObject;
 
 impl Call<'_> {

@@ -7,11 +7,11 @@ use http::header::{CACHE_CONTROL, HOST};
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
-use crate::server::Inner;
-use crate::server::respond::{Content, Reply, Responder};
 use crate::Body;
 use crate::authentication::Signer;
 use crate::model::status::Status;
+use crate::server::Inner;
+use crate::server::respond::{Content, Reply, Responder};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 

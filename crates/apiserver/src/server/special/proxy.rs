@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::server::Call;
 use crate::model::Resource;
 use crate::model::status::Status;
+use crate::server::Call;
 use crate::storage::StoredObject;
 
 /// The kinds of a node's addresses in the order in which kube-apiserver tries them.

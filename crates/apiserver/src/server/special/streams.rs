@@ -12,8 +12,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::server::Call;
 use crate::model::status::Status;
+use crate::server::Call;
 use crate::storage::StoredObject;
 
 /// What a client is to be connected with.

@@ -4,19 +4,19 @@ use jiff::Timestamp;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use crate::server::options::WriteOptions;
-use crate::server::respond::{Content, Reply};
-use crate::server::Call;
-use crate::server::decode;
-use crate::server::key;
-use crate::server::managed;
-use crate::server::negotiate;
 use crate::authentication::{Bound, TokenSubject};
 use crate::env;
 use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::{Details, Status};
 use crate::registry;
+use crate::server::Call;
+use crate::server::decode;
+use crate::server::key;
+use crate::server::managed;
+use crate::server::negotiate;
+use crate::server::options::WriteOptions;
+use crate::server::respond::{Content, Reply};
 
 /// The annotation of the audit log that names a token.
 const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";

@@ -2,14 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::server::options::WriteOptions;
-use crate::server::respond::{Content, Reply};
-use crate::server::Call;
-use crate::server::managed;
 use crate::model::Operation;
+use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
+use crate::server::Call;
+use crate::server::managed;
+use crate::server::options::WriteOptions;
+use crate::server::respond::{Content, Reply};
 use crate::wire::negotiate::{self, Transform};
+
+/// Whether a kind is that of token reviews.
+pub(crate) fn is_one(resource: &Resource) -> bool {
+    resource.group == "authentication.k8s.io" && resource.kind == "TokenReview"
+}
 
 impl Call<'_> {
     /// Refuses to show as a Table what is answered and not stored.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::server::Inner;
 use crate::env::{rfc3339, uuid};
 use crate::model::object;
 use crate::model::{HeldIps, Unallocated};
+use crate::server::Inner;
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 use crate::values::get;
 

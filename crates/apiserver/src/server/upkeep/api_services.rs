@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::server::Inner;
 use crate::discovery::elsewhere::Ranked;
 use crate::env::{rfc3339, uuid};
 use crate::kinds::system::locally_available;
 use crate::model::object;
 use crate::registry::definitions::Definitions;
+use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::get;
 

@@ -9,9 +9,6 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use crate::server::managed::Tracking;
-use crate::server::write::{Part, Writer};
-use crate::server::Inner;
 use super::addresses;
 use super::api_services;
 use crate::env::rfc3339;
@@ -19,6 +16,9 @@ use crate::kinds::system::locally_available;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::model::user::UserInfo;
+use crate::server::Inner;
+use crate::server::managed::Tracking;
+use crate::server::write::{Part, Writer};
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::get;
 

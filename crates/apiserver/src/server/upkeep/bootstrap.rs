@@ -10,10 +10,7 @@ mod fresh;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use crate::server::Inner;
 use super::api_services;
-use crate::server::managed::Tracking;
-use crate::server::write::{Part, Writer};
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::env::rfc3339;
 use crate::kinds::{policy, services};
@@ -21,6 +18,9 @@ use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::user::UserInfo;
+use crate::server::Inner;
+use crate::server::managed::Tracking;
+use crate::server::write::{Part, Writer};
 
 /// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
 static FLOW_CONTROL: &str = include_str!("../../../data/flowcontrol.json");

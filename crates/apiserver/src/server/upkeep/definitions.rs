@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use crate::server::managed::{self, Tracking};
-use crate::server::write::{Part, Writer};
-use crate::server::Call;
-use crate::server::Inner;
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
 use crate::registry::crd;
 use crate::registry::definitions::Definitions;
+use crate::server::Call;
+use crate::server::Inner;
+use crate::server::managed::{self, Tracking};
+use crate::server::write::{Part, Writer};
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 
 /// The store of the definitions.

@@ -15,10 +15,10 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
 use super::definitions::STORE;
-use crate::server::ApiServer;
-use crate::server::Inner;
 use crate::env::BoxFuture;
 use crate::registry::crd;
+use crate::server::ApiServer;
+use crate::server::Inner;
 use crate::storage::{ChangeStream, Delivery, StoredObject};
 
 /// How long each step takes: time enough to open a watch, too short to wait for.

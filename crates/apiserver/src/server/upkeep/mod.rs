@@ -24,13 +24,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::server::Inner;
 use self::definitions::is_definition;
 use crate::env::rfc3339;
 use crate::model::Resource;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::registry::crd;
+use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::{ensure, get};
 
