@@ -11,7 +11,7 @@ use super::{StrategyContext, Text};
 /// A subresource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`] says).
+    /// `/status`: only `status` is written (and what [`Strategy::status_metadata`](super::Strategy::status_metadata) says).
     Status,
     /// `/scale`, an `autoscaling/v1` Scale made from these paths.
     Scale(ScalePaths),

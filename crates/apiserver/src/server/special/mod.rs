@@ -26,7 +26,7 @@ impl Call<'_> {
             "Binding" => self.bind().await,
             "Eviction" => self.evict().await,
             "TokenRequest" => self.request_token().await,
-            other => Err(Status::not_implemented(&format!("{other} is not answered"))),
+            other => Err(Status::not_implemented(format!("{other} is not answered"))),
         }
     }
 
