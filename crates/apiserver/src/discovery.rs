@@ -236,8 +236,6 @@ struct Described {
     verbs: &'static [&'static str],
 }
 
-const READ_WRITE: &[&str] = &["get", "patch", "update"];
-
 fn describe(row: &Resource, subresource: &Subresource) -> Described {
     let own = |name, verbs| Described {
         name,
@@ -247,35 +245,21 @@ fn describe(row: &Resource, subresource: &Subresource) -> Described {
         verbs,
     };
     match subresource {
-        Subresource::Status => own("status", READ_WRITE),
-        Subresource::Finalize => own("finalize", &["update"]),
-        Subresource::EphemeralContainers => own("ephemeralcontainers", READ_WRITE),
-        Subresource::Resize => own("resize", READ_WRITE),
-        Subresource::Approval => own("approval", READ_WRITE),
+        Subresource::Status => own("status", subresource.verbs()),
+        Subresource::Part(portion) => own(portion.name, portion.verbs),
         Subresource::Scale(_) => Described {
             name: "scale",
             group: "autoscaling",
             version: "v1",
             kind: "Scale".to_owned(),
-            verbs: READ_WRITE,
+            verbs: subresource.verbs(),
         },
-        Subresource::Binding => Described {
-            kind: "Binding".to_owned(),
-            ..own("binding", &["create"])
-        },
-        Subresource::Eviction => Described {
-            name: "eviction",
-            group: "policy",
-            version: "v1",
-            kind: "Eviction".to_owned(),
-            verbs: &["create"],
-        },
-        Subresource::Token => Described {
-            name: "token",
-            group: "authentication.k8s.io",
-            version: "v1",
-            kind: "TokenRequest".to_owned(),
-            verbs: &["create"],
+        Subresource::Document(document) => Described {
+            name: document.name,
+            group: document.group,
+            version: if document.group.is_empty() { "" } else { "v1" },
+            kind: document.kind.to_owned(),
+            verbs: subresource.verbs(),
         },
         Subresource::Refused { name, kind, verbs, .. } => Described {
             kind: (*kind).to_owned(),

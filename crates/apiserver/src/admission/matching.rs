@@ -18,7 +18,6 @@ use serde_json::Value;
 
 use super::{Attributes, Operation, Session};
 use crate::model::Resource;
-use crate::model::form::subresource_name;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::values::get;
@@ -282,7 +281,7 @@ fn equivalents(session: &Session<'_>, attributes: &Attributes) -> Vec<Arc<Resour
 }
 
 fn has_subresource(row: &Resource, name: &str) -> bool {
-    name.is_empty() || row.subresources.iter().any(|known| subresource_name(known) == name)
+    name.is_empty() || row.subresources.iter().any(|known| known.name() == name)
 }
 
 /// Kind of the objects of the request in another version of its resource. What is posted to a subresource is the same in all.

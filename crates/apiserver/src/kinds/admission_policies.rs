@@ -39,6 +39,7 @@ const POLICY: Strategy = Strategy {
 
 /// How ValidatingAdmissionPolicies are written.
 pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
+    rules_others: true,
     status_metadata: StatusMetadata::RESET,
     status_looks: Looks::NONE,
     default: |object| {
@@ -61,6 +62,7 @@ pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
 
 /// How MutatingAdmissionPolicies are written.
 pub(crate) const MUTATING_POLICY: Strategy = Strategy {
+    rules_others: true,
     validate_create: |new| mutating_policy(new, None),
     validate_update: |new, old| mutating_policy(new, Some(old)),
     ..POLICY

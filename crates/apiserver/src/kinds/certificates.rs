@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, each, ensure, fill, get, keep};
 use super::system::{empty_status, ensure_status};
-use crate::model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::{Looks, NameRule, PLAIN, Portion, READ_WRITE, StatusMetadata, Strategy, StrategyContext};
 
 /// How CertificateSigningRequests are written.
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
@@ -170,15 +170,29 @@ fn note_times(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
     }
 }
 
-/// What `/approval` writes besides the conditions that a client sends.
-pub(crate) fn prepare_approval(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
-    note_times(new, old, context);
-}
-
-/// Errors in a change of `/approval`.
-pub(crate) fn validate_approval(new: &Value, old: &Value) -> Vec<FieldError> {
-    status(new, old, Written::Approval)
-}
+/// `/approval`: only the conditions are written.
+pub(crate) static APPROVAL: Portion = Portion {
+    name: "approval",
+    verbs: READ_WRITE,
+    restrict: |new, old| {
+        let mut wanted = std::mem::replace(new, old.clone());
+        if let (Some(map), Some(metadata)) = (new.as_object_mut(), wanted.get_mut("metadata")) {
+            map.insert("metadata".to_owned(), metadata.take());
+        }
+        let conditions = wanted.pointer_mut("/status/conditions").map(Value::take);
+        if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+            match conditions {
+                Some(conditions) => status.insert("conditions".to_owned(), conditions),
+                None => status.remove("conditions"),
+            };
+        }
+    },
+    owns_all_that_is_sent: false,
+    writes_status: true,
+    counts_generation: false,
+    prepare: note_times,
+    validate: |new, old| status(new, old, Written::Approval),
+};
 
 /// Conditions are decisions, which nobody takes back; a certificate is one.
 fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {

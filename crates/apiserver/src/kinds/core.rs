@@ -9,7 +9,10 @@ use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_ip, child, each, ensure, fill, fill_text, get, keep};
-use crate::model::{Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use crate::model::object;
+use crate::model::{
+    Delete, Document, Ending, Looks, NameRule, PLAIN, Portion, StatusMetadata, Strategy, StrategyContext,
+};
 
 /// The largest sum of values of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1_048_576;
@@ -17,6 +20,7 @@ const MAX_DATA: usize = 1_048_576;
 /// How Namespaces are written.
 pub(crate) const NAMESPACE: Strategy = Strategy {
     names: NameRule::Label,
+    ending: Some(&NAMESPACE_ENDING),
     delete_returns_object: true,
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
@@ -64,10 +68,58 @@ fn namespace(new: &Value) -> Vec<FieldError> {
     namespace_finalizers(new, false)
 }
 
-/// What `/finalize` leaves of a namespace's own finalizers (`ValidateNamespaceFinalizeUpdate`): only here their places have numbers.
-pub(crate) fn finalized_namespace(new: &Value) -> Vec<FieldError> {
-    namespace_finalizers(new, true)
+/// `/finalize` of a namespace: all but the status is taken from the request.
+pub(crate) static FINALIZE: Portion = Portion {
+    name: "finalize",
+    verbs: &["update"],
+    restrict: |new, old| {
+        if let Some(map) = new.as_object_mut() {
+            match old.get("status") {
+                Some(status) => drop(map.insert("status".to_owned(), status.clone())),
+                None => drop(map.remove("status")),
+            }
+        }
+        if !holds_content(new) {
+            new["spec"] = json!({});
+        }
+    },
+    owns_all_that_is_sent: false,
+    writes_status: false,
+    counts_generation: false,
+    prepare: |_, _, _| {},
+    // Only here the places of a namespace's own finalizers have numbers (`ValidateNamespaceFinalizeUpdate`).
+    validate: |new, _| namespace_finalizers(new, true),
+};
+
+/// How a namespace ends: what is in it goes first, and its own finalizers say whether that is so (`NamespaceStrategy` and its storage).
+static NAMESPACE_ENDING: Ending = Ending {
+    delete: |namespace| match (object::is_terminating(namespace), holds_content(namespace)) {
+        (false, _) => Delete::Mark,
+        (true, true) => Delete::Stay,
+        (true, false) => Delete::AsAny,
+    },
+    mark: |namespace, _| match namespace.get_mut("status").and_then(Value::as_object_mut) {
+        Some(status) => drop(status.insert("phase".to_owned(), json!("Terminating"))),
+        None => namespace["status"] = json!({"phase": "Terminating"}),
+    },
+    is_held: holds_content,
+    conflicts_name_the_resource: true,
+};
+
+fn holds_content(namespace: &Value) -> bool {
+    get(namespace, &["spec", "finalizers"])
+        .as_array()
+        .is_some_and(|list| !list.is_empty())
 }
+
+/// `/token` of a ServiceAccount: a signed token for it.
+pub(crate) static TOKEN: Document = Document {
+    name: "token",
+    group: "authentication.k8s.io",
+    kind: "TokenRequest",
+    schema_name: "io.k8s.api.authentication.v1.TokenRequest",
+    changes_twice: false,
+};
 
 fn namespace_finalizers(new: &Value, numbered: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();

@@ -15,6 +15,7 @@ pub(crate) const DEFINITION: Strategy = Strategy {
     unconditional_update: false,
     status_metadata: StatusMetadata::WRITTEN,
     any_finalizer: true,
+    rules_others: true,
     default,
     prepare_create,
     prepare_update,

@@ -14,6 +14,7 @@ pub(crate) const CORE: Strategy = Strategy {
     create_on_update: true,
     names: NameRule::Any,
     any_finalizer: true,
+    has_dependents: false,
     looks: Looks::NONE,
     default: default_core,
     validate_create: core,
@@ -24,6 +25,7 @@ pub(crate) const CORE: Strategy = Strategy {
 /// How Events of `events.k8s.io` are written.
 pub(crate) const EVENTS: Strategy = Strategy {
     create_on_update: true,
+    has_dependents: false,
     default: default_events,
     validate_create: events,
     validate_update: update_events,

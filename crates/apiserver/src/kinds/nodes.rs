@@ -15,6 +15,7 @@ use crate::model::{Looks, PLAIN, StatusMetadata, Strategy};
 
 /// How Nodes are written.
 pub(crate) const NODE: Strategy = Strategy {
+    keeps_first_status: true,
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
     default,

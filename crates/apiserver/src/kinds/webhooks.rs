@@ -17,6 +17,7 @@ use crate::model::{Empties, GenerationRule, Looks, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
+    rules_others: true,
     unconditional_update: false,
     generation: GenerationRule::AllButMetadataAndStatus,
     empties: Empties::Changes,
@@ -31,6 +32,7 @@ pub(crate) const VALIDATING: Strategy = Strategy {
 
 /// How configurations of mutating webhooks are written.
 pub(crate) const MUTATING: Strategy = Strategy {
+    rules_others: true,
     default: |object| default_webhooks(object, true),
     validate_create: |new| configuration(new, true),
     validate_update: |new, _| configuration(new, true),

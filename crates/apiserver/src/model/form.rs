@@ -3,7 +3,7 @@
 use kubewright_schema::apply::ObjectType;
 use serde_json::{Value, json};
 
-use super::{Resource, Subresource};
+use super::Resource;
 
 /// The object as its kind's version shows it: with `apiVersion` and `kind`, and converted from the stored form.
 pub(crate) fn full(resource: &Resource, stored: &Value) -> Value {
@@ -42,22 +42,6 @@ pub(crate) fn object_type(resource: &Resource) -> ObjectType {
         ObjectType::built_in(schema).with_fields_of_its_version()
     } else {
         ObjectType::built_in(schema)
-    }
-}
-
-/// The last path segment of a subresource.
-pub(crate) fn subresource_name(subresource: &Subresource) -> &str {
-    match subresource {
-        Subresource::Status => "status",
-        Subresource::Scale(_) => "scale",
-        Subresource::Finalize => "finalize",
-        Subresource::Binding => "binding",
-        Subresource::Eviction => "eviction",
-        Subresource::EphemeralContainers => "ephemeralcontainers",
-        Subresource::Resize => "resize",
-        Subresource::Approval => "approval",
-        Subresource::Token => "token",
-        Subresource::Refused { name, .. } => name,
     }
 }
 

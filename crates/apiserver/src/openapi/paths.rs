@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::Schemas;
 use super::{META, connects};
-use crate::model::{Resource, Subresource, Verbs};
+use crate::model::{Document, Resource, Subresource, Verbs};
 use crate::registry::Snapshot;
 
 /// Media types of answers about built-in kinds.
@@ -335,9 +335,7 @@ fn kind(row: &Resource, base: &str, paths: &mut Map<String, Value>, schemas: &mu
             let mut common = common.clone();
             let posted = match subresource {
                 Subresource::Scale(_) => Some("Scale"),
-                Subresource::Binding => Some("Binding"),
-                Subresource::Eviction => Some("Eviction"),
-                Subresource::Token => Some("TokenRequest"),
+                Subresource::Document(document) => Some(document.kind),
                 _ => None,
             };
             if let (Some(kind), Some(first), None) = (posted, common.first_mut(), &row.custom) {
@@ -589,68 +587,28 @@ fn subresource(
             foreign(&mut operations, "autoscaling", "Scale");
             ("scale", operations)
         }
-        Subresource::Finalize => {
-            let mut operations = read_write(names, "Finalize", "finalize of the specified", object, schemas);
-            operations.retain(|method, _| method == "put");
-            ("finalize", operations)
+        Subresource::Part(portion) => {
+            let what = format!("{} of the specified", portion.name);
+            let mut operations = read_write(names, &capitalised(portion.name), &what, object, schemas);
+            let taken = |method: &str| portion.verbs.contains(&if method == "put" { "update" } else { method });
+            operations.retain(|method, _| taken(method));
+            (portion.name, operations)
         }
-        Subresource::EphemeralContainers => (
-            "ephemeralcontainers",
-            read_write(
-                names,
-                "Ephemeralcontainers",
-                "ephemeralcontainers of the specified",
-                object,
-                schemas,
-            ),
-        ),
-        Subresource::Resize => (
-            "resize",
-            read_write(names, "Resize", "resize of the specified", object, schemas),
-        ),
-        Subresource::Approval => (
-            "approval",
-            read_write(names, "Approval", "approval of the specified", object, schemas),
-        ),
-        Subresource::Binding => (
-            "binding",
-            post(
-                names,
-                "Binding",
-                "binding",
-                &schemas.reference("io.k8s.api.core.v1.Binding"),
-                "",
-                "Binding",
-            ),
-        ),
-        Subresource::Eviction => (
-            "eviction",
-            post(
-                names,
-                "Eviction",
-                "eviction",
-                &schemas.reference("io.k8s.api.policy.v1.Eviction"),
-                "policy",
-                "Eviction",
-            ),
-        ),
-        Subresource::Token => (
-            "token",
-            post(
-                names,
-                "Token",
-                "token",
-                &schemas.reference("io.k8s.api.authentication.v1.TokenRequest"),
-                "authentication.k8s.io",
-                "TokenRequest",
-            ),
-        ),
+        Subresource::Document(document) => {
+            let schema = schemas.reference(document.schema_name);
+            (document.name, post(names, document, &schema))
+        }
         // They have paths of their own, see `connects`.
         Subresource::Refused { .. } => return None,
     })
 }
 
-fn post(names: &Names<'_>, suffix: &str, what: &str, schema: &Value, group: &str, kind: &str) -> Map<String, Value> {
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(word.len().min(1));
+    format!("{}{rest}", first.to_ascii_uppercase())
+}
+
+fn post(names: &Names<'_>, document: &Document, schema: &Value) -> Map<String, Value> {
     let answers = responses(
         &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
         schema,
@@ -658,13 +616,14 @@ fn post(names: &Names<'_>, suffix: &str, what: &str, schema: &Value, group: &str
     );
     let mut create = names.operation(
         "create",
-        suffix,
+        &capitalised(document.name),
         "post",
-        &format!("create {what} of {}", with_article(&names.row.kind)),
+        &format!("create {} of {}", document.name, with_article(&names.row.kind)),
         WRITE,
         answers,
     );
-    create["x-kubernetes-group-version-kind"] = json!({"group": group, "version": "v1", "kind": kind});
+    create["x-kubernetes-group-version-kind"] =
+        json!({"group": document.group, "version": "v1", "kind": document.kind});
     body(&mut create, body_types(names.row), schema, true);
     Map::from_iter([("post".to_owned(), create)])
 }

@@ -226,7 +226,7 @@ const KINDS: &[Kind] = &[
         short_names: &["ns"],
         namespaced: false,
         verbs: Verbs::AllButDeleteCollection,
-        subresources: &[Subresource::Finalize, Subresource::Status],
+        subresources: &[Subresource::Part(&core::FINALIZE), Subresource::Status],
         fields: &[("status.phase", &["/status/phase"])],
         cells: cells::NAMESPACE,
         strategy: core::NAMESPACE,
@@ -250,14 +250,14 @@ const KINDS: &[Kind] = &[
         categories: &["all"],
         subresources: &[
             refused("attach", "PodAttachOptions", &["create", "get"]),
-            Subresource::Binding,
-            Subresource::EphemeralContainers,
-            Subresource::Eviction,
+            Subresource::Document(&pods::BINDING),
+            Subresource::Part(&pods::EPHEMERAL_CONTAINERS),
+            Subresource::Document(&pods::EVICTION),
             refused("exec", "PodExecOptions", &["create", "get"]),
             refused("log", "Pod", &["get"]),
             refused("portforward", "PodPortForwardOptions", &["create", "get"]),
             proxy("PodProxyOptions"),
-            Subresource::Resize,
+            Subresource::Part(&pods::RESIZE),
             Subresource::Status,
         ],
         fields: &[
@@ -343,7 +343,7 @@ const KINDS: &[Kind] = &[
         kind: "ServiceAccount",
         plural: "serviceaccounts",
         short_names: &["sa"],
-        subresources: &[Subresource::Token],
+        subresources: &[Subresource::Document(&core::TOKEN)],
         strategy: core::SERVICE_ACCOUNT,
         ..KIND
     },
@@ -493,7 +493,7 @@ const KINDS: &[Kind] = &[
         plural: "certificatesigningrequests",
         short_names: &["csr"],
         fields: &[("spec.signerName", &["/spec/signerName"])],
-        subresources: &[Subresource::Approval, Subresource::Status],
+        subresources: &[Subresource::Part(&certificates::APPROVAL), Subresource::Status],
         cells: cells::SIGNING_REQUEST,
         strategy: certificates::SIGNING_REQUEST,
         ..CLUSTER
@@ -679,7 +679,10 @@ const KINDS: &[Kind] = &[
         namespaced: false,
         subresources: &[Subresource::Status],
         cells: cells::PLAIN,
-        strategy: definitions::DEFINITION,
+        strategy: Strategy {
+            ending: Some(&super::crd::ENDING),
+            ..definitions::DEFINITION
+        },
         ..KIND
     },
     Kind {

@@ -19,7 +19,8 @@ use super::{
     Source, Strategy, Subresource, Text, Verbs,
 };
 use crate::env::rfc3339;
-use crate::model::object::conditions;
+use crate::model::object::{self, conditions};
+use crate::model::{self, Delete};
 use crate::outbound::client::Client;
 use crate::storage::StoredObject;
 use crate::table::{AGE_DESCRIPTION, NAME_DESCRIPTION};
@@ -427,6 +428,22 @@ fn set_condition(
     });
     conditions::set(status, condition);
 }
+
+/// How a definition ends: first it says so, then its objects go, and it goes with the last of them (`crdfinalizer`).
+pub(crate) static ENDING: model::Ending = model::Ending {
+    delete: |definition| match (
+        object::is_terminating(definition),
+        object::finalizers(definition).is_empty(),
+    ) {
+        (false, _) => Delete::Mark,
+        // Its first mark knows no grace, every later one gives none.
+        (true, false) => Delete::StayWithoutGrace,
+        (true, true) => Delete::AsAny,
+    },
+    mark: terminate,
+    is_held: |_| false,
+    conflicts_name_the_resource: false,
+};
 
 /// Marks a definition that is being deleted: adds [`CLEANUP_FINALIZER`] and the condition `Terminating`. The pipeline calls it on the first
 /// DELETE (besides setting deletionTimestamp), deletes the objects of `store`, and removes the finalizer when none is left.

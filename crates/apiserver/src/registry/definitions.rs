@@ -9,7 +9,7 @@
 //!   all others are as the naming and establishing controllers would leave them;
 //! - everything here follows from the stored definitions, and may be made anew from them.
 //!
-//! Not here: what becomes of one definition ([`super::crd`]), and the writes (`server/definitions.rs`).
+//! Not here: what becomes of one definition ([`super::crd`]), and the writes (`server/upkeep/definitions.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

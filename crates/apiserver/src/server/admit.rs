@@ -7,13 +7,12 @@ use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::options::WriteOptions;
-use super::subresource::{scale_or_none, set_path};
+use super::special::scale;
 use super::write::{Part, Writer};
 use super::{Call, managed};
 use crate::admission::{self, Admitted, Operation, Session};
 use crate::model::object;
 use crate::model::status::Status;
-use crate::model::{Resource, ScalePaths, Subresource};
 use crate::scheme::join_version;
 
 impl<'a> Writer<'a> {
@@ -36,13 +35,12 @@ impl<'a> Writer<'a> {
             all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
         }
         // A request to a namespace counts as one in it.
-        let is_namespace = self.resource.group.is_empty() && self.resource.plural == "namespaces";
         admission::Attributes {
             resource: self.resource.clone(),
             subresource: subresource.to_owned(),
             kind: self.resource.group_version_kind(),
             operation,
-            namespace: if is_namespace { name } else { namespace }.to_owned(),
+            namespace: if self.resource.is_namespace() { name } else { namespace }.to_owned(),
             name: name.to_owned(),
             user: self.user.clone(),
             dry_run: self.dry_run,
@@ -105,13 +103,12 @@ impl<'a> Writer<'a> {
         match part {
             Part::Raw => Ok(()),
             Part::Whole => {
-                let Some(paths) = scale_paths(&self.resource) else {
+                let Some(paths) = scale::paths(&self.resource) else {
                     return Ok(());
                 };
-                let (mut scale, old) = (owned_scale(new, paths)?, owned_scale(old, paths)?);
-                self.mutate(session, attributes, &mut scale, Some(&old)).await?;
-                let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
-                set_path(new, &paths.spec_replicas, replicas);
+                let (mut shown, old) = (scale::owned(new, paths)?, scale::owned(old, paths)?);
+                self.mutate(session, attributes, &mut shown, Some(&old)).await?;
+                scale::take_replicas(new, &shown, paths);
                 Ok(())
             }
             _ => self.mutate(session, attributes, new, Some(old)).await,
@@ -130,11 +127,11 @@ impl<'a> Writer<'a> {
         match part {
             Part::Raw => Ok(()),
             Part::Whole => {
-                let Some(paths) = scale_paths(&self.resource) else {
+                let Some(paths) = scale::paths(&self.resource) else {
                     return Ok(());
                 };
-                let (scale, old) = (scale_or_none(new, paths)?, scale_or_none(old, paths)?);
-                self.validate(session, attributes, &scale, Some(&old)).await
+                let (shown, old) = (scale::of_any(new, paths)?, scale::of_any(old, paths)?);
+                self.validate(session, attributes, &shown, Some(&old)).await
             }
             _ => self.validate(session, attributes, new, Some(old)).await,
         }
@@ -145,8 +142,8 @@ impl<'a> Writer<'a> {
         let namespace = object::namespace(old);
         let mut attributes = self.attributes(Operation::Update, part.subresource(), namespace, name);
         if part == Part::Whole {
-            attributes.subresource = "scale".to_owned();
-            attributes.kind = kind("autoscaling", "v1", "Scale");
+            attributes.subresource = scale::NAME.to_owned();
+            attributes.kind = scale::group_version_kind();
         }
         attributes
     }
@@ -161,27 +158,15 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     }
 }
 
-/// The Scale of an object, with those who own its replicas: as the plugins that may change it see it.
-fn owned_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Status> {
-    let mut scale = scale_or_none(object, paths)?;
-    managed::set(&mut scale, managed::of_scale(object, paths));
-    Ok(scale)
-}
-
-fn scale_paths(resource: &Resource) -> Option<&ScalePaths> {
-    resource.subresources.iter().find_map(|subresource| match subresource {
-        Subresource::Scale(paths) => Some(paths),
-        _ => None,
-    })
-}
-
 impl Call<'_> {
-    /// Shows a document that was posted to a subresource to the plugins: what they make of it is what counts.
+    /// Shows a document that was posted to a subresource to the plugins: what they make of it is what counts. `names` is the name that it must
+    /// have then, if it must have one.
     pub(crate) async fn admit_posted(
         &mut self,
         kind: GroupVersionKind,
         options: &WriteOptions,
         mut document: Value,
+        names: Option<&str>,
     ) -> Result<Value, Status> {
         let api_version = join_version(&kind.group, &kind.version);
         if let Some(map) = document.as_object_mut() {
@@ -207,8 +192,10 @@ impl Call<'_> {
         attributes.kind = kind;
         let session = writer.session();
         let mut admitted = writer.mutate(&session, &attributes, &mut document, None).await;
-        if admitted.is_ok() {
-            admitted = same_name(&attributes.kind.kind, object::name(&document), self.name());
+        if admitted.is_ok() && names.is_some_and(|wanted| object::name(&document) != wanted) {
+            let kind = &attributes.kind.kind;
+            let message = format!("name in URL does not match name in {kind} object");
+            admitted = Err(Status::bad_request(message));
         }
         if admitted.is_ok() {
             admitted = writer.validate(&session, &attributes, &document, None).await;
@@ -216,18 +203,4 @@ impl Call<'_> {
         self.warnings.extend(session.take_warnings());
         admitted.map(|()| document)
     }
-}
-
-/// Whether a document that is posted to an object names that object; one that is posted to a collection names its own.
-fn same_name(kind: &str, said: &str, name: &str) -> Result<(), Status> {
-    let differs = match kind {
-        "Binding" => !name.is_empty() && said != name,
-        "Eviction" => said != name,
-        _ => false,
-    };
-    if differs {
-        let message = format!("name in URL does not match name in {kind} object");
-        return Err(Status::bad_request(message));
-    }
-    Ok(())
 }

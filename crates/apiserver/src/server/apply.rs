@@ -23,10 +23,10 @@ use super::{Call, decode, negotiate};
 use crate::model::form::full;
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
-use crate::model::{Custom, Resource, ScalePaths, StatusMetadata};
+use crate::model::{Custom, Resource, StatusMetadata};
 
 /// What a custom kind says when it is to be a Scale.
-const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";
+pub(crate) const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";
 
 /// Whether a patch is an apply.
 pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
@@ -34,8 +34,8 @@ pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
 }
 
 /// A configuration, read but not yet applied.
-struct Configuration {
-    value: Value,
+pub(crate) struct Configuration {
+    pub(crate) value: Value,
     duplicates: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ fn drop_defaulted(value: &mut Value, schema: &SchemaRef) {
 
 impl Configuration {
     /// Reads a body: YAML, of which JSON is a part.
-    fn read(body: &[u8]) -> Result<Configuration, Status> {
+    pub(crate) fn read(body: &[u8]) -> Result<Configuration, Status> {
         // YAML has escapes of its own.
         let escaped = body.contains(&b'\\') && body.windows(2).any(|pair| pair == b"\\u");
         let decoded = match schema_decode::json(body) {
@@ -144,7 +144,7 @@ impl Configuration {
     }
 
     /// It must be of this kind and must not say who owns what.
-    fn check(&self, version: &str, kind: &str) -> Result<(), Status> {
+    pub(crate) fn check(&self, version: &str, kind: &str) -> Result<(), Status> {
         if self.text("apiVersion") != version || self.text("kind") != kind {
             let message = format!("invalid object type: {}", self.group_version_kind());
             return Err(Status::bad_request(message));
@@ -181,7 +181,7 @@ impl Configuration {
     }
 
     /// The answer to a configuration that was not applied.
-    fn refused(&self, error: ApplyError, live: &Value) -> Status {
+    pub(crate) fn refused(&self, error: ApplyError, live: &Value) -> Status {
         match error {
             ApplyError::Unconverted(why) => Status::untyped(why),
             ApplyError::Live(why) => Status::untyped(format!(
@@ -245,7 +245,7 @@ impl Apply<'_> {
                     StatusMetadata::WrittenBut(kept) => !kept.contains(&key.as_str()),
                 });
             }
-            Part::Approval => {}
+            Part::Of(portion) if portion.writes_status => {}
             _ => {
                 map.remove("status");
             }
@@ -456,36 +456,5 @@ impl Call<'_> {
         self.refuse_while_definition_ends(object::name(&object))?;
         let written = writer.create(object).await?;
         Ok(self.show(201, written))
-    }
-
-    /// Applies an `autoscaling/v1` Scale.
-    pub(crate) async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
-        let options = WriteOptions::parse_apply(self.query)?;
-        let configuration = Configuration::read(self.body)?;
-        self.enter_patch(&configuration.value);
-        let custom = self.resource.custom.is_some();
-        let version = managed::SCALE_VERSION;
-        self.write_scale(paths, &options, false, |live, owners, _| {
-            configuration.check(managed::SCALE_VERSION, "Scale")?;
-            if custom && owners.is_empty() {
-                // Whom everything belongs to so far is asked of the kind, which is none of Scale's.
-                return Err(Status::untyped(format!(
-                    "failed to create manager for existing fields: failed to convert live object (/; {version}, Kind=Scale) to proper \
-                     version: {CANNOT_CONVERT}{version}"
-                )));
-            }
-            let applied = owners.apply(live, &configuration.value, options.force);
-            match applied.map_err(|error| configuration.refused(error, live))? {
-                // What comes of it is a Scale, and the kind is asked to make one of its own versions of that.
-                Some(_) if custom => Err(Status::untyped(format!(
-                    "failed to convert new object ({}/{}; {version}, Kind=Scale) to proper version: {CANNOT_CONVERT}{version}",
-                    object::namespace(&configuration.value),
-                    object::name(&configuration.value),
-                ))),
-                Some(scale) => Ok(scale),
-                None => Ok(live.clone()),
-            }
-        })
-        .await
     }
 }

@@ -50,9 +50,6 @@ impl Call<'_> {
     }
 
     pub(crate) async fn create(&mut self) -> Result<Reply, Status> {
-        if self.resource.group == "authentication.k8s.io" && self.resource.kind == "TokenReview" {
-            return self.review_token().await;
-        }
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;

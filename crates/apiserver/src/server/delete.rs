@@ -10,19 +10,19 @@ use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{budget, catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
+use super::Call;
 use super::convert::as_stored;
 use super::lists::{Item, List};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, Reply};
 use super::settle::refused;
 use super::write::{Writer, to_stored};
-use super::{Call, definitions};
 use crate::admission::{Attributes, Operation, Session};
 use crate::env::{self, rfc3339};
 use crate::model::form::full;
 use crate::model::object::{self, FOREGROUND_DELETION, ORPHAN};
 use crate::model::status::{Details, Status};
-use crate::model::{GracePeriod, Resource};
+use crate::model::{Delete, Ending, GracePeriod, Resource};
 use crate::scheme::unregistered;
 use crate::storage::{StorageError, StoredObject};
 use crate::values::ensure;
@@ -249,7 +249,7 @@ impl Writer<'_> {
             Admit::Nameless => attributes.name.clear(),
             Admit::Nothing => return Ok(()),
         }
-        if is_namespace(&self.resource) || definitions::is_definition(&self.resource) {
+        if self.resource.strategy.ending.is_some() {
             // Their deletes are about the one that is there now, whatever the client says.
             let preconditions = attributes.options.as_object_mut();
             let preconditions = preconditions.and_then(|options| ensure(options, "preconditions"));
@@ -322,18 +322,19 @@ impl Writer<'_> {
     ) -> Result<(Deleted, After), StorageError> {
         let resource = self.resource.clone();
         let mut marked = old.clone();
-        if is_namespace(&resource) && (!object::is_terminating(&old) || holds_content(&old)) {
-            self.mark_namespace(&mut marked, options);
-            return self.store_mark(key, present, marked);
-        }
-        if definitions::is_definition(&resource) && !object::is_terminating(&old) {
-            self.mark_definition(&mut marked, options);
-            return self.store_mark(key, present, marked);
-        }
-        if definitions::is_definition(&resource) && !object::finalizers(&old).is_empty() {
-            // Its first mark knows no grace, every later one gives none.
-            object::metadata_mut(&mut marked).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-            return self.store_mark(key, present, marked);
+        if let Some(ending) = resource.strategy.ending {
+            match (ending.delete)(&old) {
+                Delete::AsAny => {}
+                Delete::Mark => {
+                    self.mark_first(&mut marked, ending, options);
+                    return self.store_mark(key, present, marked);
+                }
+                Delete::Stay => return self.store_mark(key, present, marked),
+                Delete::StayWithoutGrace => {
+                    object::metadata_mut(&mut marked).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+                    return self.store_mark(key, present, marked);
+                }
+            }
         }
         let grace = self.grace(&mut marked, &old, options);
         if grace == Grace::Pending {
@@ -405,24 +406,12 @@ impl Writer<'_> {
         }
     }
 
-    fn mark_namespace(&self, marked: &mut Value, options: &DeleteOptions) {
-        if object::is_terminating(marked) {
-            return;
-        }
-        self.dependents(marked, options);
-        let now = rfc3339(self.server.env.now());
-        object::metadata_mut(marked).insert("deletionTimestamp".to_owned(), json!(now));
-        match marked.get_mut("status").and_then(Value::as_object_mut) {
-            Some(status) => drop(status.insert("phase".to_owned(), json!("Terminating"))),
-            None => marked["status"] = json!({"phase": "Terminating"}),
-        }
-    }
-
-    fn mark_definition(&self, marked: &mut Value, options: &DeleteOptions) {
+    /// The first mark of an object that ends in steps.
+    fn mark_first(&self, marked: &mut Value, ending: &Ending, options: &DeleteOptions) {
         self.dependents(marked, options);
         let now = self.server.env.now();
         object::metadata_mut(marked).insert("deletionTimestamp".to_owned(), json!(rfc3339(now)));
-        crate::registry::crd::terminate(marked, now);
+        (ending.mark)(marked, now);
     }
 
     /// What the grace period says; sets the times in `marked` (the counterpart of `rest.BeforeDelete`).
@@ -463,8 +452,7 @@ impl Writer<'_> {
 
     /// Puts or takes the finalizers of garbage collection; whether the dependents are orphaned.
     fn dependents(&self, marked: &mut Value, options: &DeleteOptions) {
-        // Nothing depends on an Event; a custom kind may be called so too.
-        if self.resource.kind == "Event" && self.resource.custom.is_none() {
+        if !self.resource.strategy.has_dependents {
             return;
         }
         let present = object::finalizers(marked);
@@ -524,22 +512,15 @@ fn set_grace(marked: &mut Value, end: jiff::Timestamp, seconds: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
 }
 
-fn is_namespace(resource: &Resource) -> bool {
-    resource.group.is_empty() && resource.kind == "Namespace"
-}
-
-fn holds_content(namespace: &Value) -> bool {
-    namespace
-        .pointer("/spec/finalizers")
-        .and_then(Value::as_array)
-        .is_some_and(|list| !list.is_empty())
-}
-
 /// uid and resourceVersion that the client insists on.
 fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
     let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
+    let names_the_resource = resource
+        .strategy
+        .ending
+        .is_some_and(|ending| ending.conflicts_name_the_resource);
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        if is_namespace(resource) {
+        if names_the_resource {
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
             return Err(Status::conflict(resource, name, &why));
         }
@@ -550,7 +531,7 @@ fn check_preconditions(resource: &Resource, name: &str, old: &Value, options: &D
         return Err(conflict_of_kind(resource, name, &why));
     }
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
-        if is_namespace(resource) {
+        if names_the_resource {
             let why = format!(
                 "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
             );

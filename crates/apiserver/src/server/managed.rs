@@ -7,21 +7,19 @@ use crate::model::form::object_type;
 use std::collections::BTreeSet;
 
 use http::HeaderMap;
-use kubewright_schema::apply::{self, FieldSet, ManagedFields, Manager, ObjectType, Operation};
+use kubewright_schema::apply::{self, ManagedFields, Manager, ObjectType, Operation};
 use kubewright_schema::catalog;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::{Map, Value};
 
 use super::write::Part;
+use crate::model::Resource;
 use crate::model::object;
-use crate::model::{Resource, ScalePaths};
 use crate::values::get;
 
 /// Longest name of a manager, in bytes.
 const MAX_NAME: usize = 128;
 const KEY: &str = "managedFields";
-/// What a Scale is written in, whatever it scales.
-pub(crate) const SCALE_VERSION: &str = "autoscaling/v1";
 
 /// How a write is entered in `managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,15 +241,6 @@ pub(crate) fn track_posted(kind: &GroupVersionKind, subresource: &str, manager: 
     set(document, managed);
 }
 
-/// The owners of the replicas of an object, as its Scale shows them.
-pub(crate) fn of_scale(object: &Value, paths: &ScalePaths) -> ManagedFields {
-    apply::scale_managers(&decode(object), &replicas(paths))
-}
-
-fn replicas(paths: &ScalePaths) -> FieldSet {
-    FieldSet::of_path(paths.spec_replicas.split('.').filter(|name| !name.is_empty()))
-}
-
 /// Enters an update of a part; `claimed` are the entries that the client sent, `beside` what
 /// [`beside_status`] found.
 #[expect(clippy::too_many_arguments, reason = "a write is that many things, each once")]
@@ -341,84 +330,6 @@ fn same_but_times(new: Option<&Value>, old: Option<&Value>) -> bool {
 fn same_beside(new: &Map<String, Value>, old: &Map<String, Value>, fields: &[&str]) -> bool {
     let kept = |(field, _): &(&String, &Value)| !fields.contains(&field.as_str());
     new.iter().filter(kept).eq(old.iter().filter(kept))
-}
-
-/// The owners of what a Scale shows, while it is written.
-pub(crate) struct ScaleOwners {
-    kind: ObjectType,
-    parent: ManagedFields,
-    scale: ManagedFields,
-    path: FieldSet,
-    manager: String,
-    now: String,
-}
-
-impl ScaleOwners {
-    pub(crate) fn new(old: &Value, paths: &ScalePaths, manager: &str, now: &str) -> ScaleOwners {
-        let parent = decode(old);
-        let path = replicas(paths);
-        let schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
-        ScaleOwners {
-            kind: ObjectType::built_in(schema),
-            scale: apply::scale_managers(&parent, &path),
-            parent,
-            path,
-            manager: manager.to_owned(),
-            now: now.to_owned(),
-        }
-    }
-
-    /// Whether nobody owns what it shows.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.scale.entries.is_empty()
-    }
-
-    /// Enters a PUT or a patch.
-    pub(crate) fn update(&mut self, live: &Value, new: &Value) {
-        let manager = Manager::new(&self.manager, Operation::Update, SCALE_VERSION, "scale");
-        apply::update(
-            &self.kind,
-            live,
-            new,
-            &mut self.scale,
-            &manager,
-            SCALE_VERSION,
-            &self.now,
-        );
-    }
-
-    /// Applies a configuration; none when it changes no value.
-    pub(crate) fn apply(
-        &mut self,
-        live: &Value,
-        config: &Value,
-        force: bool,
-    ) -> Result<Option<Value>, apply::ApplyError> {
-        let manager = Manager::new(&self.manager, Operation::Apply, SCALE_VERSION, "scale");
-        // What is zero is not written in a Scale, so nobody owned it before.
-        let mut live = live.clone();
-        if let Some(spec) = live.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.retain(|_, value| value != 0);
-        }
-        apply::apply(
-            &self.kind,
-            &live,
-            config,
-            &mut self.scale,
-            &manager,
-            SCALE_VERSION,
-            force,
-            &self.now,
-        )
-    }
-
-    /// Writes the entries of the scaled object.
-    pub(crate) fn write_to(self, object: &mut Value, version: &str) {
-        set(
-            object,
-            apply::scale_to_parent(&self.parent, self.scale, &self.path, version),
-        );
-    }
 }
 
 #[cfg(test)]

@@ -8,56 +8,37 @@
 //! else was faster; nothing that a request holds makes a verb panic; one that costs too much is cancelled before it commits (see
 //! [`kubewright_schema::budget`]).
 
-mod addresses;
 mod admit;
-mod api_services;
 mod apply;
 mod authorize;
-mod availability;
-mod bootstrap;
-mod claims;
-mod components;
 mod compress;
-mod connect;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
 mod decode;
-mod definitions;
 mod delete;
 mod embedded;
 mod empties;
-mod endings;
-mod eviction;
-mod expiry;
-mod follow;
 mod head;
 mod health;
 mod host;
 mod last_applied;
 mod lists;
 mod managed;
-mod openid;
 mod options;
 mod patch;
 mod paths;
-mod proxy;
 #[cfg(test)]
 mod quota_tests;
-mod quotas;
 mod read;
-mod rehearsal;
 pub(crate) mod respond;
-mod review;
 mod route;
-mod scales;
 mod settle;
-mod streams;
+mod special;
 mod subresource;
-mod token_request;
-mod token_review;
 mod update;
+mod upkeep;
 pub(crate) mod watch;
 mod weight;
 mod write;
@@ -82,11 +63,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
-use crate::model::form::{key, subresource_name};
+use crate::model::form::key;
 pub use crate::wire::query::first_broken_escape;
 pub use head::Admitted;
 use head::Target;
-pub use streams::{Connect, LogOptions, Streams, Wants};
+pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use weight::{TRIAL, TooLong, Weight};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
@@ -242,9 +223,9 @@ pub(crate) struct Inner {
     /// What is known of the definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// What objects hold that no other may have, so that nothing is given twice.
-    claims: claims::Claims,
-    endings: endings::Attended,
-    of_others: api_services::KnownOfOthers,
+    claims: upkeep::claims::Claims,
+    endings: upkeep::endings::Attended,
+    of_others: upkeep::api_services::KnownOfOthers,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -369,13 +350,13 @@ impl ApiServer {
             storage,
             watches: Arc::default(),
             definitions: std::sync::Mutex::default(),
-            claims: claims::Claims::default(),
-            endings: endings::Attended::default(),
-            of_others: api_services::KnownOfOthers::default(),
+            claims: upkeep::claims::Claims::default(),
+            endings: upkeep::endings::Attended::default(),
+            of_others: upkeep::api_services::KnownOfOthers::default(),
             turns,
         };
         inner.recall();
-        bootstrap::fill(&inner);
+        upkeep::bootstrap::fill(&inner);
         inner.note_all_holdings();
         ApiServer { inner: Arc::new(inner) }
     }
@@ -623,7 +604,7 @@ impl Inner {
             return refuse(&status);
         }
         let streams = matches!(verb, Verb::List | Verb::Watch);
-        let output = match review::output(&resource, headers, query, streams) {
+        let output = match special::review::output(&resource, headers, query, streams) {
             Ok(output) => output,
             // What leads nowhere is told before what nobody understands.
             Err(status) => {
@@ -725,8 +706,7 @@ fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing>
             false => Missing::Group,
         });
     };
-    let is_namespace = path.group.is_empty() && path.plural == "namespaces";
-    let scope_fits = resource.namespaced || path.namespace.is_none() || is_namespace;
+    let scope_fits = resource.namespaced || path.namespace.is_none() || resource.is_namespace();
     let is_proxied = path.subresource.as_deref() == Some("proxy")
         && resource
             .subresources
@@ -767,16 +747,10 @@ fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Stat
     let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
     if let Some(wanted) = &path.subresource {
         let mut known = resource.subresources.iter();
-        let Some(found) = known.find(|known| subresource_name(known) == wanted) else {
+        let Some(found) = known.find(|known| known.name() == wanted) else {
             return Some(Status::no_such_path());
         };
-        let changes = matches!(verb, Verb::Get | Verb::Update | Verb::Patch);
-        return refused(match found {
-            Subresource::Refused { verbs, .. } => verbs.contains(&verb.as_str()),
-            Subresource::Finalize => verb == Verb::Update,
-            Subresource::Binding | Subresource::Eviction | Subresource::Token => verb == Verb::Create,
-            _ => changes,
-        });
+        return refused(found.verbs().contains(&verb.as_str()));
     }
     let named = path.name.is_some();
     let everywhere = resource.namespaced && path.namespace.is_none();
@@ -800,30 +774,11 @@ impl Call<'_> {
         }
         let everywhere = self.resource.namespaced && self.path.namespace.is_none();
         let verbs = self.resource.verbs;
-        if self.resource.group.is_empty() && self.resource.kind == "Binding" && !everywhere {
-            return match (verb, &self.path.name) {
-                (Verb::Create, None) => self.bind_what_it_names().await,
-                _ => Err(Status::method_not_allowed()),
-            };
-        }
         if verbs == Verbs::CreateOnly {
-            return match (verb, self.path.name.is_some()) {
-                (_, true) => Err(Status::no_such_path()),
-                (Verb::Create, false) if !everywhere && review::is_answered(&self.resource) => self.review().await,
-                (Verb::Create, false) if !everywhere => self.create().await,
-                (_, false) if everywhere => Err(Status::no_such_path()),
-                _ => Err(Status::method_not_allowed()),
-            };
+            return self.run_create_only(verb, everywhere).await;
         }
         if verbs == Verbs::ReadOnly {
-            return match (verb, self.path.name.is_some()) {
-                (Verb::Get, true) => self.get_component(),
-                (Verb::List, false) => self.list_components(),
-                (Verb::Watch, false) if !self.path.legacy_watch => {
-                    Err(Status::not_supported(&self.resource, verb.as_str()))
-                }
-                _ => Err(Status::method_not_allowed()),
-            };
+            return self.run_read_only(verb);
         }
         match (verb, self.path.name.is_some()) {
             (Verb::Get, true) => self.get().await,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
-use super::streams::Connect;
+use super::special::streams::Connect;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
 use crate::json;

@@ -430,8 +430,8 @@ fn logs_before_they_are_read() {
     check("p", "sinceTime=x&sinceSeconds=0", 400, time);
     check("far", "", 500, "no preferred addresses found; known addresses: []");
     check("lost", "", 404, "pods \"gone\" not found");
-    let nobody = "pods/log is not served: there is no kubelet: nodes are simulated and containers do not run";
-    check("there", "", 501, nobody);
+    // As a kubelet that has not reported of the container (`validateContainerLogStatus`).
+    check("there", "", 400, "container \"c\" in pod \"there\" is not available");
 }
 
 /// Bodies of Go clients, and what the answer shows: a message, or the value at a pointer.

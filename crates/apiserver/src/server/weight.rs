@@ -11,6 +11,7 @@
 use super::head::{Admitted, Target};
 use super::route::{ResourcePath, Verb};
 use super::{ApiServer, Inner};
+use crate::model::{Resource, Subresource};
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +34,6 @@ pub(crate) const LIGHT_TEXT: usize = 16 * 1024;
 
 /// The most objects that are looked at.
 const LIGHT_OBJECTS: usize = 500;
-
-/// What changes the rules of everything else: `definitions.rs` and `admission/policy` read and check them whole.
-const RULES: [(&str, &str); 5] = [
-    ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-];
 
 impl ApiServer {
     /// The weight of a request with a body of this length.
@@ -70,9 +62,8 @@ impl Inner {
             (Verb::List, _) => many(),
             // Changes since a version are sent one by one.
             (Verb::Watch, _) => matches!(admitted.query.get("resourceVersion"), "" | "0") && many(),
-            (Verb::Create, None) => is_rule(path),
-            // It changes a budget before it deletes the pod.
-            (Verb::Create, Some(_)) if path.subresource.as_deref() == Some("eviction") => true,
+            (Verb::Create, None) => resource.strategy.rules_others,
+            (Verb::Create, Some(_)) if changes_twice(&resource, path) => true,
             (_, Some(name)) => {
                 let namespace = if resource.namespaced {
                     path.namespace.as_deref().unwrap_or("")
@@ -83,17 +74,19 @@ impl Inner {
                     .storage
                     .text_length(&resource.store, &crate::model::form::key(namespace, name))
                     > LIGHT_TEXT;
-                long || (verb != Verb::Get && is_rule(path))
+                long || (verb != Verb::Get && resource.strategy.rules_others)
             }
             (_, None) => false,
         }
     }
 }
 
-fn is_rule(path: &ResourcePath) -> bool {
-    RULES
-        .iter()
-        .any(|(group, plural)| path.group == *group && path.plural == *plural)
+fn changes_twice(resource: &Resource, path: &ResourcePath) -> bool {
+    let wanted = path.subresource.as_deref().unwrap_or_default();
+    resource.subresources.iter().any(|subresource| match subresource {
+        Subresource::Document(document) => document.changes_twice && document.name == wanted,
+        _ => false,
+    })
 }
 
 #[cfg(test)]

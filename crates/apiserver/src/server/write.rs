@@ -11,7 +11,6 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::{protobuf, structural};
 use serde_json::{Map, Value, json};
 
-use super::claims::Claim;
 use super::convert::{as_stored, is_converted, prune};
 use super::custom;
 use super::empties::{Unwritten, with_empty_lists, without_empty_lists};
@@ -19,18 +18,18 @@ use super::managed::{self, Fields, Tracking};
 use super::options::{WriteOptions, parse_version};
 use super::settle::refused;
 use super::update::check_version;
+use super::upkeep::claims::Claim;
 use super::{Call, Inner};
 use crate::admission::{Operation, Session};
 use crate::audit::Entry;
 use crate::authorization::{self, escalation};
 use crate::json;
-use crate::kinds::{certificates, core, pods};
 use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
-use crate::model::{Empties, GenerationRule, Resource, StatusMetadata, StrategyContext, Unallocated};
+use crate::model::{Empties, GenerationRule, Portion, Resource, StatusMetadata, StrategyContext, Unallocated};
 use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
 use crate::values::get;
 
@@ -44,14 +43,8 @@ pub(crate) enum Part {
     Main,
     /// `/status`.
     Status,
-    /// `/finalize` of a namespace.
-    Finalize,
-    /// `/ephemeralcontainers` of a pod.
-    EphemeralContainers,
-    /// `/resize` of a pod.
-    Resize,
-    /// `/approval` of a certificate signing request.
-    Approval,
+    /// What the kind says that a subresource of its own writes.
+    Of(&'static Portion),
     /// Everything, by the rules of the kind (scale).
     Whole,
     /// Everything, by no rules but those of the metadata: the server's own writes (binding, disruption budgets).
@@ -63,10 +56,7 @@ impl Part {
         match self {
             Part::Main | Part::Whole | Part::Raw => "",
             Part::Status => "status",
-            Part::Finalize => "finalize",
-            Part::EphemeralContainers => "ephemeralcontainers",
-            Part::Resize => "resize",
-            Part::Approval => "approval",
+            Part::Of(portion) => portion.name,
         }
     }
 }
@@ -353,7 +343,7 @@ impl<'a> Writer<'a> {
 
     fn prepare_create(&self, object: &mut Value) {
         let resource = &self.resource;
-        let keeps_status = resource.group.is_empty() && resource.kind == "Node";
+        let keeps_status = resource.strategy.keeps_first_status;
         if let (true, false, Some(map)) = (resource.has_status(), keeps_status, object.as_object_mut()) {
             map.remove("status");
         }
@@ -468,10 +458,9 @@ impl<'a> Writer<'a> {
         let claimed = object::metadata_mut(&mut new).remove("managedFields");
         let beside = managed::beside_status(&resource, part, &new, old);
         self.default(&mut new);
-        // Plugins that change objects see all that the client sent; only what it may write here counts as written. What these two leave
-        // alone counts all the same.
+        // Plugins that change objects see all that the client sent; only what it may write here counts as written.
         let sent = match part {
-            Part::EphemeralContainers | Part::Resize => Aside::default(),
+            Part::Of(portion) if portion.owns_all_that_is_sent => Aside::default(),
             _ => restrict(&resource, &mut new, old, part),
         };
         let aside = !sent.is_empty();
@@ -521,29 +510,29 @@ impl<'a> Writer<'a> {
         }
         let mut claim = Claim::default();
         let mut errors = object::validate_update(&new, old, &resource, part == Part::Status);
-        if part == Part::Approval {
-            certificates::prepare_approval(&mut new, old, &self.context());
-            errors.extend(certificates::validate_approval(&new, old));
-        } else if part == Part::Status {
-            (resource.strategy.prepare_status)(&mut new, old, &self.context());
-            errors.extend((resource.strategy.validate_status)(&new, old));
-        } else if part == Part::EphemeralContainers {
-            count_generation(&resource, &mut new, old, false);
-            errors.extend(pods::validate::ephemeral_containers(&new, old));
-        } else if part == Part::Resize {
-            count_generation(&resource, &mut new, old, false);
-            errors.extend(pods::validate::resize(&new, old));
-        } else if part == Part::Finalize {
-            errors.extend(core::finalized_namespace(&new));
-        } else if part == Part::Main || part == Part::Whole {
-            (resource.strategy.prepare_update)(&mut new, old, &self.context());
-            let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&new, &session);
-            count_generation(&resource, &mut new, old, emptied);
-            claim = self.allocate(&mut new, Some(old))?;
-            errors.extend((resource.strategy.validate_update)(
-                &unwritten.seen_in(&new, &session),
-                old,
-            ));
+        match part {
+            Part::Status => {
+                (resource.strategy.prepare_status)(&mut new, old, &self.context());
+                errors.extend((resource.strategy.validate_status)(&new, old));
+            }
+            Part::Of(portion) => {
+                (portion.prepare)(&mut new, old, &self.context());
+                if portion.counts_generation {
+                    count_generation(&resource, &mut new, old, false);
+                }
+                errors.extend((portion.validate)(&new, old));
+            }
+            Part::Main | Part::Whole => {
+                (resource.strategy.prepare_update)(&mut new, old, &self.context());
+                let emptied = resource.strategy.empties == Empties::Changes && unwritten.has_any(&new, &session);
+                count_generation(&resource, &mut new, old, emptied);
+                claim = self.allocate(&mut new, Some(old))?;
+                errors.extend((resource.strategy.validate_update)(
+                    &unwritten.seen_in(&new, &session),
+                    old,
+                ));
+            }
+            Part::Raw => {}
         }
         self.check_custom(&new, Some(old), part, &mut errors);
         self.refuse(object::name(&new), &errors)?;
@@ -668,16 +657,11 @@ fn too_large(length: usize) -> Status {
 
 /// Whether an update leaves nothing that keeps a terminating object (store's `ShouldDeleteDuringUpdate`).
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
-    let held_by_namespace = resource.group.is_empty()
-        && resource.kind == "Namespace"
-        && new
-            .pointer("/spec/finalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|list| !list.is_empty());
+    let is_held = resource.strategy.ending.is_some_and(|ending| (ending.is_held)(new));
     object::is_terminating(old)
         && object::finalizers(new).is_empty()
         && object::grace_period(new).is_none_or(|seconds| seconds == 0)
-        && !held_by_namespace
+        && !is_held
 }
 
 /// What a write may not change and a client sent all the same: put aside while it is worked out what counts as written.
@@ -766,38 +750,10 @@ fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> As
                 aside.fields = put_all_back(map, before, &["metadata", "status"]);
             }
         }
-        Part::Finalize => {
-            aside.whole = Some(new.clone());
-            // All but the status is taken from the request.
-            if let Some(map) = new.as_object_mut() {
-                put_back(map, before, ["status"]);
-            }
-            let finalizers = new.pointer("/spec/finalizers").and_then(Value::as_array);
-            if finalizers.is_none_or(Vec::is_empty) {
-                new["spec"] = json!({});
-            }
-        }
-        Part::EphemeralContainers | Part::Resize => {
-            let wanted = std::mem::replace(new, old.clone());
-            if part == Part::Resize {
-                pods::take_resources(new, &wanted);
-            } else {
-                pods::take_ephemeral_containers(new, &wanted);
-            }
-            aside.whole = Some(wanted);
-        }
-        Part::Approval => {
-            aside.whole = Some(new.clone());
-            let conditions = new.pointer_mut("/status/conditions").map(Value::take);
-            if let Some(map) = new.as_object_mut() {
-                put_all_back(map, before, &["metadata"]);
-            }
-            if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
-                match conditions {
-                    Some(conditions) => status.insert("conditions".to_owned(), conditions),
-                    None => status.remove("conditions"),
-                };
-            }
+        Part::Of(portion) => {
+            let whole = new.clone();
+            (portion.restrict)(new, old);
+            aside.whole = Some(whole);
         }
         Part::Whole | Part::Raw => {}
     }

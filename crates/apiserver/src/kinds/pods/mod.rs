@@ -5,6 +5,7 @@ pub(crate) mod containers;
 pub(crate) mod defaults;
 pub(crate) mod host;
 pub(crate) mod needs;
+mod portions;
 mod projections;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
+pub(crate) use self::portions::{BINDING, EPHEMERAL_CONTAINERS, EVICTION, RESIZE};
 use super::check::{At, Object, child, each, ensure, fill, get, keep, text};
 use crate::model::{GenerationRule, GracePeriod, Looks, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
@@ -152,48 +154,6 @@ pub(crate) fn tolerate(spec: &mut Object) {
             if let Some(list) = list.as_array_mut() {
                 list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
             }
-        }
-    }
-}
-
-/// Takes the containers for debugging of `wanted` into the pod.
-pub(crate) fn take_ephemeral_containers(pod: &mut Value, wanted: &Value) {
-    if let Some(spec) = pod.get_mut("spec") {
-        keep(spec, get(wanted, &["spec"]), "ephemeralContainers");
-    }
-}
-
-/// Takes the resources and resize policies of `wanted` into the pod. Containers that are others, or stand in another order, are taken
-/// as they are, so that validation can say so.
-pub(crate) fn take_resources(pod: &mut Value, wanted: &Value) {
-    let count = |pod: &Value, list: &str| get(pod, &["spec", list]).as_array().map_or(0, Vec::len);
-    let lists = ["containers", "initContainers"];
-    let same_count = lists.iter().all(|list| count(pod, list) == count(wanted, list));
-    let Some(spec) = pod.get_mut("spec") else { return };
-    let wanted = get(wanted, &["spec"]);
-    if !same_count {
-        *spec = wanted.clone();
-        return;
-    }
-    keep(spec, wanted, "resources");
-    for list in lists {
-        let (Some(own), Some(others)) = (
-            spec.get_mut(list).and_then(Value::as_array_mut),
-            get(wanted, &[list]).as_array(),
-        ) else {
-            continue;
-        };
-        if own
-            .iter()
-            .zip(others)
-            .any(|(own, other)| own.get("name") != other.get("name"))
-        {
-            own.clone_from(others);
-            continue;
-        }
-        for (container, other) in own.iter_mut().zip(others) {
-            keep(container, other, "resources");
-            keep(container, other, "resizePolicy");
         }
     }
 }

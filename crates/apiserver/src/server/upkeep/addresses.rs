@@ -15,30 +15,30 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Inner;
 use crate::env::{rfc3339, uuid};
 use crate::model::object;
 use crate::model::{HeldIps, Unallocated};
+use crate::server::Inner;
 use crate::storage::{ListRequest, Storage, StorageError, StoredObject};
 use crate::values::get;
 
 /// Where IPAddresses are stored, and what is given addresses.
-pub(super) const STORE: &str = "ipaddresses.networking.k8s.io";
-pub(super) const SERVICES: &str = "services";
+pub(crate) const STORE: &str = "ipaddresses.networking.k8s.io";
+pub(crate) const SERVICES: &str = "services";
 
 /// The label that says who wrote an IPAddress, and what it says of this server.
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// Addresses of a Service that is not stored yet: given back when it is dropped before that.
-pub(super) struct Held {
+pub(crate) struct Held {
     storage: Arc<dyn Storage>,
     addresses: Vec<Arc<StoredObject>>,
 }
 
 impl Held {
     /// The Service is stored, and its addresses are its own.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.addresses.clear();
     }
 }
@@ -72,7 +72,7 @@ fn parent(service: &Value) -> Value {
 
 impl Inner {
     /// Writes down that a Service holds the addresses that it did not have before.
-    pub(super) fn hold_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Held, Unallocated> {
+    pub(crate) fn hold_addresses(&self, service: &Value, old: Option<&Value>) -> Result<Held, Unallocated> {
         let mut held = Held {
             storage: self.storage.clone(),
             addresses: Vec::new(),
@@ -95,7 +95,7 @@ impl Inner {
     }
 
     /// Takes back the addresses that a Service had; not those that it keeps.
-    pub(super) fn release_addresses(&self, service: &Value, kept: &Value) {
+    pub(crate) fn release_addresses(&self, service: &Value, kept: &Value) {
         for ip in cluster_ips(service).filter(|ip| cluster_ips(kept).all(|keeps| keeps != *ip)) {
             if let Some(address) = self.storage.get(STORE, &ip.to_string())
                 && get(address.value(), &["spec", "parentRef"]) == &parent(service)
@@ -106,7 +106,7 @@ impl Inner {
     }
 
     /// Writes down what stored Services hold and nobody has written down.
-    pub(super) fn complete_addresses(&self) {
+    pub(crate) fn complete_addresses(&self) {
         let listed = self.storage.list(SERVICES, &ListRequest::default());
         for (_, service) in listed.iter().flat_map(|listed| &listed.items) {
             let service = service.value();
@@ -123,7 +123,7 @@ impl Inner {
 
     /// Removes what was written down for a Service that was not stored before the process ended, or has that address no more
     /// (`repairip`'s `syncIPAddress`). What others wrote down is theirs.
-    pub(super) fn release_orphans(&self) {
+    pub(crate) fn release_orphans(&self) {
         let listed = self.storage.list(STORE, &ListRequest::default());
         for (key, address) in listed.iter().flat_map(|listed| &listed.items) {
             let value = address.value();

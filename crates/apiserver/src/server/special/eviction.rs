@@ -5,15 +5,18 @@ use kubewright_schema::labels::Selector;
 use kubewright_schema::path::FieldPath;
 use serde_json::{Value, json};
 
-use super::delete::Admit;
-use super::managed::Tracking;
-use super::options::{DeleteOptions, WriteOptions};
-use super::respond::Reply;
-use super::write::{Part, Writer};
-use super::{Call, admit, decode, negotiate};
 use crate::model::Resource;
 use crate::model::object::{self, conditions};
 use crate::model::status::{Cause, Details, Status};
+use crate::server::Call;
+use crate::server::admit;
+use crate::server::decode;
+use crate::server::delete::Admit;
+use crate::server::managed::Tracking;
+use crate::server::negotiate;
+use crate::server::options::{DeleteOptions, WriteOptions};
+use crate::server::respond::Reply;
+use crate::server::write::{Part, Writer};
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::ensure;
 
@@ -42,7 +45,7 @@ impl Call<'_> {
         self.fit_namespace(&mut eviction)?;
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let eviction = self
-            .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction)
+            .admit_posted(admit::kind("policy", "v1", "Eviction"), &options, eviction, Some(&name))
             .await?;
         // Options that contradict themselves are found when it comes to the delete.
         let (mut delete, contradiction) = match eviction.get("deleteOptions") {

@@ -7,17 +7,17 @@ use http::header::{CACHE_CONTROL, HOST};
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
-use super::Inner;
-use super::respond::{Content, Reply, Responder};
 use crate::Body;
 use crate::authentication::Signer;
 use crate::model::status::Status;
+use crate::server::Inner;
+use crate::server::respond::{Content, Reply, Responder};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 
 impl Inner {
     /// `/.well-known/openid-configuration`.
-    pub(super) fn openid_configuration(&self, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    pub(crate) fn openid_configuration(&self, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let accounts = self.authenticator.service_accounts();
         // The key set is where this document is: the server does not know by which name it is reached.
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -34,7 +34,7 @@ impl Inner {
     }
 
     /// `/openid/v1/jwks`.
-    pub(super) fn key_set(&self, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    pub(crate) fn key_set(&self, headers: &HeaderMap, query: &Query) -> Response<Body> {
         match self.authenticator.service_accounts().signer().jwks() {
             Ok(keys) => {
                 let document = json!({"keys": keys});

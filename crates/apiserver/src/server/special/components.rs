@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::lists::{Item, List};
-use super::respond::{Content, Reply};
-use super::{Call, Inner};
 use crate::model::status::{Details, Status};
+use crate::server::Call;
+use crate::server::Inner;
+use crate::server::lists::{Item, List};
+use crate::server::respond::{Content, Reply};
 use crate::storage::StoredObject;
 
 /// The names of the components.

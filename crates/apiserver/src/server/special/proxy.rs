@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Call;
 use crate::model::Resource;
 use crate::model::status::Status;
+use crate::server::Call;
 use crate::storage::StoredObject;
 
 /// The kinds of a node's addresses in the order in which kube-apiserver tries them.
@@ -17,7 +17,7 @@ const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "External
 
 impl Call<'_> {
     /// Makes sure that what the path names is there and has an address that may be connected to.
-    pub(super) fn check_proxied(&self) -> Result<(), Status> {
+    pub(crate) fn check_proxied(&self) -> Result<(), Status> {
         let id = self.name();
         let kind = self.resource.kind.to_lowercase();
         let (name, port) = split(id).ok_or_else(|| Status::bad_request(format!("invalid {kind} request {id:?}")))?;

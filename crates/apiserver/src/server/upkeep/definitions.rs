@@ -7,15 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use super::managed::{self, Tracking};
-use super::write::{Part, Writer};
-use super::{Call, Inner};
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
 use crate::registry::crd;
 use crate::registry::definitions::Definitions;
+use crate::server::Call;
+use crate::server::Inner;
+use crate::server::managed::{self, Tracking};
+use crate::server::write::{Part, Writer};
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 
 /// The store of the definitions.
@@ -140,7 +141,7 @@ impl Inner {
     }
 
     /// Says of a definition on its way out that its objects are being deleted.
-    pub(super) fn begin_ending(&self, name: &str) {
+    pub(crate) fn begin_ending(&self, name: &str) {
         let present = self.storage.get(STORE, name);
         if let Some(definition) = present.filter(|present| crd::waits_for_its_end(present.value())) {
             self.say_in_progress(&definition);

@@ -19,7 +19,7 @@ fn number(object: &Value, part: &str) -> Value {
 }
 
 /// The row of the Scale of a kind: custom kinds show the same columns in other words.
-pub(super) fn row_of(scaled: &Resource) -> Arc<Resource> {
+pub(crate) fn row_of(scaled: &Resource) -> Arc<Resource> {
     static CUSTOM: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         budget::unlimited(|| {
             let mut row = (*row()).clone();
@@ -45,7 +45,7 @@ pub(super) fn row_of(scaled: &Resource) -> Arc<Resource> {
 }
 
 /// The row of `autoscaling/v1` Scale, which no path of its own serves.
-pub(super) fn row() -> Arc<Resource> {
+pub(crate) fn row() -> Arc<Resource> {
     static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         budget::unlimited(|| {
             let autoscaler = Registry::new().lookup("autoscaling", "v1", "horizontalpodautoscalers");

@@ -9,20 +9,28 @@
 //!
 //! Invariant: what follows never fails the write that it follows. Who was faster with the same object has come here, too.
 
+pub(crate) mod addresses;
+pub(crate) mod api_services;
+pub(crate) mod availability;
+pub(crate) mod bootstrap;
+pub(crate) mod claims;
+pub(crate) mod definitions;
+pub(crate) mod endings;
+pub(crate) mod expiry;
+pub(crate) mod quotas;
+pub(crate) mod rehearsal;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Inner;
-use super::addresses;
-use super::api_services;
-use super::availability;
-use super::definitions::is_definition;
+use self::definitions::is_definition;
 use crate::env::rfc3339;
 use crate::model::Resource;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::registry::crd;
+use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::{ensure, get};
 

@@ -10,10 +10,7 @@ mod fresh;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use super::Inner;
 use super::api_services;
-use super::managed::Tracking;
-use super::write::{Part, Writer};
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::env::rfc3339;
 use crate::kinds::{policy, services};
@@ -21,9 +18,12 @@ use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::user::UserInfo;
+use crate::server::Inner;
+use crate::server::managed::Tracking;
+use crate::server::write::{Part, Writer};
 
 /// The levels of priority and the rules that every kube-apiserver has: kind, name and spec of each.
-static FLOW_CONTROL: &str = include_str!("../../data/flowcontrol.json");
+static FLOW_CONTROL: &str = include_str!("../../../data/flowcontrol.json");
 const FLOW_CONTROL_GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The field manager of what the server itself writes.
@@ -31,7 +31,7 @@ const MANAGER: &str = "kube-apiserver";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Creates what is missing. A storage that kept it from an earlier run keeps it as it is.
-pub(super) fn fill(server: &Inner) {
+pub(crate) fn fill(server: &Inner) {
     if server.storage.revision() == fresh::EMPTY {
         fresh::fill(
             server.storage.as_ref(),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Call;
 use crate::model::status::Status;
+use crate::server::Call;
 use crate::storage::StoredObject;
 
 /// What a client is to be connected with.
@@ -77,7 +77,7 @@ pub struct LogOptions {
 
 impl Call<'_> {
     /// What the connection `name` to this pod is; none where it leads nowhere.
-    pub(super) fn connection(&self, name: &str, pod: Arc<StoredObject>) -> Result<Option<Connect>, Status> {
+    pub(crate) fn connection(&self, name: &str, pod: Arc<StoredObject>) -> Result<Option<Connect>, Status> {
         let container = container_of(pod.value(), self.query.get("container"));
         let wants = match name {
             "log" => Wants::Log(self.log_options(pod.value(), &container)?),

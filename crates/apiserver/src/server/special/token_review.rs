@@ -2,24 +2,31 @@
 
 use serde_json::{Value, json};
 
-use super::options::WriteOptions;
-use super::respond::{Content, Reply};
-use super::{Call, managed};
 use crate::model::Operation;
+use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
+use crate::server::Call;
+use crate::server::managed;
+use crate::server::options::WriteOptions;
+use crate::server::respond::{Content, Reply};
 use crate::wire::negotiate::{self, Transform};
+
+/// Whether a kind is that of token reviews.
+pub(crate) fn is_one(resource: &Resource) -> bool {
+    resource.group == "authentication.k8s.io" && resource.kind == "TokenReview"
+}
 
 impl Call<'_> {
     /// Refuses to show as a Table what is answered and not stored.
-    pub(super) fn refuse_table(&self) -> Result<(), Status> {
+    pub(crate) fn refuse_table(&self) -> Result<(), Status> {
         match self.output.transform {
             Transform::Table(_) => Err(negotiate::not_transformed()),
             _ => Ok(()),
         }
     }
 
-    pub(super) async fn review_token(&mut self) -> Result<Reply, Status> {
+    pub(crate) async fn review_token(&mut self) -> Result<Reply, Status> {
         self.refuse_table()?;
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut review = self.object_in_body(&options)?;

@@ -9,18 +9,20 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use super::managed::Tracking;
-use super::write::{Part, Writer};
-use super::{Inner, addresses, api_services};
+use super::addresses;
+use super::api_services;
 use crate::env::rfc3339;
 use crate::kinds::system::locally_available;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::model::user::UserInfo;
+use crate::server::Inner;
+use crate::server::managed::Tracking;
+use crate::server::write::{Part, Writer};
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::get;
 
-pub(super) const SLICES: &str = "endpointslices.discovery.k8s.io";
+pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The label of an EndpointSlice that says whose it is.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The field manager of what the server itself writes.
@@ -76,7 +78,7 @@ fn has_endpoint(slice: &Value, port: &str) -> bool {
 
 impl Inner {
     /// Says of an APIService that was written whether it is available.
-    pub(super) fn settle_availability(&self, api_service: &StoredObject) {
+    pub(crate) fn settle_availability(&self, api_service: &StoredObject) {
         let Some(row) = self.registry.lookup("apiregistration.k8s.io", "v1", "apiservices") else {
             return;
         };
@@ -107,7 +109,7 @@ impl Inner {
     }
 
     /// The same of those that name a Service which was written, or of which an endpoint was.
-    pub(super) fn settle_available_through(&self, namespace: &str, service: &str) {
+    pub(crate) fn settle_available_through(&self, namespace: &str, service: &str) {
         for (key, (of, name)) in &*self.services_of_others() {
             if (of.as_str(), name.as_str()) == (namespace, service)
                 && let Some(api_service) = self.storage.get(api_services::STORE, key)
@@ -150,7 +152,7 @@ impl Inner {
 }
 
 /// The Service that an EndpointSlice belongs to; empty for none.
-pub(super) fn service_of(slice: &Value) -> &str {
+pub(crate) fn service_of(slice: &Value) -> &str {
     text(slice, &["metadata", "labels", SERVICE_NAME])
 }
 

@@ -15,9 +15,10 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
 use super::definitions::STORE;
-use super::{ApiServer, Inner};
 use crate::env::BoxFuture;
 use crate::registry::crd;
+use crate::server::ApiServer;
+use crate::server::Inner;
 use crate::storage::{ChangeStream, Delivery, StoredObject};
 
 /// How long each step takes: time enough to open a watch, too short to wait for.
@@ -25,10 +26,10 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// Whether somebody sees to it that definitions end.
 #[derive(Default)]
-pub(super) struct Attended(AtomicBool);
+pub(crate) struct Attended(AtomicBool);
 
 impl Attended {
-    pub(super) fn is_attended(&self) -> bool {
+    pub(crate) fn is_attended(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -10,15 +10,16 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value, json};
 
-use super::respond::{Content, Reply};
-use super::{Call, admit};
 use crate::model::Operation;
 use crate::model::status::Status;
+use crate::server::Call;
+use crate::server::admit;
+use crate::server::respond::{Content, Reply};
 use crate::storage::StoredObject;
 
 impl Call<'_> {
     /// Answers a request to the subresource `name`, whose options are of `kind`; `instead` says why it ends nowhere.
-    pub(super) async fn connect(&mut self, name: &str, kind: &str, instead: &str) -> Result<Reply, Status> {
+    pub(crate) async fn connect(&mut self, name: &str, kind: &str, instead: &str) -> Result<Reply, Status> {
         if name == "log" {
             self.check_log_options()?;
         } else {

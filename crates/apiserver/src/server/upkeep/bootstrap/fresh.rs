@@ -15,7 +15,7 @@ use crate::storage::Storage;
 /// The revision of a storage that nobody has written to.
 pub(super) const EMPTY: u64 = 1;
 
-static TEXTS: &str = include_str!("../../../data/bootstrap.txt");
+static TEXTS: &str = include_str!("../../../../data/bootstrap.txt");
 
 /// Creates all of them.
 pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange) {

@@ -15,9 +15,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{ApiServer, Inner};
 use crate::env::BoxFuture;
 use crate::model::object;
+use crate::server::ApiServer;
+use crate::server::Inner;
 use crate::storage::{ChangeStream, Delivery, StorageError};
 use crate::values::get;
 

@@ -4,15 +4,19 @@ use jiff::Timestamp;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::options::WriteOptions;
-use super::respond::{Content, Reply};
-use super::{Call, decode, key, managed, negotiate};
 use crate::authentication::{Bound, TokenSubject};
 use crate::env;
 use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::{Details, Status};
 use crate::registry;
+use crate::server::Call;
+use crate::server::decode;
+use crate::server::key;
+use crate::server::managed;
+use crate::server::negotiate;
+use crate::server::options::WriteOptions;
+use crate::server::respond::{Content, Reply};
 
 /// The annotation of the audit log that names a token.
 const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";
@@ -29,7 +33,7 @@ const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
 impl Call<'_> {
-    pub(super) async fn request_token(&mut self) -> Result<Reply, Status> {
+    pub(crate) async fn request_token(&mut self) -> Result<Reply, Status> {
         self.refuse_table()?;
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let format = negotiate::input(self.headers)?;

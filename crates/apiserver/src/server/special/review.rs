@@ -15,17 +15,17 @@ use kubewright_schema::labels::{self, Selector};
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use super::Call;
-use super::managed;
-use super::options::WriteOptions;
-use super::respond::Reply;
-use super::write::Written;
 use crate::authorization::{Attributes, Decision, Rule, Verdict};
 use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
 use crate::model::{Resource, Verbs};
+use crate::server::Call;
+use crate::server::managed;
+use crate::server::options::WriteOptions;
+use crate::server::respond::Reply;
+use crate::server::write::Written;
 use crate::values::{At, Errors};
 use crate::wire::negotiate::{self, Output, Transform};
 use crate::wire::query::Query;
@@ -54,12 +54,12 @@ impl Review {
 }
 
 /// Whether a kind is a review that is answered here.
-pub(super) fn is_answered(resource: &Resource) -> bool {
+pub(crate) fn is_answered(resource: &Resource) -> bool {
     Review::of(resource).is_some()
 }
 
 /// The form of an answer. A review is no row of a Table: where a client takes other forms as well, the next one is for it.
-pub(super) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
+pub(crate) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, streams: bool) -> Result<Output, Status> {
     let output = negotiate::output_of(headers, query, streams, resource.custom.is_some())?;
     if resource.verbs != Verbs::CreateOnly || !matches!(output.transform, Transform::Table(_)) {
         return Ok(output);
@@ -69,7 +69,7 @@ pub(super) fn output(resource: &Resource, headers: &HeaderMap, query: &Query, st
 
 impl Call<'_> {
     /// Answers a review.
-    pub(super) async fn review(&mut self) -> Result<Reply, Status> {
+    pub(crate) async fn review(&mut self) -> Result<Reply, Status> {
         let Some(review) = Review::of(&self.resource) else {
             let message = format!("{} is not answered by this server", self.resource.group_resource());
             return Err(Status::not_implemented(message));

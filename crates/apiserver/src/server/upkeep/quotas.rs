@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::Inner;
-use super::managed::Tracking;
-use super::write::{Part, Writer};
 use crate::model::status::Status;
 use crate::model::user::{SYSTEM_MASTERS, UserInfo};
+use crate::server::Inner;
+use crate::server::managed::Tracking;
+use crate::server::write::{Part, Writer};
 
 /// Who the server is to itself.
 const USER: &str = "system:apiserver";

@@ -9,11 +9,12 @@ use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use super::ApiServer;
-use super::managed::{self, Tracking};
-use super::{decode, write};
 use crate::model::Resource;
 use crate::model::object;
+use crate::server::ApiServer;
+use crate::server::decode;
+use crate::server::managed::{self, Tracking};
+use crate::server::write;
 
 impl ApiServer {
     /// Reads what the first CustomResourceDefinition will need, which otherwise takes a millisecond when it comes.

@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::Inner;
 use crate::discovery::elsewhere::Ranked;
 use crate::env::{rfc3339, uuid};
 use crate::kinds::system::locally_available;
 use crate::model::object;
 use crate::registry::definitions::Definitions;
+use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 use crate::values::get;
 
-pub(super) const STORE: &str = "apiservices.apiregistration.k8s.io";
+pub(crate) const STORE: &str = "apiservices.apiregistration.k8s.io";
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Who writes them upstream.
 const MANAGER: &str = "kube-apiserver";
@@ -55,7 +55,7 @@ const BUILT_IN: [(&str, u32, &str, u32); 21] = [
 const CUSTOM: (u32, u32) = (1000, 100);
 
 /// The APIServices of built-in kinds, as they are created.
-pub(super) fn of_built_in_kinds() -> impl Iterator<Item = Value> {
+pub(crate) fn of_built_in_kinds() -> impl Iterator<Item = Value> {
     BUILT_IN.iter().map(|(group, of_group, version, of_version)| {
         let mut spec = json!({"groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version});
         if !group.is_empty() {
@@ -77,10 +77,10 @@ fn spec(group: &str, version: &str) -> Value {
 }
 
 /// APIServices that name a Service: the namespace and the name of that.
-pub(super) type OfOthers = BTreeMap<Arc<str>, (String, String)>;
+pub(crate) type OfOthers = BTreeMap<Arc<str>, (String, String)>;
 
 /// [`OfOthers`], and the state of the store that it was read from: nearly all writes leave that alone.
-pub(super) type KnownOfOthers = Mutex<(Option<u64>, Arc<OfOthers>)>;
+pub(crate) type KnownOfOthers = Mutex<(Option<u64>, Arc<OfOthers>)>;
 
 /// Whether the text of an APIService may name a Service. Nearly none does, so the text is asked first.
 fn names_a_service(encoded: &[u8]) -> bool {
@@ -94,13 +94,13 @@ fn is_kept(service: &Value) -> bool {
 
 impl Inner {
     /// Whether an APIService says that another server serves a version of a group. Nothing is proxied there.
-    pub(super) fn is_elsewhere(&self, group: &str, version: &str) -> bool {
+    pub(crate) fn is_elsewhere(&self, group: &str, version: &str) -> bool {
         let service = self.storage.get(STORE, &name(group, version));
         service.is_some_and(|service| get(service.value(), &["spec", "service"]).is_object())
     }
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
-    pub(super) fn ranked(&self) -> Vec<Ranked> {
+    pub(crate) fn ranked(&self) -> Vec<Ranked> {
         if self.services_of_others().is_empty() {
             return Vec::new();
         }
@@ -122,7 +122,7 @@ impl Inner {
     }
 
     /// The APIServices of other servers, each with the namespace and the name of the Service that it names.
-    pub(super) fn services_of_others(&self) -> Arc<OfOthers> {
+    pub(crate) fn services_of_others(&self) -> Arc<OfOthers> {
         let at = self.storage.changes(STORE);
         let mut known = self.of_others.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 == Some(at) {
@@ -142,7 +142,7 @@ impl Inner {
     }
 
     /// After a write of an APIService: one of those that the server keeps is put back.
-    pub(super) fn settle_written_api_service(&self, written: &StoredObject) {
+    pub(crate) fn settle_written_api_service(&self, written: &StoredObject) {
         let name = object::name(written.head());
         if let Some((version, group)) = name.split_once('.') {
             let definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ impl Inner {
     }
 
     /// Makes the APIServices of all custom kinds those that the definitions want.
-    pub(super) fn settle_api_services(&self, definitions: &Definitions) {
+    pub(crate) fn settle_api_services(&self, definitions: &Definitions) {
         let listed = self.storage.entries(STORE, &ListRequest::default());
         for (name, _) in listed.iter().flat_map(|listed| &listed.items) {
             if let Some((version, group)) = name.split_once('.') {
@@ -165,7 +165,7 @@ impl Inner {
 
     /// Makes the APIService of a version what the definitions want. Who writes it at the same moment comes here as
     /// well.
-    pub(super) fn settle_api_service(&self, group: &str, version: &str, definitions: &Definitions) {
+    pub(crate) fn settle_api_service(&self, group: &str, version: &str, definitions: &Definitions) {
         let name = name(group, version);
         let wanted = definitions.serves(group, version);
         let Some(present) = self.storage.get(STORE, &name) else {

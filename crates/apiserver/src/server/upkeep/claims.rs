@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::Inner;
 use super::addresses::{Held, SERVICES};
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::{Holding, Resource, StrategyContext, Taken, Unallocated};
+use crate::server::Inner;
 use crate::storage::{ListRequest, StoredObject};
 
 /// What is taken in each store whose objects hold something.

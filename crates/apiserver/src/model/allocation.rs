@@ -1,0 +1,93 @@
+//! What is unique among the objects of a store and handed out by the server: a Service's cluster IPs and node ports.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use kubewright_schema::error::FieldError;
+use serde_json::Value;
+
+use super::StrategyContext;
+
+/// Cluster IPs that are written down as somebody's, whatever Services say: each is the name of an IPAddress.
+pub trait HeldIps {
+    /// Whether this one is.
+    fn is_held(&self, ip: IpAddr) -> bool;
+}
+
+/// Nobody holds any.
+impl HeldIps for () {
+    fn is_held(&self, _: IpAddr) -> bool {
+        false
+    }
+}
+
+/// How what is unique in a store is handed out.
+#[derive(Clone, Copy)]
+pub struct Allocation {
+    /// What a stored object holds.
+    pub held: fn(&Value) -> Vec<Holding>,
+    /// Gives an object what it needs: called after `prepare_…` and before validation, with the object, the one it
+    /// replaces, and what is taken. An error refuses the write.
+    pub give: Allocate,
+}
+
+/// See [`Allocation::give`].
+pub type Allocate = fn(
+    object: &mut Value,
+    old: Option<&Value>,
+    taken: &Taken,
+    context: &StrategyContext<'_>,
+) -> Result<(), Unallocated>;
+
+/// Something that only one object of a store may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// A cluster IP.
+    Ip(IpAddr),
+    /// A port of all nodes.
+    Port(i64),
+}
+
+/// What is held, and by how many: by an object as it is stored, and perhaps once more by a write of it that is under
+/// way.
+#[derive(Debug, Default)]
+pub struct Taken {
+    counts: BTreeMap<Holding, usize>,
+}
+
+impl Taken {
+    /// Whether somebody holds it.
+    pub fn has(&self, holding: Holding) -> bool {
+        self.counts.contains_key(&holding)
+    }
+
+    /// Somebody holds these from now on.
+    pub fn add(&mut self, holdings: &[Holding]) {
+        for holding in holdings {
+            *self.counts.entry(*holding).or_default() += 1;
+        }
+    }
+
+    /// One who held these does not any more.
+    pub fn remove(&mut self, holdings: &[Holding]) {
+        for holding in holdings {
+            if let Some(count) = self.counts.get_mut(holding) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(holding);
+                }
+            }
+        }
+    }
+}
+
+/// Why an object does not get what is unique in its store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unallocated {
+    /// The object asks for what it cannot have: 422.
+    Invalid(Vec<FieldError>),
+    /// There is nothing left, or what is asked for is another's: 500 with the reason `InternalError`.
+    Failed(String),
+    /// What upstream tells without a reason: 500.
+    Untyped(String),
+}

@@ -1,0 +1,246 @@
+//! How a kind differs from others when it is written: flags and small functions (the counterpart of a `RESTCreateStrategy` and its sisters).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kubewright_schema::error::FieldError;
+use serde_json::Value;
+
+use super::{Allocation, Ending, HeldIps};
+use crate::env::Env;
+
+/// What a write to `/status` takes of the metadata that a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMetadata {
+    /// Nothing: all of it stays (custom resources).
+    Kept,
+    /// Everything but these fields, as any write (what may not change is refused, not put back).
+    WrittenBut(&'static [&'static str]),
+}
+
+impl StatusMetadata {
+    /// Everything.
+    pub const WRITTEN: StatusMetadata = StatusMetadata::WrittenBut(&[]);
+    /// All but the identity (`ResetObjectMetaForStatus`).
+    pub const RESET: StatusMetadata = StatusMetadata::WrittenBut(&[
+        "deletionTimestamp",
+        "generation",
+        "selfLink",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+    ]);
+}
+
+/// How often a kind looks at the metadata of an update: each look tells its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// As at that of an update: what may not change, then labels and the like (`ValidateObjectMetaUpdate`).
+    pub changed: bool,
+    /// How many times as at that of a new object, names included (`ValidateObjectMeta`).
+    pub whole: usize,
+}
+
+impl Looks {
+    /// Not at all.
+    pub const NONE: Looks = Looks::new(false, 0);
+    /// As at that of an update (most kinds).
+    pub const CHANGED: Looks = Looks::new(true, 0);
+    /// As at that of a new object.
+    pub const WHOLE: Looks = Looks::new(false, 1);
+    /// As at that of a new object, and once more (PersistentVolume).
+    pub const WHOLE_TWICE: Looks = Looks::new(false, 2);
+    /// As at that of an update, and then as at that of a new object (kinds whose rules for an update begin with those for a create).
+    pub const CHANGED_AND_WHOLE: Looks = Looks::new(true, 1);
+
+    const fn new(changed: bool, whole: usize) -> Looks {
+        Looks { changed, whole }
+    }
+}
+
+/// How long an object of a kind with grace periods may take to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GracePeriod {
+    /// No time at all, whatever the client grants: nobody runs it.
+    AtOnce,
+    /// So many seconds, unless the client says otherwise.
+    Seconds(i64),
+}
+
+/// When `metadata.generation` grows. It is 1 after create for every rule but `Never`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationRule {
+    /// The kind does not manage a generation: what the client sends is kept (ConfigMap, Secret, Service, …).
+    Never,
+    /// `spec` changed.
+    Spec,
+    /// `spec` or annotations changed (Deployment).
+    SpecOrAnnotations,
+    /// Anything outside `metadata` and `status` changed (custom resources with a status subresource, webhooks, …).
+    AllButMetadataAndStatus,
+    /// Anything outside `metadata` changed, or the labels (EndpointSlice).
+    AllButMetadataOrLabels,
+    /// Anything outside `metadata` changed (custom resources without a status subresource).
+    AllButMetadata,
+}
+
+/// What a list or map counts that somebody sends empty (`[]`, `{}`) and that nobody writes when it is empty, so that no stored object
+/// has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empties {
+    /// As absent (most kinds: they compare with Go's `equality.Semantic`).
+    Absent,
+    /// The rules see it (where Go asks for `!= nil`); it changes nothing.
+    Seen,
+    /// The rules see it, and it is a change of what is absent, each time that it is sent (`reflect.DeepEqual`).
+    Changes,
+}
+
+/// Which names a kind takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain (most kinds).
+    Subdomain,
+    /// The same, where what is too long is told in bytes (kinds whose rules are declared with their types).
+    SubdomainInBytes,
+    /// RFC 1123 label (Namespace).
+    Label,
+    /// RFC 1035 label (Service).
+    Label1035,
+    /// Anything that is a path segment (RBAC).
+    PathSegment,
+    /// No rule of its own, as long as it is given: anything that is a path segment.
+    Given,
+    /// No rule of its own (Event of the core group): anything that is a path segment.
+    Any,
+}
+
+/// What a strategy function gets besides the object.
+///
+/// The pipeline drops or keeps `status` of every kind with `/status` (but a new Node's), sets the system fields of the metadata and the
+/// generation, and runs `default` before and after `prepare_…`.
+pub struct StrategyContext<'a> {
+    /// Time and entropy.
+    pub env: &'a dyn Env,
+    /// The user who writes.
+    pub user: &'a super::user::UserInfo,
+    /// Whether nothing will be persisted.
+    pub dry_run: bool,
+    /// Whether an object that is created came without labels; it may have got some by default.
+    pub unlabelled: bool,
+    /// The addresses that Services get.
+    pub service_range: super::ServiceRange,
+    /// Which of them are written down as somebody's.
+    pub held_ips: &'a dyn HeldIps,
+    /// Where the next search for a free address or port begins.
+    pub turns: &'a AtomicU64,
+}
+
+impl StrategyContext<'_> {
+    /// Where a search for a free address or port begins: each further on than the one before, so that what was just given back is not
+    /// somebody else's at once.
+    pub fn turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// How a kind differs from others when it is written: flags and small functions.
+#[derive(Clone, Copy)]
+pub struct Strategy {
+    /// PUT creates when there is nothing (leases, services, endpoints, roles, events, limit ranges).
+    pub create_on_update: bool,
+    /// PUT without a resourceVersion is allowed (all built-in kinds; not custom resources).
+    pub unconditional_update: bool,
+    /// When the generation grows.
+    pub generation: GenerationRule,
+    /// What lists and maps count that are sent empty, outside metadata and status.
+    pub empties: Empties,
+    /// Which names are valid.
+    pub names: NameRule,
+    /// What a write to `/status` does to the metadata.
+    pub status_metadata: StatusMetadata,
+    /// Finalizers may be named without a domain, which others than Kubernetes' own must have in most built-in kinds.
+    pub any_finalizer: bool,
+    /// How often the rules of the kind look at the metadata of an update, besides the look that is taken before every update.
+    pub looks: Looks,
+    /// The same for a write to `/status`.
+    pub status_looks: Looks,
+    /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them in `managedFields`
+    /// (upstream's reset fields). That the status has a subresource of its own need not be said.
+    pub reset: &'static [(&'static str, &'static [&'static str])],
+    /// What the rows of a table stand in the order of; none is that of the list.
+    pub table_order: Option<fn(&Value) -> Option<i64>>,
+    /// A successful delete answers with the object instead of a Status (pods, services, …).
+    pub delete_returns_object: bool,
+    /// Deleting without a policy orphans the dependents (Job, ReplicationController).
+    pub orphan_by_default: bool,
+    /// Whether other objects may depend on one of this kind: a delete says what becomes of them.
+    pub has_dependents: bool,
+    /// Whether its objects change how others are served or judged, so that they are read and checked whole with each write.
+    pub rules_others: bool,
+    /// A create keeps the status that is sent (Node).
+    pub keeps_first_status: bool,
+    /// How an object ends, if it does so in steps.
+    pub ending: Option<&'static Ending>,
+    /// How long an object may take to end; `None`: the kind is deleted at once.
+    pub grace_period: fn(&Value) -> Option<GracePeriod>,
+    /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
+    pub default: fn(&mut Value),
+    /// `PrepareForCreate`: drops what a client may not set, fills in what the server sets.
+    pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
+    /// `PrepareForUpdate` (new, old).
+    pub prepare_update: fn(&mut Value, &Value, &StrategyContext<'_>),
+    /// `PrepareForUpdate` of a write to `/status` (new, old); the pipeline has put back what such a write may not change.
+    pub prepare_status: fn(&mut Value, &Value, &StrategyContext<'_>),
+    /// Errors in a new object. Metadata is validated by the pipeline.
+    pub validate_create: fn(&Value) -> Vec<FieldError>,
+    /// Errors in a changed object (new, old): immutability, and whatever `validate_create` finds.
+    pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Errors in a change of `/status` (new, old).
+    pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Texts for `Warning` headers (new, old).
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    /// Values that are unique among all objects of the store and that the server hands out: a Service's cluster IP and
+    /// node ports.
+    pub allocate: Option<Allocation>,
+}
+
+impl std::fmt::Debug for Strategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Strategy")
+            .field("generation", &self.generation)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The strategy of a kind that only stores: no defaults, no rules of its own.
+pub const PLAIN: Strategy = Strategy {
+    create_on_update: false,
+    unconditional_update: true,
+    generation: GenerationRule::Never,
+    empties: Empties::Absent,
+    names: NameRule::Subdomain,
+    status_metadata: StatusMetadata::Kept,
+    any_finalizer: false,
+    looks: Looks::CHANGED,
+    status_looks: Looks::CHANGED,
+    reset: &[],
+    table_order: None,
+    delete_returns_object: false,
+    orphan_by_default: false,
+    has_dependents: true,
+    rules_others: false,
+    keeps_first_status: false,
+    ending: None,
+    grace_period: |_| None,
+    default: |_| {},
+    prepare_create: |_, _| {},
+    prepare_update: |_, _, _| {},
+    prepare_status: |_, _, _| {},
+    validate_create: |_| Vec::new(),
+    validate_update: |_, _| Vec::new(),
+    validate_status: |_, _| Vec::new(),
+    warnings: |_, _| Vec::new(),
+    allocate: None,
+};
