@@ -239,7 +239,10 @@ impl Scheduler {
             .as_ref()
             .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
         if let Some(ineligible) = ineligible {
-            return Ok(Nowhere::Waits(format!("{why} {}, preemption: {ineligible}", fit::CLAIMS)));
+            return Ok(Nowhere::Waits(format!(
+                "{why} {}, preemption: {ineligible}",
+                fit::CLAIMS
+            )));
         }
         let full = || {
             refusals
