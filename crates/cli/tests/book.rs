@@ -2,6 +2,8 @@
 //!
 //! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard error). `[..]` stands
 //! for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets it when all lines were seen, in this order.
+//!
+//! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews them.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -279,4 +281,60 @@ fn the_table_of_mistakes_names_codes_that_exist() {
             );
         }
     }
+}
+
+/// Compares a page that is made out of the program, or renews it.
+fn check_made(name: &str, made: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
+    if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        fs::write(&page, made).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&page).is_ok_and(|present| present == made),
+        "docs/src/{name} is not what the program says: KUBEWRIGHT_UPDATE_BOOK=1 cargo test -p kubewright-cli --test book made"
+    );
+}
+
+/// What `--help` says of a command, and of the commands below it.
+fn help_of(command: &[&str], page: &mut String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
+        .args(command)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let title = ["kubewright"]
+        .iter()
+        .chain(command)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ");
+    page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n")));
+    let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1);
+    for line in listed.take_while(|line| !line.is_empty()) {
+        match line.split_whitespace().next() {
+            Some("help") | None => {}
+            Some(name) => help_of(&[command, &[name]].concat(), page),
+        }
+    }
+}
+
+#[test]
+fn the_pages_made_out_of_the_program_are_current() {
+    let mut commands = "# Commands\n\nEvery command with its flags, as `--help` prints them. What the commands do is on the pages below.\n".to_owned();
+    help_of(&[], &mut commands);
+    check_made("commands.md", &commands);
+
+    let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` tells the same as this page.\n".to_owned();
+    for explanation in kubewright_codegen::codes::all() {
+        codes.push_str(&format!(
+            "\n## {}: {}\n\n{}\n",
+            explanation.code,
+            explanation.title,
+            explanation.story.trim()
+        ));
+    }
+    check_made("codes.md", &codes);
 }
