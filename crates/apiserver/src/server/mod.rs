@@ -82,7 +82,7 @@ use crate::model::status::Status;
 use crate::model::{Resource, Subresource, Verbs};
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::{Registry, Snapshot, order_of_store};
-use crate::storage::{Bounds, MemoryStorage, Storage};
+use crate::storage::{Bounds, Followed, MemoryStorage, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 use crate::{Body, Env, ServiceRange, UserInfo};
@@ -225,7 +225,8 @@ pub(crate) struct Inner {
     /// What objects hold that no other may have, so that nothing is given twice.
     claims: upkeep::claims::Claims,
     endings: upkeep::endings::Attended,
-    of_others: upkeep::api_services::KnownOfOthers,
+    of_others: Followed<upkeep::api_services::OfOthers>,
+    flow_schemas: Followed<upkeep::FlowSchemas>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -303,7 +304,7 @@ fn plugins(
             Some(Box::new(ValidatingWebhooks::default())),
         ),
         // What is charged is never refused by another plugin.
-        ("ResourceQuota", Some(Box::new(ResourceQuotas))),
+        ("ResourceQuota", Some(Box::new(ResourceQuotas::default()))),
     ];
     all.into_iter()
         .filter(|(name, _)| !config.disabled_plugins.contains(*name))
@@ -352,7 +353,8 @@ impl ApiServer {
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             endings: upkeep::endings::Attended::default(),
-            of_others: upkeep::api_services::KnownOfOthers::default(),
+            of_others: upkeep::api_services::of_others(),
+            flow_schemas: upkeep::flow_schemas(),
             turns,
         };
         inner.recall();
