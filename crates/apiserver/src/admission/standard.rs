@@ -75,7 +75,7 @@ impl Standard<'_> {
                 Some(Box::new(ValidatingWebhooks::default())),
             ),
             // What is charged is never refused by another plugin.
-            ("ResourceQuota", Some(Box::new(ResourceQuotas))),
+            ("ResourceQuota", Some(Box::new(ResourceQuotas::default()))),
         ];
         all.into_iter()
             .filter(|(name, _)| !self.disabled.contains(*name))
