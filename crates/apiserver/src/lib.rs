@@ -42,6 +42,6 @@ pub use model::status::Status;
 pub use model::user::UserInfo;
 pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, SEPARABLE_PLUGINS, Streams, TooLong, Wants,
-    Weight, first_broken_escape,
+    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, OPTIONAL_PLUGINS, Parts, SEPARABLE_PLUGINS, Streams,
+    TooLong, Wants, Weight, first_broken_escape,
 };

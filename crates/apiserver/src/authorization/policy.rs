@@ -1,30 +1,19 @@
 //! The stored Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, indexed by who they are for.
 //!
-//! A [`Policy`] subscribes to the four stores when it is first asked, and before each answer takes in what changed since; so an answer
-//! follows from every write that ended before the question, and costs microseconds. When too much changed at once it reads everything
-//! again.
-//!
-//! Invariants: what is indexed here can be thrown away and rebuilt from storage; a binding is found by each of its subjects.
+//! A [`Policy`] follows the four stores (`followed.rs`). Invariant: a binding is found by each of its subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
+use super::followed::{self, Followed};
 use super::{GROUP, Rule};
 use crate::model::user::{UserInfo, service_account_name};
-use crate::storage::{ChangeStream, Delivery, Storage};
-
-const STORES: [Store; 4] = [
-    Store::ClusterRoles,
-    Store::Roles,
-    Store::ClusterRoleBindings,
-    Store::RoleBindings,
-];
+use crate::storage::Storage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Store {
@@ -32,17 +21,6 @@ enum Store {
     Roles,
     ClusterRoleBindings,
     RoleBindings,
-}
-
-impl Store {
-    fn name(self) -> &'static str {
-        match self {
-            Store::ClusterRoles => "clusterroles.rbac.authorization.k8s.io",
-            Store::Roles => "roles.rbac.authorization.k8s.io",
-            Store::ClusterRoleBindings => "clusterrolebindings.rbac.authorization.k8s.io",
-            Store::RoleBindings => "rolebindings.rbac.authorization.k8s.io",
-        }
-    }
 }
 
 /// Why the rules of a role reference are not known.
@@ -291,8 +269,24 @@ fn binding(key: &str, value: &Value) -> Binding {
     }
 }
 
-impl Index {
-    /// Takes in what is stored at `key` now; `None`: nothing.
+impl followed::Index for Index {
+    type Store = Store;
+    const STORES: &'static [Store] = &[
+        Store::ClusterRoles,
+        Store::Roles,
+        Store::ClusterRoleBindings,
+        Store::RoleBindings,
+    ];
+
+    fn name(store: Store) -> &'static str {
+        match store {
+            Store::ClusterRoles => "clusterroles.rbac.authorization.k8s.io",
+            Store::Roles => "roles.rbac.authorization.k8s.io",
+            Store::ClusterRoleBindings => "clusterrolebindings.rbac.authorization.k8s.io",
+            Store::RoleBindings => "rolebindings.rbac.authorization.k8s.io",
+        }
+    }
+
     fn apply(&mut self, store: Store, key: &str, value: Option<&Value>) {
         let (namespace, name) = split(key);
         match (store, value) {
@@ -324,7 +318,9 @@ impl Index {
             }
         }
     }
+}
 
+impl Index {
     fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], ResolveError> {
         let (kind, found) = match role.kind.as_str() {
             "ClusterRole" => ("ClusterRole", self.cluster_roles.get(&role.name)),
@@ -338,71 +334,13 @@ impl Index {
     }
 }
 
-/// The index and where its changes come from.
-struct Followed {
-    index: Index,
-    changes: Vec<(Store, Box<dyn ChangeStream>)>,
-}
-
-impl Followed {
-    fn start(storage: &dyn Storage) -> Followed {
-        let mut followed = Followed {
-            index: Index::default(),
-            changes: Vec::new(),
-        };
-        for store in STORES {
-            let (listed, changes) = storage.list_and_watch(store.name(), "");
-            for (key, object) in &listed.items {
-                followed.index.apply(store, key, Some(object.value()));
-            }
-            followed.changes.push((store, changes));
-        }
-        followed
-    }
-
-    /// Takes in what changed; whether that was possible.
-    fn catch_up(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        for (store, changes) in &mut self.changes {
-            loop {
-                match changes.poll_next(&mut context) {
-                    Poll::Pending => break,
-                    Poll::Ready(Delivery::Change(change)) => {
-                        let value = (!change.deleted).then(|| change.after.value());
-                        self.index.apply(*store, &change.key, value);
-                    }
-                    Poll::Ready(Delivery::Overrun | Delivery::Closed) => return false,
-                }
-            }
-        }
-        true
-    }
-}
-
 /// The roles and bindings of a storage.
-pub struct Policy {
-    storage: Arc<dyn Storage>,
-    followed: Mutex<Option<Followed>>,
-}
+pub struct Policy(Followed<Index>);
 
 impl Policy {
     /// What is in `storage`, now and later. Nothing is read before the first question.
     pub fn new(storage: Arc<dyn Storage>) -> Policy {
-        Policy {
-            storage,
-            followed: Mutex::new(None),
-        }
-    }
-
-    fn with_index<T>(&self, look: impl FnOnce(&Index) -> T) -> T {
-        let mut slot = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = slot
-            .take()
-            .and_then(|mut followed| budget::unlimited(|| followed.catch_up()).then_some(followed));
-        // A storage that has ended its watches is read again for every question: right, if slow, and only while it shuts down.
-        let followed = current.unwrap_or_else(|| budget::unlimited(|| Followed::start(&*self.storage)));
-        // Whoever looks may be cancelled: what is known is kept.
-        look(&slot.insert(followed).index)
+        Policy(Followed::new(storage))
     }
 
     /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds something.
@@ -412,7 +350,7 @@ impl Policy {
         namespace: &str,
         mut found: impl FnMut(Visit<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.with_index(|index| {
+        self.0.with(|index| {
             let local = index.bindings.get(namespace).filter(|_| !namespace.is_empty());
             for bindings in std::iter::once(&index.cluster_bindings).chain(local) {
                 for Source { binding, subject } in bindings.of(user) {
@@ -454,12 +392,13 @@ impl Policy {
 
     /// The rules of the role that a binding in `namespace` refers to.
     pub(crate) fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<Vec<Rule>, ResolveError> {
-        self.with_index(|index| index.resolve(role, namespace).map(<[Rule]>::to_vec))
+        self.0
+            .with(|index| index.resolve(role, namespace).map(<[Rule]>::to_vec))
     }
 
     /// Reads everything again, for tests of the index.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        *self.followed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.forget();
     }
 }

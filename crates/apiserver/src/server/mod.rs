@@ -72,8 +72,9 @@ pub use weight::{TRIAL, TooLong, Weight};
 
 use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use crate::admission::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
-    ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels, ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, NodeRestriction, PodSecurity, Resizes,
+    ResourceQuotas, ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels,
+    ValidatingWebhooks,
 };
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
@@ -124,6 +125,8 @@ pub struct Config {
     pub authorization: Vec<authorization::Mode>,
     /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`]. Default none.
     pub disabled_plugins: std::collections::BTreeSet<String>,
+    /// The admission plugins that run besides the usual ones (`--enable-admission-plugins`), of [`OPTIONAL_PLUGINS`]. Default none.
+    pub enabled_plugins: std::collections::BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
 }
@@ -145,6 +148,7 @@ impl Default for Config {
             anonymous: true,
             authorization: vec![authorization::Mode::Rbac],
             disabled_plugins: std::collections::BTreeSet::new(),
+            enabled_plugins: std::collections::BTreeSet::new(),
         }
     }
 }
@@ -265,6 +269,9 @@ pub const SEPARABLE_PLUGINS: [&str; 14] = [
     "ResourceQuota",
 ];
 
+/// The admission plugins that run only when they are named, by their names upstream.
+pub const OPTIONAL_PLUGINS: [&str; 1] = ["NodeRestriction"];
+
 /// The admission plugins of a server, in the order in which they see a write (`AllOrderedPlugins`).
 fn plugins(
     config: &Config,
@@ -275,6 +282,10 @@ fn plugins(
     let service_accounts = config
         .service_account_admission
         .then(|| Box::new(ServiceAccounts::new(storage.clone(), env.clone())) as Box<dyn Admission>);
+    let node_restriction = config
+        .enabled_plugins
+        .contains("NodeRestriction")
+        .then(|| Box::new(NodeRestriction) as Box<dyn Admission>);
     // What has no name of its own here cannot be left out.
     let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
         (
@@ -283,6 +294,7 @@ fn plugins(
         ),
         ("LimitRanger", Some(Box::new(LimitRanger::new(storage.clone())))),
         ("ServiceAccount", service_accounts),
+        ("NodeRestriction", node_restriction),
         ("TaintNodesByCondition", Some(Box::new(TaintNodes))),
         ("PodSecurity", Some(Box::new(PodSecurity))),
         ("", Some(Box::new(Classes::new(storage.clone())))),
@@ -330,7 +342,8 @@ impl ApiServer {
             audit,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
+        let authorizer =
+            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
             .anonymous(config.anonymous);
