@@ -21,6 +21,7 @@ mod resizes;
 mod service_account;
 mod session;
 mod signers;
+pub(crate) mod standard;
 mod subject;
 mod webhook;
 
@@ -51,6 +52,7 @@ pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub(crate) use session::{Host, NextStatus};
 pub use signers::Signers;
+pub use standard::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What plugins are told besides the object (`admission.Attributes`).
