@@ -44,6 +44,9 @@ pub struct Config {
     pub authorization: Vec<authorization::Mode>,
     /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
     pub disabled_plugins: BTreeSet<String>,
+    /// The admission plugins that run besides the usual ones (`--enable-admission-plugins`), of
+    /// [`OPTIONAL_PLUGINS`](crate::OPTIONAL_PLUGINS). Default none.
+    pub enabled_plugins: BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
 }
@@ -65,6 +68,7 @@ impl Default for Config {
             anonymous: true,
             authorization: vec![authorization::Mode::Rbac],
             disabled_plugins: BTreeSet::new(),
+            enabled_plugins: BTreeSet::new(),
         }
     }
 }

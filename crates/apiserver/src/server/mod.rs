@@ -164,7 +164,8 @@ impl ApiServer {
             audit,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
+        let authorizer =
+            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
             .anonymous(config.anonymous);
@@ -174,6 +175,7 @@ impl ApiServer {
             authorizer: &authorizer,
             service_accounts: config.service_account_admission,
             disabled: &config.disabled_plugins,
+            enabled: &config.enabled_plugins,
         }
         .plugins();
         let turns = AtomicU64::new(env.random());
