@@ -126,6 +126,9 @@ pub struct Config {
     pub disabled_plugins: std::collections::BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
+    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this machine. Default no:
+    /// kube-apiserver refuses them.
+    pub loopback_endpoints: bool,
 }
 
 impl Default for Config {
@@ -139,6 +142,7 @@ impl Default for Config {
             bookmark_interval: std::time::Duration::from_secs(60),
             event_ttl: std::time::Duration::from_secs(3600),
             service_range: ServiceRange::default(),
+            loopback_endpoints: false,
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
