@@ -12,7 +12,7 @@ use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use crate::model::{Looks, Strategy, StrategyContext};
+use crate::model::{Looks, Strategy, StrategyContext, UnknownField};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
@@ -24,6 +24,8 @@ pub(crate) const JOB: Strategy = Strategy {
     warnings,
     validate_status: job_status::validate,
     orphan_by_default: true,
+    warns_of_orphans: true,
+    unknown_field: UnknownField::LabelOfKind,
     ..WORKLOAD
 };
 

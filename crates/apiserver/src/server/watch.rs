@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 use crate::body::Lines;
 use crate::env::{BoxFuture, Env};
 use crate::json;
-use crate::model::Resource;
 use crate::model::form::full;
 use crate::model::object;
 use crate::model::status::Status;
+use crate::model::{Resource, UnknownField};
 use crate::server::convert::{Converter, defaulted, is_converted, predates};
 use crate::server::respond::{is_shown_as_stored, prefix, table_of, write_object};
 use crate::server::weight::LIGHT_TEXT;
@@ -201,15 +201,14 @@ fn unknown_field(resource: &Resource, field: &str) -> String {
     if resource.selectable_fields.is_empty() && resource.custom.is_none() {
         format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     } else {
-        match (resource.group.as_ref(), resource.kind.as_ref()) {
-            ("batch", kind @ "Job") => format!("field label {field:?} not supported for {kind}"),
-            ("resource.k8s.io", kind @ "ResourceSlice") => {
-                format!(
-                    "field label not supported for {}, Kind={kind}: {field}",
-                    resource.api_version()
-                )
+        let kind = &resource.kind;
+        match resource.strategy.unknown_field {
+            UnknownField::LabelOfKind => format!("field label {field:?} not supported for {kind}"),
+            UnknownField::LabelOfVersion => {
+                let version = resource.api_version();
+                format!("field label not supported for {version}, Kind={kind}: {field}")
             }
-            _ => format!("field label not supported: {field}"),
+            UnknownField::Label => format!("field label not supported: {field}"),
         }
     }
 }
