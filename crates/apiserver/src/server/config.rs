@@ -49,6 +49,9 @@ pub struct Config {
     pub enabled_plugins: BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
+    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this machine. Default no:
+    /// kube-apiserver refuses them.
+    pub loopback_endpoints: bool,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             bookmark_interval: Duration::from_secs(60),
             event_ttl: Duration::from_secs(3600),
             service_range: ServiceRange::default(),
+            loopback_endpoints: false,
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,

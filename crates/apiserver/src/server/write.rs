@@ -24,6 +24,7 @@ use crate::admission::{Operation, Session};
 use crate::audit::Entry;
 use crate::authorization::{self, escalation};
 use crate::json;
+use crate::kinds::services::LOOPBACK;
 use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
@@ -193,10 +194,14 @@ impl<'a> Writer<'a> {
     }
 
     fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
+        let says_endpoints = matches!(&*self.resource.plural, "endpoints" | "endpointslices");
+        let may_be_loopback = self.server.config.loopback_endpoints && says_endpoints;
+        let is_wrong = |error: &&FieldError| !(may_be_loopback && error.detail == LOOPBACK);
+        let errors: Vec<FieldError> = errors.iter().filter(is_wrong).cloned().collect();
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, errors))
+            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, &errors))
         }
     }
 
