@@ -49,11 +49,9 @@ impl Runtime {
 
 fn file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
-    let found = here
-        .ancestors()
+    here.ancestors()
         .map(|folder| folder.join(FILE))
-        .find(|path| path.is_file());
-    found
+        .find(|path| path.is_file())
 }
 
 fn read(path: &Path) -> Result<Images, Failure> {

@@ -24,7 +24,6 @@ use crate::admission::{Operation, Session};
 use crate::audit::Entry;
 use crate::authorization::{self, escalation};
 use crate::json;
-use crate::kinds::services::LOOPBACK;
 use crate::model::form::full;
 use crate::model::form::key;
 use crate::model::object;
@@ -194,9 +193,9 @@ impl<'a> Writer<'a> {
     }
 
     fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
-        let says_endpoints = matches!(&*self.resource.plural, "endpoints" | "endpointslices");
-        let may_be_loopback = self.server.config.loopback_endpoints && says_endpoints;
-        let is_wrong = |error: &&FieldError| !(may_be_loopback && error.detail == LOOPBACK);
+        let fits = self.resource.strategy.fits_this_machine;
+        let fits = fits.filter(|_| self.server.config.loopback_endpoints);
+        let is_wrong = |error: &&FieldError| fits.is_none_or(|detail| error.detail != detail);
         let errors: Vec<FieldError> = errors.iter().filter(is_wrong).cloned().collect();
         if errors.is_empty() {
             Ok(())
