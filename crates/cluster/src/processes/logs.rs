@@ -82,8 +82,7 @@ impl Log {
     pub(super) async fn take(&self, stream: &str, from: impl AsyncRead + Unpin) {
         let mut from = BufReader::with_capacity(LONGEST_LINE, from);
         let mut line = Vec::new();
-        loop {
-            let Ok(piece) = from.fill_buf().await else { break };
+        while let Ok(piece) = from.fill_buf().await {
             if piece.is_empty() {
                 break;
             }
