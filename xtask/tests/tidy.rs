@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     // Types for the generator of manifests, which its tests compare with controller-gen's.
     ("kubewright-fixtures", &["kubewright"], &["kubewright-codegen"]),
     ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
+    ("kubewright-bench-runtime", &["kubewright"], &[]),
     ("xtask", &["kubewright-schema"], &[]),
 ];
 
