@@ -30,6 +30,7 @@ pub(crate) const JOB: Strategy = Strategy {
     ..WORKLOAD
 };
 
+/// `SetDefaults_Job`.
 fn default_job(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     if absent(spec, "completions") && absent(spec, "parallelism") {
@@ -136,6 +137,7 @@ pub(super) fn job_template(errors: &mut Errors, at: &At<'_>) {
 /// More completions than this are tracked only with bounds on the failures.
 const MANY: i64 = 100_000;
 
+/// `validateJobSpec`.
 fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     for number in [
         "parallelism",
@@ -252,6 +254,7 @@ fn indexed(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// How many indexes a text such as `1,3-5` names; the error is Kubernetes' text for what is wrong with it.
+/// Upstream: `validateIndexesFormat`.
 pub(super) fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let index = |text: &str| {
         let number: i64 = text
@@ -319,6 +322,7 @@ fn spec_with_selector(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// A selector that the server makes, and the labels that go with it. `prefixed`: labels with the prefix of the group are wanted as well.
+/// Upstream: `ValidateGeneratedSelector`.
 fn generated_selector(errors: &mut Errors, job: &At<'_>, prefixed: bool) {
     let spec = job.key("spec");
     let selector = spec.key("selector");
@@ -352,6 +356,7 @@ fn generated_selector(errors: &mut Errors, job: &At<'_>, prefixed: bool) {
     }
 }
 
+/// `ValidateJob`.
 fn job(errors: &mut Errors, at: &At<'_>, prefixed: bool) {
     let spec = at.key("spec");
     generated_selector(errors, at, prefixed);
@@ -376,6 +381,7 @@ fn create(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateJobUpdate`.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (at, before) = (At::root(new), At::root(old));
@@ -410,6 +416,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The template never changes; but while a job is suspended and no pod of it runs, where its pods may run and what they get can be chosen.
+/// Upstream: `validatePodTemplateUpdate`.
 fn template(errors: &mut Errors, spec: &At<'_>, old: &At<'_>) {
     let template = spec.key("template");
     let (was, status) = (old.key("spec"), old.key("status"));

@@ -268,6 +268,7 @@ fn driver_name(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateStorageClass`.
 fn class(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -321,6 +322,7 @@ fn class(new: &Value) -> Vec<FieldError> {
 /// The most bytes of all parameters together.
 const MAX_PARAMETERS: usize = 256 * 1024;
 
+/// `validateParameters`.
 fn parameters(errors: &mut Errors, at: &At<'_>, may_be_empty: bool) {
     if at.is_empty() && !may_be_empty {
         errors.required(at, "must contain at least one key/value pair");
@@ -340,6 +342,7 @@ fn parameters(errors: &mut Errors, at: &At<'_>, may_be_empty: bool) {
     }
 }
 
+/// `ValidateCSIDriver`.
 fn driver(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -380,6 +383,7 @@ fn driver(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateCSINode`.
 fn node(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let mut seen = BTreeSet::new();
@@ -414,6 +418,7 @@ fn node(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateVolumeAttachment`.
 fn attachment(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -447,6 +452,7 @@ fn attachment(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateVolumeAttributesClass`.
 fn attributes(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
@@ -463,6 +469,7 @@ fn attributes(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateCSIStorageCapacity`.
 fn capacity(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);

@@ -275,6 +275,7 @@ fn parts_of(new: &Value, numbers: &[&str], parts: &[&str], ready: &str) -> Vec<F
     errors.into_vec()
 }
 
+/// `ValidateDeploymentSpec`.
 fn deployment(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -308,6 +309,7 @@ fn deployment(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateRollingUpdateDeployment`.
 fn rolling_update(errors: &mut Errors, at: &At<'_>) {
     if !at.present() {
         errors.required(at, "this should be defaulted and never be nil");
@@ -330,6 +332,7 @@ fn rolling_update(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidatePositiveIntOrPercent`.
 pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     match at.value {
         Value::String(text) => {
@@ -349,6 +352,7 @@ pub(super) fn int_or_percent(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `IsNotMoreThan100Percent`.
 fn percent_or_number(at: &At<'_>) -> Option<i64> {
     match at.value {
         Value::String(text) => text.strip_suffix('%')?.parse().ok(),
@@ -356,6 +360,7 @@ fn percent_or_number(at: &At<'_>) -> Option<i64> {
     }
 }
 
+/// `ValidateReplicaSetSpec`.
 fn replica_set(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -365,6 +370,7 @@ fn replica_set(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateReplicationControllerSpec`.
 fn replication_controller(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");

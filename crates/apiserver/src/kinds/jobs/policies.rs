@@ -9,6 +9,7 @@ use serde_json::json;
 use super::number_of_indexes;
 use crate::kinds::check::{At, Errors};
 
+/// `validatePodFailurePolicy`.
 pub(super) fn failure_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>) {
     const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
     if rules.len() > 20 {
@@ -52,6 +53,7 @@ pub(super) fn failure_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>)
     }
 }
 
+/// `validatePodFailurePolicyRuleOnExitCodes`.
 fn exit_codes(errors: &mut Errors, at: &At<'_>, containers: &BTreeSet<&str>) {
     let operator = at.key("operator");
     if operator.text().is_empty() {
@@ -91,6 +93,7 @@ fn exit_codes(errors: &mut Errors, at: &At<'_>, containers: &BTreeSet<&str>) {
     }
 }
 
+/// `validatePodFailurePolicyRuleOnPodConditions`.
 fn pod_conditions(errors: &mut Errors, at: &At<'_>) {
     if at.len() > 20 {
         errors.push(FieldError::too_many(at.path.to_string(), at.len(), 20));
@@ -106,6 +109,7 @@ fn pod_conditions(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateSuccessPolicy`.
 pub(super) fn success_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>) {
     if rules.is_empty() {
         errors.required(

@@ -29,7 +29,7 @@ pub(crate) struct PodFacts<'a> {
     pub(crate) grace_period: i64,
 }
 
-/// `spec.containers`: at least one.
+/// `spec.containers`: at least one (`validateContainers`).
 pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     if at.is_empty() {
         errors.required(at, "");
@@ -50,7 +50,7 @@ pub(crate) fn containers(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>)
     host::host_ports(errors, at.items());
 }
 
-/// `spec.initContainers`, whose names are unique together with the others.
+/// `spec.initContainers`, whose names are unique together with the others (`validateInitContainers`).
 pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>, facts: &PodFacts<'_>) {
     let mut names: BTreeSet<&str> = regular.items().map(|entry| entry.key("name").text()).collect();
     for entry in at.items() {
@@ -77,7 +77,7 @@ pub(crate) fn init_containers(errors: &mut Errors, at: &At<'_>, regular: &At<'_>
     }
 }
 
-/// `spec.ephemeralContainers`: names are unique, and most fields may not be set.
+/// `spec.ephemeralContainers`: names are unique, and most fields may not be set (`validateEphemeralContainers`).
 pub(crate) fn ephemeral_containers(errors: &mut Errors, at: &At<'_>, spec: &At<'_>, facts: &PodFacts<'_>) {
     let mut names: BTreeSet<&str> = ["containers", "initContainers"]
         .into_iter()
@@ -126,6 +126,7 @@ fn unique<'a>(errors: &mut Errors, at: &At<'a>, seen: &mut BTreeSet<&'a str>) {
     }
 }
 
+/// `validateContainerCommon`.
 fn container(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     let image = at.key("image");
     if image.text().is_empty() {
@@ -194,6 +195,7 @@ fn restart_rules(errors: &mut Errors, container: &At<'_>, all: bool) {
     }
 }
 
+/// `validateContainerPorts`.
 fn ports(errors: &mut Errors, at: &At<'_>) {
     let mut names = BTreeSet::new();
     for port in at.items() {
@@ -218,6 +220,7 @@ fn ports(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateVolumeMounts`.
 fn mounts(errors: &mut Errors, container: &At<'_>, facts: &PodFacts<'_>) {
     let (at, devices) = (&container.key("volumeMounts"), container.key("volumeDevices"));
     let privileged = container.keys(&["securityContext", "privileged"]).is_true();

@@ -18,7 +18,7 @@ use network::{DNS_POLICIES, dns, host_aliases, hostname_override};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
-/// Errors in a `PodSpec`.
+/// Errors in a `PodSpec` (`ValidatePodSpec`).
 pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     let claims = host::claims(errors, &at.key("resourceClaims"));
     let facts = containers::PodFacts {
@@ -101,6 +101,7 @@ fn node_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `validateSchedulingGates`.
 fn gates(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     let gates = at.key("schedulingGates");
@@ -189,7 +190,7 @@ fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
     }
 }
 
-/// Errors in a pod that is created.
+/// Errors in a pod that is created (`ValidatePodCreate`).
 pub(crate) fn create(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
@@ -220,7 +221,7 @@ fn tokens_without_account(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-/// Errors in a change of `/status`.
+/// Errors in a change of `/status` (`ValidatePodStatusUpdate`).
 pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("status");

@@ -44,6 +44,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
     ..STORED
 };
 
+/// `SetDefaults_PersistentVolumeClaim`.
 fn default_claim(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     if let Some(status) = ensure(object, "status") {
@@ -54,6 +55,7 @@ fn default_claim(object: &mut Value) {
     }
 }
 
+/// `ValidatePersistentVolumeClaimSpec`.
 fn claim(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -66,6 +68,7 @@ fn claim(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidatePersistentVolumeClaimUpdate`.
 fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(claim(new));
@@ -123,7 +126,7 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// `status` of a claim, which controllers and drivers write.
+/// `status` of a claim, which controllers and drivers write (`ValidatePersistentVolumeClaimStatusUpdate`).
 fn claim_status(new: &Value) -> Vec<FieldError> {
     const RESIZES: [&str; 5] = [
         "ControllerResizeInProgress",

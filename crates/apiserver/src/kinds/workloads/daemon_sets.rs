@@ -36,6 +36,7 @@ pub(crate) fn forget_template_count(metadata: &mut Value) {
     }
 }
 
+/// `ValidateDaemonSetSpec`.
 pub(super) fn daemon_set(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");

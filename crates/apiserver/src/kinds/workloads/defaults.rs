@@ -35,6 +35,7 @@ pub(crate) fn default_spec(object: &mut Value) -> Option<&mut Object> {
     Some(spec)
 }
 
+/// `SetDefaults_Deployment`.
 pub(super) fn default_deployment(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     fill(spec, "replicas", 1);
@@ -52,13 +53,14 @@ pub(super) fn default_deployment(object: &mut Value) {
     fill(spec, "progressDeadlineSeconds", 600);
 }
 
+/// `SetDefaults_ReplicaSet`.
 pub(super) fn default_replica_set(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     fill(spec, "replicas", 1);
     fill(spec, "selector", Value::Null);
 }
 
-/// A controller without a selector or labels takes the labels of its template.
+/// A controller without a selector or labels takes the labels of its template (`SetDefaults_ReplicationController`).
 pub(super) fn default_replication_controller(object: &mut Value) {
     status_defaults(object);
     let labels = get(object, &["spec", "template", "metadata", "labels"]).clone();
@@ -82,6 +84,7 @@ pub(super) fn default_replication_controller(object: &mut Value) {
     }
 }
 
+/// `SetDefaults_DaemonSet`.
 pub(super) fn default_daemon_set(object: &mut Value) {
     // It is always written, and so belongs to who writes the object.
     let count = template_count(object);
@@ -104,6 +107,7 @@ pub(super) fn default_daemon_set(object: &mut Value) {
     fill(spec, "revisionHistoryLimit", 10);
 }
 
+/// `SetDefaults_StatefulSet`.
 pub(super) fn default_stateful_set(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     fill(spec, "replicas", 1);

@@ -10,6 +10,7 @@ use crate::kinds::check::{At, Errors, get};
 use crate::kinds::pods;
 
 /// Rules for a StatefulSet. What may not change is not looked at again in one that exists (`is_new`): it may be older than the rule.
+/// Upstream: `ValidateStatefulSetSpec`.
 pub(super) fn stateful_set(new: &Value, is_new: bool) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
@@ -66,6 +67,7 @@ const STATEFUL_SET_UPDATABLE: [&str; 8] = [
     "status",
 ];
 
+/// `ValidateStatefulSetUpdate`.
 pub(super) fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     errors.extend(stateful_set(new, false));

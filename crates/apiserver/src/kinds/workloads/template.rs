@@ -101,6 +101,7 @@ impl Restart {
     }
 }
 
+/// `ValidatePodTemplateSpec`.
 pub(crate) fn pod_template(errors: &mut Errors, template: &At<'_>, restart: Restart) {
     let metadata = template.key("metadata");
     if metadata.key("labels").present() {

@@ -13,6 +13,7 @@ fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
+/// `ValidateEnv`.
 pub(super) fn environment(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     for entry in at.items() {
         let name = entry.key("name");
@@ -32,6 +33,7 @@ pub(super) fn environment(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>
     }
 }
 
+/// `validateEnvVarValueFrom`.
 fn value_from(errors: &mut Errors, at: &At<'_>, has_value: bool) {
     const SOURCES: [&str; 5] = [
         "fieldRef",
@@ -120,7 +122,7 @@ const ENVIRONMENT_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// A `fieldRef` that may name the fields in `supported`.
+/// A `fieldRef` that may name the fields in `supported` (`validateObjectFieldSelector`).
 pub(crate) fn field_reference(errors: &mut Errors, at: &At<'_>, supported: &[&str]) {
     const KNOWN: [&str; 14] = [
         "metadata.annotations",
@@ -172,7 +174,7 @@ pub(crate) fn field_reference(errors: &mut Errors, at: &At<'_>, supported: &[&st
     }
 }
 
-/// A `resourceFieldRef`; that of a volume names its container.
+/// A `resourceFieldRef`; that of a volume names its container (`validateContainerResourceFieldSelector`).
 pub(crate) fn resource_reference(errors: &mut Errors, at: &At<'_>, of_volume: bool) {
     const SUPPORTED: [&str; 6] = [
         "limits.cpu",
@@ -196,6 +198,7 @@ pub(crate) fn resource_reference(errors: &mut Errors, at: &At<'_>, of_volume: bo
     divisor(errors, at, resource.text());
 }
 
+/// `validateContainerResourceDivisor`.
 fn divisor(errors: &mut Errors, at: &At<'_>, resource: &str) {
     const BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
@@ -226,6 +229,7 @@ fn divisor(errors: &mut Errors, at: &At<'_>, resource: &str) {
     );
 }
 
+/// `ValidateEnvFrom`.
 pub(super) fn environment_sources(errors: &mut Errors, at: &At<'_>) {
     for entry in at.items() {
         let given: Vec<At<'_>> = ["configMapRef", "secretRef"]

@@ -36,6 +36,7 @@ pub(super) fn probes(errors: &mut Errors, container: &At<'_>) {
     }
 }
 
+/// `validateLifecycle`.
 pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     for hook in ["postStart", "preStop"] {
         let hook = at.key(hook);
@@ -60,7 +61,7 @@ pub(super) fn lifecycle(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) 
     }
 }
 
-/// Exactly one of the kinds of handlers; only the first is looked at more closely.
+/// Exactly one of the kinds of handlers; only the first is looked at more closely (`validateHandler`).
 fn handler(errors: &mut Errors, at: &At<'_>, kinds: &[&str]) {
     let given: Vec<&str> = kinds.iter().copied().filter(|kind| at.key(kind).present()).collect();
     let Some((first, rest)) = given.split_first() else {

@@ -16,6 +16,7 @@ fn id(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// `ValidateSecurityContext`.
 pub(super) fn security(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     if !at.present() {
         return;
@@ -43,7 +44,7 @@ pub(super) fn security(errors: &mut Errors, at: &At<'_>, facts: &PodFacts<'_>) {
     }
 }
 
-/// `spec.securityContext` of the pod.
+/// `spec.securityContext` of the pod (`ValidatePodSecurityContext`).
 pub(crate) fn pod_security(errors: &mut Errors, spec: &At<'_>) {
     let at = &spec.key("securityContext");
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -99,6 +100,7 @@ fn shared_with_host(spec: &At<'_>, sysctl: &str) -> Option<&'static str> {
     spec.key(field).is_true().then_some(field)
 }
 
+/// `IsValidSysctlName`.
 fn is_sysctl(name: &str) -> bool {
     name.len() <= 253
         && name.split(['.', '/']).all(|part| {

@@ -14,7 +14,7 @@ use crate::kinds::pods::scheduling;
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
     (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Errors in a pod that changes: nearly nothing of the spec may.
+/// Errors in a pod that changes: nearly nothing of the spec may (`ValidatePodUpdate`).
 pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
@@ -167,6 +167,7 @@ fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
 }
 
 /// Errors in a change of `/ephemeralcontainers`: those that are there stay as they are.
+/// Upstream: `ValidatePodEphemeralContainersUpdate`.
 pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
@@ -195,6 +196,7 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
 }
 
 /// Errors in a change of `/resize`: requests and limits fit each other, and the class of the pod stays.
+/// Upstream: `ValidatePodResize`.
 pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (at, was) = (At::root(new).key("spec"), At::root(old).key("spec"));

@@ -7,6 +7,7 @@ use crate::kinds::check::{At, Errors, check_ip};
 
 pub(super) const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
+/// `validatePodDNSConfig`.
 pub(super) fn dns(errors: &mut Errors, at: &At<'_>) {
     let config = at.key("dnsConfig");
     let servers = config.key("nameservers");
@@ -74,6 +75,7 @@ pub(super) fn hostname_override(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
+/// `ValidateHostAliases`.
 pub(super) fn host_aliases(errors: &mut Errors, at: &At<'_>) {
     for alias in at.items() {
         if let Some(std::net::IpAddr::V6(address)) = check_ip(errors, &alias.key("ip"))
