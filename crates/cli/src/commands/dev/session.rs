@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kubewright::Message;
 use kubewright::kube::Client;
-use kubewright_cluster::WebhookCertificates;
 use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +22,7 @@ use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
 use super::story::{Fact, News};
-use super::wanted::{DEFINITIONS, apply_all, introduce, wanted};
+use super::wanted::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, introduce, wanted};
 use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
@@ -31,9 +30,6 @@ use crate::program::{self, Built, How, Outcome, build, declaration};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
-const SAMPLES: &str = "config/samples";
-/// The folder of the webhooks' certificate, within the private one.
-const CERTIFICATES: &str = "certificates";
 
 /// What a session works with.
 pub(crate) struct Equipment {
@@ -577,18 +573,8 @@ impl Session {
     }
 }
 
-/// Where the operator will serve its webhooks, with a certificate for that in the folder.
-fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
-    let certificates = WebhookCertificates::new()?;
-    certificates.write(folder, &["localhost", "127.0.0.1"])?;
-    Ok(Address {
-        port: free_port()?,
-        authority: certificates.ca(),
-    })
-}
-
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
-fn free_port() -> std::io::Result<u16> {
+pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 

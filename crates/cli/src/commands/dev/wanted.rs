@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kubewright::kube::Client;
 use kubewright::kube::config::Kubeconfig;
+use kubewright_cluster::WebhookCertificates;
 use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use serde_json::Value;
@@ -19,6 +20,11 @@ use crate::program::declaration;
 
 /// Where definitions are, for an operator that does not declare them.
 pub(crate) const DEFINITIONS: &str = "config/crd/bases";
+
+pub(super) const SAMPLES: &str = "config/samples";
+
+/// The folder of the webhooks' certificate, within the private one.
+pub(super) const CERTIFICATES: &str = "certificates";
 
 /// What is to be applied.
 pub(super) struct Wanted {
@@ -109,4 +115,14 @@ pub(super) async fn apply_all(
         applied.push((item.plain_name().to_owned(), what.word()));
     }
     Ok(applied)
+}
+
+/// Where the operator will serve its webhooks, with a certificate for that in the folder.
+pub(super) fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
+    let certificates = WebhookCertificates::new()?;
+    certificates.write(folder, &["localhost", "127.0.0.1"])?;
+    Ok(Address {
+        port: super::session::free_port()?,
+        authority: certificates.ca(),
+    })
 }
