@@ -1,7 +1,8 @@
 //! The tidy test: facts about the workspace that no compiler checks.
 //!
 //! Only facts, each with the reason: who may name whom, that the map (ARCHITECTURE.md) points at what exists, that no doc test is
-//! switched off, that purity is guarded, that the API server's pipeline knows no kind.
+//! switched off, that purity is guarded, that the API server's pipeline knows no kind,
+//! that a file of product code fits a head.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,6 +33,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     // Types for the generator of manifests, which its tests compare with controller-gen's.
     ("kubewright-fixtures", &["kubewright"], &["kubewright-codegen"]),
     ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
+    ("kubewright-bench-runtime", &["kubewright"], &[]),
     ("xtask", &["kubewright-schema"], &[]),
 ];
 
@@ -402,6 +404,30 @@ fn names_of_kinds_are_found() {
     ] {
         assert_eq!(kinds_named_in(line, &names).len(), found, "{line}");
     }
+}
+
+/// The longest file of product code. What is longer holds more than one thing: part it by what its parts are about.
+const MAX_LINES: usize = 600;
+
+#[test]
+fn no_product_file_is_too_long() {
+    let mut sources = Vec::new();
+    files(&root().join("crates"), ".rs", &mut sources);
+    sources.retain(|path| !is_of_tests(path) && path.components().any(|part| part.as_os_str() == "src"));
+    assert!(
+        sources.len() > 500,
+        "the workspace has many sources; found {}",
+        sources.len()
+    );
+    let mut long = Vec::new();
+    for path in sources {
+        let content = fs::read_to_string(&path).expect("a source can be read");
+        let lines = product_code(&content).lines().count();
+        if lines > MAX_LINES {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    assert!(long.is_empty(), "more than {MAX_LINES} lines without tests: {long:#?}");
 }
 
 #[test]
