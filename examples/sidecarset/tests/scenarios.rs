@@ -1,4 +1,4 @@
-//! What the operator promises, scenario by scenario, on a cluster of its own for each. The numbers are those of the README.
+//! What the operator promises: each test is one scenario, or two, on a cluster of its own; its name begins with the number of the scenario.
 
 use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, Pod};
@@ -27,6 +27,10 @@ struct World {
 impl World {
     async fn start() -> Outcome<World> {
         let cluster = TestCluster::start().await?;
+        // Its ControllerRevisions are in the namespace of its deployment.
+        let own = json!({"metadata": {"name": sidecarset::controller::revisions::namespace()}});
+        let own: Namespace = serde_json::from_value(own)?;
+        Api::all(cluster.kube()).create(&PostParams::default(), &own).await?;
         let operator = cluster.run(sidecarset::operator()).await?;
         Ok(World { cluster, operator })
     }
