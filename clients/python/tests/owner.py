@@ -1,9 +1,13 @@
 """The other side of test_the_cluster_ends_with_its_owner: starts a cluster, says where it is, and ends in some way."""
 
 import os
+import signal
 import sys
 
 from kubewright import Cluster
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so do the tests that run there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 cluster = Cluster().start()
 print(cluster.kubeconfig, flush=True)

@@ -20,6 +20,7 @@ mod resizes;
 mod service_account;
 mod session;
 mod signers;
+pub(crate) mod standard;
 mod subject;
 mod webhook;
 
@@ -49,6 +50,7 @@ pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub(crate) use session::{Host, NextStatus};
 pub use signers::Signers;
+pub use standard::SEPARABLE_PLUGINS;
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What plugins are told besides the object (`admission.Attributes`).

@@ -7,6 +7,8 @@
 //!
 //! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
 
+mod authority;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,17 +18,16 @@ use futures::FutureExt as _;
 use kubewright::{Clock, Observer, Stop, StopSource, kube};
 use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::audit::AuditLog;
-use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
+use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::certificates::Authority;
 use crate::control::{self, Controllers, Plan};
-use crate::controllers::{Behaviours, CertificateSource, Nodes, Settings, Stages, TokenSource};
-use crate::durable::{self, FileJournal, Folder};
+use crate::controllers::{Behaviours, Nodes, Settings, Stages};
+use crate::durable::FileJournal;
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::{BODIES, Front};
@@ -38,6 +39,7 @@ use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
 use crate::work::Workers;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
+use authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
 const STOP: Duration = Duration::from_millis(900);
@@ -303,10 +305,7 @@ impl ClusterBuilder {
             Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,
         };
-        let authority = Arc::new(LazyAuthority {
-            folder: data.as_ref().map(|data| data.folder.clone()),
-            ..LazyAuthority::default()
-        });
+        let authority = Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone())));
         let key: Arc<dyn Signer> = match (self.pki.as_ref().and_then(Pki::signer), &data) {
             (Some(given), _) => given,
             (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
@@ -560,75 +559,6 @@ impl Inner {
         self.stop.stop();
         self.front.api.shutdown();
     }
-}
-
-/// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
-#[derive(Default)]
-struct LazyAuthority {
-    made: std::sync::Mutex<Option<Arc<Authority>>>,
-    /// Where it is kept beyond this process.
-    folder: Option<Arc<Folder>>,
-}
-
-/// Opens a data folder: much reading, so on a thread of its own.
-async fn opened(path: PathBuf, synced: bool) -> Result<durable::Opened> {
-    match tokio::task::spawn_blocking(move || durable::open(&path, synced)).await {
-        Ok(opened) => Ok(opened?),
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
-}
-
-impl LazyAuthority {
-    fn get(&self) -> Result<Arc<Authority>> {
-        let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(authority) = &*authority {
-            return Ok(authority.clone());
-        }
-        let made = match &self.folder {
-            None => Authority::new()?,
-            Some(folder) => Authority::kept(folder)?,
-        };
-        Ok(authority.insert(Arc::new(made)).clone())
-    }
-}
-
-/// How the controllers get at the certificate that pods are to trust.
-fn root_ca(authority: Arc<LazyAuthority>, given: Option<String>) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
-    if given.is_some() {
-        return Arc::new(move || given.clone());
-    }
-    Arc::new(move || match authority.get() {
-        Ok(authority) => Some(authority.pem()),
-        Err(error) => {
-            tracing::error!(%error, "pods get no certificate to trust the API server with");
-            None
-        }
-    })
-}
-
-/// How the controllers get certificates for requests.
-fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
-    Arc::new(move |request, usages, lifetime| {
-        let authority = authority.get().map_err(|error| error.to_string())?;
-        authority.certify(request, usages, lifetime)
-    })
-}
-
-/// How the controllers get at tokens for Secrets.
-fn service_account_token(key: Arc<dyn Signer>) -> TokenSource {
-    Arc::new(move |wanted| {
-        let account = Bound {
-            name: wanted.account.to_owned(),
-            uid: wanted.account_uid.to_owned(),
-        };
-        match ServiceAccountTokens::issue_legacy(key.as_ref(), wanted.namespace, &account, wanted.secret) {
-            Ok(token) => Some(token),
-            Err(error) => {
-                tracing::error!(%error, secret = wanted.secret, "a Secret gets no token");
-                None
-            }
-        }
-    })
 }
 
 impl Drop for Inner {

@@ -3,6 +3,8 @@
 //! Invariants: only this loop talks to the machine; whatever takes time is a task that answers with an event; a program that runs is kept
 //! under a name of its own, so that cargo may write the next one meanwhile.
 
+mod applied;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,14 +12,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kubewright::Message;
 use kubewright::kube::Client;
-use kubewright_cluster::WebhookCertificates;
 use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
 use super::advice::Advisor;
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
-use super::objects::{self, Item};
+use super::objects::{self};
 use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
@@ -26,14 +27,10 @@ use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
 use crate::program::{self, Built, How, Outcome, build, declaration};
+use applied::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, wanted};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
-/// Where definitions are, for an operator that does not declare them.
-const DEFINITIONS: &str = "config/crd/bases";
-const SAMPLES: &str = "config/samples";
-/// The folder of the webhooks' certificate, within the private one.
-const CERTIFICATES: &str = "certificates";
 
 /// What a session works with.
 pub(crate) struct Equipment {
@@ -549,79 +546,6 @@ impl Session {
         // Another `dev` of another project may share the folder; then it is not empty and stays.
         drop(folder.map(std::fs::remove_dir));
     }
-}
-
-/// What is to be applied.
-struct Wanted {
-    definitions: Vec<Item>,
-    /// `None` where the server cannot ask the operator.
-    configurations: Option<Vec<Item>>,
-    doubts: Vec<Diagnostic>,
-}
-
-/// What a build wants to be applied. `webhooks`: where they are answered, if the server can ask.
-fn wanted(declared: Option<&Declaration>, webhooks: Option<&Address>, root: &Path) -> Result<Wanted, Vec<Diagnostic>> {
-    let Some(declaration) = declared else {
-        let definitions = objects::read(root, DEFINITIONS, codes::dev::REFUSED).map_err(|why| vec![why])?;
-        return Ok(Wanted {
-            definitions,
-            configurations: None,
-            doubts: Vec::new(),
-        });
-    };
-    let objects = declaration::objects(declaration, root)?;
-    let item = |place: &str, object| Item {
-        object,
-        place: Place::file(place),
-    };
-    let definitions = objects.crds.into_iter().map(|(_, mut definition)| {
-        webhooks::convert_here(&mut definition, webhooks);
-        item("api", definition)
-    });
-    let configurations = webhooks.map(|address| {
-        let led = objects.webhooks.into_iter().map(|mut configuration| {
-            webhooks::lead_here(&mut configuration, address);
-            item("src/webhook", configuration)
-        });
-        led.collect()
-    });
-    Ok(Wanted {
-        definitions: definitions.collect(),
-        configurations,
-        doubts: objects.warnings,
-    })
-}
-
-/// Applies definitions, then webhook configurations; those of webhooks that are gone go, too.
-async fn apply_all(
-    client: &Client,
-    definitions: Vec<Item>,
-    configurations: Option<Vec<Item>>,
-) -> Result<Vec<(String, &'static str)>, Diagnostic> {
-    let mut applied = Vec::new();
-    for item in definitions {
-        let what = objects::apply_definition(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
-    }
-    let Some(configurations) = configurations else {
-        return Ok(applied);
-    };
-    objects::remove_others(client, &configurations).await?;
-    for item in configurations {
-        let what = objects::apply_configuration(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
-    }
-    Ok(applied)
-}
-
-/// Where the operator will serve its webhooks, with a certificate for that in the folder.
-fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
-    let certificates = WebhookCertificates::new()?;
-    certificates.write(folder, &["localhost", "127.0.0.1"])?;
-    Ok(Address {
-        port: free_port()?,
-        authority: certificates.ca(),
-    })
 }
 
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
