@@ -3,6 +3,8 @@
 //! The fields and their JSON are those of OpenKruise's `apps.kruise.io/v1alpha1`. A field that this operator does not act upon is either absent, so
 //! that strict clients are told, or of a type whose values the validating webhook refuses.
 
+#![allow(clippy::duplicated_attributes)] // several printer columns have the same type
+
 use k8s_openapi::api::core::v1::{LocalObjectReference, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
