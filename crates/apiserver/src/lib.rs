@@ -34,7 +34,7 @@ pub mod table;
 mod values;
 mod wire;
 
-pub use admission::SEPARABLE_PLUGINS;
+pub use admission::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
 pub use kubewright_schema::budget::Trial;

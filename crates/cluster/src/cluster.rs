@@ -35,6 +35,7 @@ use crate::listen::{self, Listening, Threads};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::pki::Pki;
 use crate::places::Limits;
+use crate::processes::{ProcessRuntime, Processes};
 use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
 use crate::work::Workers;
@@ -103,6 +104,7 @@ pub struct ClusterBuilder {
     functions: Functions,
     audit: Option<AuditLog>,
     still: bool,
+    processes: Option<ProcessRuntime>,
 }
 
 impl Default for ClusterBuilder {
@@ -125,6 +127,7 @@ impl Default for ClusterBuilder {
             functions: Functions::default(),
             audit: None,
             still: false,
+            processes: None,
         }
     }
 }
@@ -254,6 +257,16 @@ impl ClusterBuilder {
         self
     }
 
+    /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are simulated.
+    ///
+    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test owns
+    /// ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
+    #[must_use]
+    pub fn processes(mut self, runtime: ProcessRuntime) -> ClusterBuilder {
+        self.processes = Some(runtime);
+        self
+    }
+
     /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to a file. Default none.
     ///
     /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come from no address.
@@ -294,7 +307,8 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so, [`Error::DataDir`] when the folder cannot be used,
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so,
+    /// [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be used,
     /// and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
@@ -311,7 +325,11 @@ impl ClusterBuilder {
             (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
             (None, None) => Arc::new(ServiceAccountKey::default()),
         };
+        let kept = data.as_ref().map(|data| data.folder.path());
+        let processes = self.processes.map(|runtime| Processes::start(runtime, kept));
+        let processes = processes.transpose().map_err(Error::Processes)?;
         let settings = Settings {
+            processes: processes.clone(),
             root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
             service_account_token: service_account_token(key.clone()),
             certificates: self.pki.is_none().then(|| certificates(authority.clone())),
@@ -321,6 +339,7 @@ impl ClusterBuilder {
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
+        config.loopback_endpoints |= processes.is_some();
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
@@ -351,6 +370,7 @@ impl ClusterBuilder {
                 Workers::for_this_machine()
             },
             warns: !names.is_empty(),
+            processes,
         };
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
@@ -484,6 +504,9 @@ impl Cluster {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
+        if let Some(processes) = &self.inner.front.processes {
+            processes.announce(address);
+        }
         self.inner.front.api.announce(address, authorities);
     }
 
@@ -517,6 +540,11 @@ impl Cluster {
         let mut controllers = inner.controllers.lock().await;
         if let Some(task) = controllers.take() {
             ended(task, begun + STOP / 2).await;
+        }
+        if let Some(processes) = &inner.front.processes {
+            // What they are told now they may still do: half of what is left.
+            let left = (begun + STOP).saturating_duration_since(tokio::time::Instant::now());
+            processes.end(left / 2).await;
         }
         inner.end();
         let mut tasks = inner.tasks.lock().await;

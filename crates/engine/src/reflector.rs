@@ -54,9 +54,10 @@ enum Phase {
     },
     /// A LIST is under way.
     Listing { version: ListVersion, paged: bool },
-    /// A watch. `progressed`: it moved the version.
+    /// A watch. `heard`: its last sign of life; `progressed`: it moved the version.
     Watching {
         started: Instant,
+        heard: Instant,
         ends: Instant,
         progressed: bool,
     },
@@ -81,6 +82,8 @@ pub struct Reflector<V: ?Sized, M> {
     watch_list_refused: bool,
     /// Initial streams that broke off in a row.
     broken_streams: u32,
+    /// The server sends bookmarks while it has no events.
+    bookmarks: bool,
     /// Undecodable frames, or "too large" answers, in a row without progress.
     stuck: u32,
     types: PhantomData<fn(&V) -> M>,
@@ -102,6 +105,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             version_unavailable: false,
             watch_list_refused: false,
             broken_streams: 0,
+            bookmarks: false,
             stuck: 0,
             types: PhantomData,
         }
@@ -142,12 +146,13 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             (
                 Phase::Watching {
                     started,
+                    heard,
                     ends,
                     progressed,
                 },
                 input,
             ) => {
-                self.watch_input(started, ends, progressed, input, &mut step);
+                self.watch_input((started, heard, ends), progressed, input, &mut step);
             }
             (_, Input::ApplyFailed { message }) => self.apply_failed(&message, &mut step),
             _ => {}
@@ -164,9 +169,17 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             } => {
                 Some((*quiet_since + self.config.initial_events_idle).min(*started + self.config.initial_events_total))
             }
-            Phase::Watching { ends, .. } => Some(*ends),
+            Phase::Watching { heard, ends, .. } => Some(self.silent_until(*heard, *ends)),
             Phase::Waiting { until, .. } => Some(*until),
             Phase::New | Phase::Listing { .. } | Phase::Stopped => None,
+        }
+    }
+
+    /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout must do.
+    fn silent_until(&self, heard: Instant, ends: Instant) -> Instant {
+        match self.bookmarks {
+            true => ends.min(heard + self.config.watch_silence),
+            false => ends,
         }
     }
 
@@ -251,6 +264,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         let ends = step.now + timeout + self.config.watch_grace;
         self.phase = Phase::Watching {
             started: step.now,
+            heard: step.now,
             ends,
             progressed: false,
         };
@@ -374,12 +388,17 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     }
 }
 
-/// A watch that delivers the whole state first.
-impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {}
-
 /// A watch from a version.
 impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
-    fn watch_input(&mut self, started: Instant, ends: Instant, progressed: bool, input: Input<V>, step: &mut Step<V>) {
+    /// `times`: as the phase has them: `started`, `heard` and `ends`.
+    fn watch_input(
+        &mut self,
+        times: (Instant, Instant, Instant),
+        progressed: bool,
+        input: Input<V>,
+        step: &mut Step<V>,
+    ) {
+        let (started, heard, ends) = times;
         let lasted = step.now.since(started) >= self.config.short_watch;
         match input {
             Input::Started => self.synced(step),
@@ -390,6 +409,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 Ok(moved) => {
                     self.phase = Phase::Watching {
                         started,
+                        heard: step.now,
                         ends,
                         progressed: progressed || moved,
                     }
@@ -414,6 +434,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 let message = "the watch is silent past its timeout: the connection is taken for dead";
                 self.watch_failed(false, Failure::new(FailureKind::Connection, message), step);
             }
+            // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and is reported then;
+            // a server that had nothing to say is asked in vain, which costs one request.
+            Input::Timer if step.now >= self.silent_until(heard, ends) => self.watch(step),
             Input::ApplyFailed { message } => self.apply_failed(&message, step),
             _ => {}
         }
@@ -425,6 +448,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         if let Some(problem) = event.object().and_then(|object| nameless::<V, M>(object)) {
             return Err(undecodable(problem));
         }
+        self.bookmarks |= matches!(event, WatchEvent::Bookmark { .. });
         let version = match &event {
             WatchEvent::Bookmark { version, .. } => Some(version.clone()),
             WatchEvent::Unreadable(object) | WatchEvent::UnreadableDeleted(object) => object.resource_version.clone(),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use super::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
-    ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels, ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, NodeRestriction, PodSecurity, Resizes,
+    ResourceQuotas, ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels,
+    ValidatingWebhooks,
 };
 use crate::Env;
 use crate::authorization::Authorizer;
@@ -30,6 +31,9 @@ pub const SEPARABLE_PLUGINS: [&str; 14] = [
     "ResourceQuota",
 ];
 
+/// The admission plugins that run only when they are named, by their names upstream.
+pub const OPTIONAL_PLUGINS: [&str; 1] = ["NodeRestriction"];
+
 /// What the plugins of a server are made from.
 pub(crate) struct Standard<'a> {
     pub(crate) storage: &'a Arc<dyn Storage>,
@@ -39,6 +43,8 @@ pub(crate) struct Standard<'a> {
     pub(crate) service_accounts: bool,
     /// The names of those that do not run, of [`SEPARABLE_PLUGINS`].
     pub(crate) disabled: &'a BTreeSet<String>,
+    /// The names of those that run besides, of [`OPTIONAL_PLUGINS`].
+    pub(crate) enabled: &'a BTreeSet<String>,
 }
 
 impl Standard<'_> {
@@ -47,6 +53,10 @@ impl Standard<'_> {
         let service_accounts = self
             .service_accounts
             .then(|| Box::new(ServiceAccounts::new(self.storage.clone(), self.env.clone())) as Box<dyn Admission>);
+        let node_restriction = self
+            .enabled
+            .contains("NodeRestriction")
+            .then(|| Box::new(NodeRestriction) as Box<dyn Admission>);
         // What has no name of its own here cannot be left out.
         let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
             (
@@ -55,6 +65,7 @@ impl Standard<'_> {
             ),
             ("LimitRanger", Some(Box::new(LimitRanger::new(self.storage.clone())))),
             ("ServiceAccount", service_accounts),
+            ("NodeRestriction", node_restriction),
             ("TaintNodesByCondition", Some(Box::new(TaintNodes))),
             ("PodSecurity", Some(Box::new(PodSecurity))),
             ("", Some(Box::new(Classes::new(self.storage.clone())))),
@@ -75,7 +86,7 @@ impl Standard<'_> {
                 Some(Box::new(ValidatingWebhooks::default())),
             ),
             // What is charged is never refused by another plugin.
-            ("ResourceQuota", Some(Box::new(ResourceQuotas))),
+            ("ResourceQuota", Some(Box::new(ResourceQuotas::default()))),
         ];
         all.into_iter()
             .filter(|(name, _)| !self.disabled.contains(*name))

@@ -199,6 +199,8 @@ pub struct Strategy {
     pub rules_others: bool,
     /// A create keeps the status that is sent (Node).
     pub keeps_first_status: bool,
+    /// What is no error where pods are processes of this machine, by its detail (endpoints at addresses of the loopback range).
+    pub fits_this_machine: Option<&'static str>,
     /// How an object ends, if it does so in steps.
     pub ending: Option<&'static Ending>,
     /// How long an object may take to end; `None`: the kind is deleted at once.
@@ -252,6 +254,7 @@ pub const PLAIN: Strategy = Strategy {
     delete_returns_object: false,
     orphan_by_default: false,
     warns_of_orphans: false,
+    fits_this_machine: None,
     has_dependents: true,
     rules_others: false,
     keeps_first_status: false,

@@ -44,8 +44,14 @@ pub struct Config {
     pub authorization: Vec<authorization::Mode>,
     /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
     pub disabled_plugins: BTreeSet<String>,
+    /// The admission plugins that run besides the usual ones (`--enable-admission-plugins`), of
+    /// [`OPTIONAL_PLUGINS`](crate::OPTIONAL_PLUGINS). Default none.
+    pub enabled_plugins: BTreeSet<String>,
     /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
     pub service_range: ServiceRange,
+    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this machine. Default no:
+    /// kube-apiserver refuses them.
+    pub loopback_endpoints: bool,
 }
 
 impl Default for Config {
@@ -59,12 +65,14 @@ impl Default for Config {
             bookmark_interval: Duration::from_secs(60),
             event_ttl: Duration::from_secs(3600),
             service_range: ServiceRange::default(),
+            loopback_endpoints: false,
             issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
             static_tokens: StaticTokens::default(),
             service_account_admission: false,
             anonymous: true,
             authorization: vec![authorization::Mode::Rbac],
             disabled_plugins: BTreeSet::new(),
+            enabled_plugins: BTreeSet::new(),
         }
     }
 }

@@ -82,7 +82,7 @@ use crate::model::status::Status;
 use crate::model::{Resource, Verbs};
 use crate::outbound::Outbound;
 use crate::registry::{Registry, Snapshot};
-use crate::storage::Storage;
+use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 use crate::{Body, Env, UserInfo};
@@ -122,7 +122,8 @@ pub(crate) struct Inner {
     /// What objects hold that no other may have, so that nothing is given twice.
     claims: upkeep::claims::Claims,
     endings: upkeep::endings::Attended,
-    of_others: upkeep::api_services::KnownOfOthers,
+    of_others: Followed<upkeep::api_services::OfOthers>,
+    flow_schemas: Followed<upkeep::FlowSchemas>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -163,7 +164,8 @@ impl ApiServer {
             audit,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
+        let authorizer =
+            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
             .anonymous(config.anonymous);
@@ -173,6 +175,7 @@ impl ApiServer {
             authorizer: &authorizer,
             service_accounts: config.service_account_admission,
             disabled: &config.disabled_plugins,
+            enabled: &config.enabled_plugins,
         }
         .plugins();
         let turns = AtomicU64::new(env.random());
@@ -192,7 +195,8 @@ impl ApiServer {
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             endings: upkeep::endings::Attended::default(),
-            of_others: upkeep::api_services::KnownOfOthers::default(),
+            of_others: upkeep::api_services::of_others(),
+            flow_schemas: upkeep::flow_schemas(),
             turns,
         };
         inner.recall();

@@ -194,10 +194,14 @@ impl<'a> Writer<'a> {
     }
 
     fn refuse(&self, name: &str, errors: &[FieldError]) -> Result<(), Status> {
+        let fits = self.resource.strategy.fits_this_machine;
+        let fits = fits.filter(|_| self.server.config.loopback_endpoints);
+        let is_wrong = |error: &&FieldError| fits.is_none_or(|detail| error.detail != detail);
+        let errors: Vec<FieldError> = errors.iter().filter(is_wrong).cloned().collect();
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, errors))
+            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, &errors))
         }
     }
 

@@ -3,8 +3,6 @@
 //! Invariants: only this loop talks to the machine; whatever takes time is a task that answers with an event; a program that runs is kept
 //! under a name of its own, so that cargo may write the next one meanwhile.
 
-mod applied;
-
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,18 +14,19 @@ use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
+use super::account::Account;
 use super::advice::Advisor;
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
-use super::objects::{self};
+use super::objects;
 use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
 use super::story::{Fact, News};
+use super::wanted::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, introduce, wanted};
 use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
 use crate::program::{self, Built, How, Outcome, build, declaration};
-use applied::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, wanted};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
@@ -36,8 +35,10 @@ const SILENT: Duration = Duration::from_secs(3);
 pub(crate) struct Equipment {
     pub(crate) how: How,
     pub(crate) client: Client,
-    /// What the operator is given as `KUBECONFIG`.
+    /// What the operator is given as `KUBECONFIG`; in its place one of the operator's account, when it runs as that.
     pub(crate) kubeconfig: OsString,
+    /// Whom the operator runs as; `None` for the administrator, or whoever the kubeconfig speaks of.
+    pub(crate) account: Option<Account>,
     pub(crate) scratch: PathBuf,
     /// Arguments for the operator, from the command line.
     pub(crate) arguments: Vec<String>,
@@ -51,10 +52,17 @@ pub(crate) struct Equipment {
 enum Report {
     Event(Event),
     Built(Result<Built, std::io::Error>),
-    Prepared(Generation, Box<Result<Option<Declaration>, Vec<Diagnostic>>>),
+    Prepared(Generation, Box<Result<Prepared, Vec<Diagnostic>>>),
     Exited(Exit),
     /// A while has passed since this start of an operator.
     Silence(u64),
+}
+
+/// What was done for a build before it starts.
+struct Prepared {
+    declared: Option<Declaration>,
+    /// The kubeconfig of the operator's account, when it runs as that.
+    kubeconfig: Option<PathBuf>,
 }
 
 /// A running `dev`.
@@ -75,6 +83,8 @@ pub(crate) struct Session {
     newest: Generation,
     /// What the operator declares; `None` while that is not known, `Some(None)` when it declares nothing.
     declared: Option<Option<Declaration>>,
+    /// Of the operator's account, once it exists.
+    account_kubeconfig: Option<PathBuf>,
     readiness: Readiness,
     advisor: Advisor,
     /// Where webhooks are answered; the same for all operators of a session.
@@ -108,6 +118,7 @@ impl Session {
             programs: BTreeMap::new(),
             newest: 0,
             declared: None,
+            account_kubeconfig: None,
             readiness: Readiness::default(),
             advisor: Advisor::default(),
             webhooks,
@@ -297,6 +308,9 @@ impl Session {
         let news = self.equipment.news.clone();
         // A cluster elsewhere, even one in a container of this machine, does not reach the operator.
         let webhooks = self.equipment.embedded.then(|| self.webhooks.clone());
+        let account = self.equipment.account.clone();
+        let introduced = self.account_kubeconfig.is_some();
+        let (kubeconfig, scratch) = (self.equipment.kubeconfig.clone(), self.equipment.scratch.clone());
         self.later(async move {
             let tell = async |fact| drop(news.send(News::Fact(fact)).await);
             let declared = match declaration::ask(&program, &root).await {
@@ -312,33 +326,40 @@ impl Session {
                     None
                 }
             };
-            let result = match wanted(declared.as_ref(), webhooks.as_ref(), &root) {
-                Ok(wanted) => {
-                    for doubt in wanted.doubts {
-                        tell(Fact::Trouble(Box::new(doubt))).await;
-                    }
-                    match apply_all(&client, wanted.definitions, wanted.configurations).await {
-                        Ok(applied) => {
-                            tell(Fact::Definitions(applied)).await;
-                            Ok(declared)
-                        }
-                        Err(why) => Err(vec![why]),
-                    }
+            let result = async {
+                let wanted = wanted(declared.as_ref(), webhooks.as_ref(), &root)?;
+                for doubt in wanted.doubts {
+                    tell(Fact::Trouble(Box::new(doubt))).await;
                 }
-                Err(why) => Err(why),
+                let applied = apply_all(&client, wanted.definitions, wanted.configurations).await;
+                tell(Fact::Definitions(applied.map_err(|why| vec![why])?)).await;
+                let kubeconfig = match (account, wanted.roles) {
+                    (Some(account), Some(roles)) => {
+                        let made = introduce(&account, &client, &roles, kubeconfig.as_ref(), &scratch).await;
+                        let made = made.map_err(|why| vec![why])?;
+                        if !introduced {
+                            tell(Fact::Account(account.user())).await;
+                        }
+                        Some(made)
+                    }
+                    (Some(_), None) => {
+                        let words = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all rights";
+                        tell(Fact::Note(words.to_owned())).await;
+                        None
+                    }
+                    (None, _) => None,
+                };
+                Ok(Prepared { declared, kubeconfig })
             };
-            Report::Prepared(generation, Box::new(result))
+            Report::Prepared(generation, Box::new(result.await))
         });
     }
 
-    async fn prepared(
-        &mut self,
-        generation: Generation,
-        result: Result<Option<Declaration>, Vec<Diagnostic>>,
-    ) -> Event {
+    async fn prepared(&mut self, generation: Generation, result: Result<Prepared, Vec<Diagnostic>>) -> Event {
         let answer = match result {
-            Ok(declared) => {
-                self.declared = Some(declared);
+            Ok(prepared) => {
+                self.declared = Some(prepared.declared);
+                self.account_kubeconfig = prepared.kubeconfig;
                 Answer::Taken
             }
             Err(wrong) => {
@@ -393,8 +414,12 @@ impl Session {
     }
 
     fn conditions(&self) -> Conditions {
+        let kubeconfig = match &self.account_kubeconfig {
+            Some(own) => own.clone().into_os_string(),
+            None => self.equipment.kubeconfig.clone(),
+        };
         let mut environment = vec![
-            ("KUBECONFIG".to_owned(), self.equipment.kubeconfig.clone()),
+            ("KUBECONFIG".to_owned(), kubeconfig),
             (
                 kubewright::OBSERVE_SOCKET.to_owned(),
                 self.ear.path().as_os_str().to_owned(),
@@ -549,7 +574,7 @@ impl Session {
 }
 
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
-fn free_port() -> std::io::Result<u16> {
+pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
