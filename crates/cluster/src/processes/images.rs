@@ -246,6 +246,15 @@ pub(super) fn which(path: &[PathBuf], program: &str) -> Option<PathBuf> {
     path.iter().map(|folder| folder.join(program)).find(is_program)
 }
 
+/// Says where the program of a command is, if it is anywhere.
+pub(super) fn resolve(command: &mut [String], path: &[PathBuf]) {
+    if let Some(program) = command.first_mut().filter(|program| !program.contains('/'))
+        && let Some(found) = which(path, program)
+    {
+        *program = found.display().to_string();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

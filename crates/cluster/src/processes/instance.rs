@@ -117,7 +117,7 @@ impl Running {
     pub(super) fn beside(&self, command: &[String]) -> Order {
         let mut order = self.order.clone();
         order.command = self.paths.rewrite_all(command);
-        resolve(&mut order.command, &self.path);
+        images::resolve(&mut order.command, &self.path);
         order
     }
 }
@@ -550,7 +550,7 @@ fn order(
     for text in command.iter_mut().skip(fixed) {
         *text = paths.rewrite(&expand(text, known));
     }
-    resolve(&mut command, &program.path);
+    images::resolve(&mut command, &program.path);
     let folder = match &container.working_dir {
         Some(folder) => PathBuf::from(paths.rewrite(folder)),
         None => program.folder.clone().unwrap_or_else(|| root.to_owned()),
@@ -566,15 +566,6 @@ fn order(
         folder,
         memory: memory.and_then(|milli| u64::try_from(milli / 1000).ok()),
         terminal: None,
-    }
-}
-
-/// Says where the program of a command is, if it is anywhere.
-fn resolve(command: &mut [String], path: &[PathBuf]) {
-    if let Some(program) = command.first_mut().filter(|program| !program.contains('/'))
-        && let Some(found) = images::which(path, program)
-    {
-        *program = found.display().to_string();
     }
 }
 

@@ -23,6 +23,7 @@ use crate::target::Target;
 
 pub(crate) mod account;
 mod advice;
+mod kept;
 mod machine;
 pub(crate) mod objects;
 mod observations;

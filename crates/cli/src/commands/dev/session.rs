@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use kubewright::Message;
 use kubewright::kube::Client;
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::account::Account;
 use super::advice::Advisor;
+use super::kept::{Fingerprint, keep};
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
 use super::objects;
 use super::observations::{Ear, Heard, Readiness};
@@ -576,37 +577,4 @@ impl Session {
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
 pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// Tells one program from another without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Fingerprint {
-    path: PathBuf,
-    modified: SystemTime,
-    length: u64,
-}
-
-impl Fingerprint {
-    fn of(program: &Path) -> std::io::Result<Fingerprint> {
-        let metadata = std::fs::metadata(program)?;
-        Ok(Fingerprint {
-            path: program.to_path_buf(),
-            modified: metadata.modified()?,
-            length: metadata.len(),
-        })
-    }
-}
-
-/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old one.
-fn keep(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
-    let folder = program.with_file_name(".kubewright-dev");
-    std::fs::create_dir_all(&folder)?;
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let kept = folder.join(format!("{name}-{number}"));
-    match std::fs::remove_file(&kept) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
-    std::fs::hard_link(program, &kept).or_else(|_| std::fs::copy(program, &kept).map(|_| ()))?;
-    Ok(kept)
 }
