@@ -32,7 +32,7 @@ pub(crate) struct Memory {
 }
 
 impl Subject {
-    /// Starts a subject, which waits for [`Subject::go`].
+    /// Starts a subject, which waits for its word `go`.
     pub(crate) async fn start(program: &Path, url: &str, task: &str, keep: &str) -> Result<Subject, String> {
         let name = program
             .file_name()

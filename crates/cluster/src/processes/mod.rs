@@ -4,7 +4,7 @@
 //! folder of its own, without privileges, at a loopback address of its pod. They are no containers: they see the files and the network of
 //! this machine.
 //!
-//! The kubelet (`controllers::node`) decides what is to happen, as it does for simulated pods, and asks here what is ([`Processes::seen`]);
+//! The kubelet (`controllers::node`) decides what is to happen, as it does for simulated pods, and asks here what is (`Processes::seen`);
 //! when that changes, its [`Waker`] is told.
 //!
 //! | file | what |

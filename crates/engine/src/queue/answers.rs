@@ -46,7 +46,7 @@ pub enum Wake {
     ShutDown,
 }
 
-/// Names one run of an item, from [`WorkQueue::get`] to [`WorkQueue::done`].
+/// Names one run of an item, from [`WorkQueue::get`](super::WorkQueue::get) to [`WorkQueue::done`](super::WorkQueue::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub(super) slot: u32,
@@ -60,7 +60,7 @@ pub struct Work<T, C> {
     pub item: T,
     /// Everything that asked for this run, merged.
     pub causes: C,
-    /// For [`WorkQueue::done`].
+    /// For [`WorkQueue::done`](super::WorkQueue::done).
     pub token: Token,
     /// Failures in a row before this run.
     pub retries: u32,
@@ -73,10 +73,10 @@ pub struct Work<T, C> {
     pub wake: Wake,
 }
 
-/// The answer of [`WorkQueue::get`].
+/// The answer of [`WorkQueue::get`](super::WorkQueue::get).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next<T, C> {
-    /// Do this, then call [`WorkQueue::done`].
+    /// Do this, then call [`WorkQueue::done`](super::WorkQueue::done).
     Item(Work<T, C>),
     /// Nothing is ready. Ask again after a [`Wake`], or at this moment when there is one.
     Wait(Option<Instant>),
@@ -84,7 +84,7 @@ pub enum Next<T, C> {
     ShutDown,
 }
 
-/// The answer of [`WorkQueue::done`].
+/// The answer of [`WorkQueue::done`](super::WorkQueue::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// How long the run took (`workqueue_work_duration_seconds`).
