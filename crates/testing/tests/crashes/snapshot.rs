@@ -130,6 +130,7 @@ fn plain(value: &mut Value, names: &BTreeMap<String, String>) {
             for field in fields.values_mut() {
                 plain(field, names);
             }
+            fields.retain(|key, value| key != "annotations" || *value != Value::Object(serde_json::Map::new()));
         }
         Value::Array(items) => {
             for item in items.iter_mut() {
