@@ -148,8 +148,6 @@ fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, seve
             }),
         }),
         conversion: None,
-        etcd_name: None,
-        deprecation: None,
     }
 }
 

@@ -4,7 +4,6 @@
 
 use http::Method;
 
-use crate::model::NAMESPACES;
 use crate::wire::query::decode;
 
 /// What a path names.
@@ -73,8 +72,8 @@ fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
     }
     match rest {
         // The namespace itself, or one of its subresources.
-        [NAMESPACES, _] | [NAMESPACES, _, "status" | "finalize"] => {}
-        [NAMESPACES, namespace, below @ ..] => {
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => {}
+        ["namespaces", namespace, below @ ..] => {
             path.namespace = Some((*namespace).to_owned());
             rest = below;
         }
@@ -88,7 +87,7 @@ fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
         path.below.push('/');
         path.below.push_str(&part);
     }
-    if path.plural == NAMESPACES && path.namespace.is_none() {
+    if path.plural == "namespaces" && path.namespace.is_none() {
         path.namespace.clone_from(&path.name);
     }
     path

@@ -8,6 +8,4 @@
 mod support;
 
 mod kubectl;
-#[cfg(target_os = "linux")]
-mod running;
 mod simulated;

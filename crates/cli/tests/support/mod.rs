@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod operators;
-pub mod picture;
 pub mod project;
 pub mod real;
 
@@ -41,17 +40,12 @@ impl RunningCluster {
 
     /// Starts it and waits for its line, whatever its form.
     pub fn start_json(arguments: &[&str]) -> RunningCluster {
-        RunningCluster::start_in(tempfile::tempdir().expect("a temporary folder"), arguments)
-    }
-
-    /// The same in this folder, where it has its temporary files as well.
-    pub fn start_in(folder: tempfile::TempDir, arguments: &[&str]) -> RunningCluster {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let mut process = Command::new(KUBEWRIGHT)
             .arg("cluster")
             .args(["--kubeconfig", "kubeconfig"])
             .args(arguments)
             .current_dir(folder.path())
-            .env("TMPDIR", folder.path())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");

@@ -1,6 +1,7 @@
 //! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubewright_cel::eval::RUNTIME_BUDGET;
 use kubewright_cel::value::Value as Cel;
@@ -30,7 +31,13 @@ pub struct ValidatingPolicies {
 
 impl Default for ValidatingPolicies {
     fn default() -> ValidatingPolicies {
-        ValidatingPolicies { source: Source::new() }
+        ValidatingPolicies {
+            source: Source::new(
+                "validatingadmissionpolicies.admissionregistration.k8s.io",
+                "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+                ValidatingPolicy::new,
+            ),
+        }
     }
 }
 
@@ -132,14 +139,14 @@ impl Denied {
 
 /// Holds the object against the policies.
 async fn check(
-    hooks: Vec<Hook<ValidatingPolicy>>,
+    hooks: Arc<Vec<Hook<ValidatingPolicy>>>,
     session: &Session<'_>,
     attributes: &Attributes,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let mut denied = Denied::default();
-    for hook in &hooks {
+    for hook in hooks.iter() {
         check_hook(hook, session, attributes, object, old, &mut denied).await?;
     }
     denied.into_result(attributes, object)
@@ -450,7 +457,7 @@ impl Admission for ValidatingPolicies {
         if is_exempt(attributes) {
             return Admitted::YES;
         }
-        let hooks = self.source.hooks(session, attributes);
+        let hooks = self.source.hooks(session.storage().as_ref());
         if hooks.is_empty() {
             return Admitted::YES;
         }

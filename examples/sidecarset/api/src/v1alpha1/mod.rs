@@ -1,15 +1,8 @@
 //! `apps.kruise.io/v1alpha1`.
 
-pub mod container;
 pub mod sidecarset_types;
 
-pub use container::{
-    PodInjectPolicy, ShareVolumePolicy, ShareVolumePolicyType, SidecarContainer, SourceContainerName, TransferEnv,
-    UpgradeStrategy, UpgradeType,
-};
-pub use sidecarset_types::{
-    InjectionStrategy, SidecarSet, SidecarSetSpec, SidecarSetStatus, UpdateStrategy, UpdateStrategyType,
-};
+pub use sidecarset_types::{SidecarSet, SidecarSetSpec, SidecarSetStatus};
 
 /// The group of the kinds in this module.
 pub const GROUP: &str = "apps.kruise.io";
