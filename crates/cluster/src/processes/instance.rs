@@ -117,6 +117,15 @@ impl Running {
     pub(super) fn beside(&self, command: &[String]) -> Order {
         let mut order = self.order.clone();
         order.command = self.paths.rewrite_all(command);
+        if let [tar, flags, to, path] = command
+            && (tar, flags, to) == (&"tar".to_owned(), &"cf".to_owned(), &"-".to_owned())
+            && order.command[3] != *path
+        {
+            // As `kubectl cp` asks for files: their names are those in the container, behind the links to volumes.
+            let below = path.trim_start_matches('/').to_owned();
+            let root = self.root.display().to_string();
+            order.command = ["tar", "chf", "-", "-C", &root, "--", &below].map(str::to_owned).to_vec();
+        }
         resolve(&mut order.command, &self.path);
         order
     }

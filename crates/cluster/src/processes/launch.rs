@@ -63,14 +63,14 @@ pub(super) struct Launched {
 
 /// Tells a shim what to do with its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
-pub(super) struct Reins(Arc<OwnedWriteHalf>);
+pub(crate) struct Reins(Arc<OwnedWriteHalf>);
 
 impl Reins {
     pub(super) fn terminate(&self) {
         self.say(TERMINATE);
     }
 
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.say(KILL);
     }
 

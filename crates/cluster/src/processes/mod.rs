@@ -12,6 +12,7 @@
 //! | `images` | which program stands for an image |
 //! | `environment`, `volumes`, `paths`, `tokens` | what a program is given |
 //! | `instance` | the life of one container, its hooks |
+//! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
@@ -21,6 +22,7 @@
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
 //! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
+mod beside;
 mod environment;
 mod home;
 mod images;
@@ -48,6 +50,7 @@ use kubewright::{EventType, Request, Source, Waker};
 use tokio::sync::watch;
 
 use self::home::Home;
+pub(crate) use self::beside::{Beside, Terminal};
 pub use self::images::Images;
 use self::instance::Instance;
 use self::launch::Launcher;
@@ -220,6 +223,11 @@ impl Processes {
             false => &instance.log,
         };
         Some(log.reader())
+    }
+
+    /// Whether a container is a process that runs.
+    pub(crate) fn is_running(&self, uid: &str, container: &str) -> bool {
+        self.instance(uid, container).is_some_and(|instance| instance.is_running())
     }
 
     fn instance(&self, uid: &str, container: &str) -> Option<Arc<Instance>> {

@@ -4,9 +4,11 @@
 //! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
 //! - what a client does not take is not read: nothing is gathered for a client that is slow.
 //!
-//! `simulated` is what a pod says in which nothing runs.
+//! `exec` runs commands, over WebSockets (`websocket`); `simulated` is what a pod says in which nothing runs.
 
+mod exec;
 mod simulated;
+mod websocket;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -33,7 +35,7 @@ const PIECES: usize = 8;
 pub(crate) fn connect(
     front: &Front,
     connect: Connect,
-    _head: &Parts,
+    head: &Parts,
     refusal: Response<Body>,
 ) -> Response<ResponseBody> {
     match connect.wants {
@@ -41,8 +43,28 @@ pub(crate) fn connect(
             let options = options.clone();
             log(front, connect, options)
         }
+        Wants::Exec {
+            ref command,
+            ref streams,
+        } => {
+            let processes = front.processes.as_ref();
+            let wanted = exec::Wanted {
+                uid: uid(&connect),
+                container: connect.container.clone(),
+                command: command.clone(),
+                streams: *streams,
+            };
+            let runs = processes.filter(|processes| processes.is_running(&wanted.uid, &wanted.container));
+            let answer = runs.and_then(|processes| exec::answer(processes, wanted, head, &front.stop));
+            answer.unwrap_or_else(|| front.respond(refusal))
+        }
         _ => front.respond(refusal),
     }
+}
+
+fn uid(connect: &Connect) -> String {
+    let uid = connect.pod.value().pointer("/metadata/uid").and_then(Value::as_str);
+    uid.unwrap_or_default().to_owned()
 }
 
 fn log(front: &Front, connect: Connect, options: LogOptions) -> Response<ResponseBody> {
@@ -86,8 +108,7 @@ async fn send(lines: &[Line], filter: &mut Filter, to: &mpsc::Sender<Bytes>) -> 
 
 /// The log of a container that runs, or has run.
 fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> Option<Reader> {
-    let uid = connect.pod.value().pointer("/metadata/uid")?.as_str()?;
-    processes.log(uid, &connect.container, options.previous)
+    processes.log(&uid(connect), &connect.container, options.previous)
 }
 
 async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
