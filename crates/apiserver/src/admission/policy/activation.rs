@@ -1,7 +1,7 @@
 //! The values that expressions of a policy see, and how an expression is evaluated within a budget.
 //!
 //! Invariants: a variable of the policy is computed when it is first named, and once; what that costs is charged to the expression that
-//! named it.
+//! named it. A variable holds neither itself nor the map of all variables, so that every value has an end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,9 +9,10 @@ use std::rc::Rc;
 
 use kubewright_cel::eval::{Error, PER_CALL_LIMIT, Variables, evaluate};
 use kubewright_cel::value::{Fields, Map, Value as Cel};
+use kubewright_schema::stack;
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::compiled::{Expression, Variable};
+use super::compiled::{Expression, Variable, Variables as Declared};
 use crate::values::get;
 
 /// Said where the budget of a request is used up.
@@ -61,7 +62,7 @@ struct Activation<'a> {
     inputs: Inputs<'a>,
     /// None where expressions may not ask.
     authorizer: Option<Authorizers<'a>>,
-    variables: &'a [Variable],
+    variables: &'a Declared,
     computed: RefCell<BTreeMap<&'a str, Result<Cel<'a>, Error>>>,
     cost: Cell<u64>,
 }
@@ -74,7 +75,7 @@ pub(super) struct Authorizers<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn new(inputs: Inputs<'a>, variables: &'a [Variable], authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
+    pub(super) fn new(inputs: Inputs<'a>, variables: &'a Declared, authorizer: Option<Authorizers<'a>>) -> Scope<'a> {
         Scope(Rc::new(Activation {
             inputs,
             authorizer,
@@ -111,12 +112,15 @@ impl<'a> Scope<'a> {
                 "composited variable {name:?} fails to compile: {why}"
             ))),
             Ok(program) => {
-                let outcome = evaluate(program, self, PER_CALL_LIMIT);
+                // A variable may name one that names one, and so on: as many as a policy has.
+                let outcome = stack::with_room(|| evaluate(program, self, PER_CALL_LIMIT));
                 let cost = &self.0.cost;
                 cost.set(cost.get().saturating_add(outcome.cost));
-                outcome
-                    .result
-                    .map_err(|error| Error::new(format!("composited variable {name:?} fails to evaluate: {error}")))
+                let value = outcome.result.and_then(|value| match &value {
+                    Cel::Map(map) if map.is_computed() => Err(Error::new("a variable cannot hold all variables")),
+                    _ => Ok(value),
+                });
+                value.map_err(|error| Error::new(format!("composited variable {name:?} fails to evaluate: {error}")))
             }
         }
     }
@@ -147,15 +151,17 @@ impl<'a> Fields<'a> for Scope<'a> {
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.variables.iter().map(|variable| variable.name.clone()).collect()
+        self.0.variables.names().cloned().collect()
     }
 
     fn get(&self, name: &str) -> Option<Result<Cel<'a>, Error>> {
-        // Of two variables of one name the later one counts.
-        let variable = self.0.variables.iter().rev().find(|variable| variable.name == name)?;
+        let variable = self.0.variables.get(name)?;
         if let Some(known) = self.0.computed.borrow().get(variable.name.as_str()) {
             return Some(known.clone());
         }
+        // Where types are not known before, a variable can ask for itself.
+        let itself = Error::new(format!("variable {name:?} is asked for while it is computed"));
+        self.0.computed.borrow_mut().insert(&variable.name, Err(itself));
         let value = self.compute(variable);
         self.0.computed.borrow_mut().insert(&variable.name, value.clone());
         Some(value)
@@ -193,6 +199,8 @@ pub(super) fn namespace(stored: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use kubewright_schema::budget;
+
     use super::*;
     use crate::kinds::admission_policies::expression::{Compiler, Returns};
 
@@ -203,7 +211,7 @@ mod tests {
             name: name.to_owned(),
             program: compiler.declare(name, source),
         };
-        let variables = [declare("a", "[1, 2, 3].map(x, x + 1)"), declare("b", "object.nope")];
+        let variables = Declared::new([declare("a", "[1, 2, 3].map(x, x + 1)"), declare("b", "object.nope")]);
         let expression = Expression {
             source: source.to_owned(),
             program: compiler.compile(source, Returns::Bool),
@@ -242,6 +250,81 @@ mod tests {
         let why = "composited variable \"b\" fails to evaluate: no such key: nope";
         let text = format!("expression 'object.n == 1 && variables.b == 1' resulted in error: {why}");
         assert_eq!(found, Err(text));
+    }
+
+    /// What a policy with these variables says, which may not say it for ever.
+    fn with_variables(sources: impl IntoIterator<Item = (String, String)>, expression: &str) -> Result<String, String> {
+        let mut compiler = Compiler::with_variables(false);
+        let declare = |(name, source): (String, String)| Variable {
+            program: compiler.declare(&name, &source),
+            name,
+        };
+        let variables = Declared::new(sources.into_iter().map(declare).collect::<Vec<_>>());
+        let expression = Expression {
+            source: expression.to_owned(),
+            program: compiler.compile(expression, Returns::Bool),
+        };
+        let inputs = Inputs {
+            object: &Value::Null,
+            old: &Value::Null,
+            params: &Value::Null,
+            request: &Value::Null,
+            namespace: &Value::Null,
+        };
+        let mut budget = u64::MAX;
+        let found = Scope::new(inputs, &variables, None).run(&expression, &mut budget);
+        found.expect("the budget is large").map(|value| value.to_string())
+    }
+
+    #[test]
+    fn a_variable_that_asks_for_itself_fails() {
+        let check = |sources: &[(&str, &str)]| {
+            let sources = sources
+                .iter()
+                .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()));
+            let why = with_variables(sources, "variables.a == 1").expect_err("there is no value");
+            assert!(why.contains("is asked for while it is computed"), "{why}");
+        };
+        check(&[("a", "dyn(variables).a")]);
+        check(&[("a", "dyn(variables)['a']")]);
+        check(&[("a", "dyn(variables).b"), ("b", "variables.a")]);
+    }
+
+    #[test]
+    fn no_variable_holds_all_variables() {
+        let sources = [("a", "variables"), ("b", "true")].map(|(name, source)| (name.to_owned(), source.to_owned()));
+        let why = with_variables(sources, "'%s'.format([variables.a]) == ''").expect_err("it has no end");
+        assert!(why.contains("a variable cannot hold all variables"), "{why}");
+    }
+
+    /// Each of these lies in the next one.
+    fn nested(count: usize, around: fn(usize) -> String) -> Vec<(String, String)> {
+        let variable = |index: usize| {
+            let source = if index == 0 { "1".to_owned() } else { around(index - 1) };
+            (format!("v{index}"), source)
+        };
+        (0..count).map(variable).collect()
+    }
+
+    #[test]
+    fn a_long_chain_of_variables_is_followed() {
+        let sum = nested(2_000, |before| format!("variables.v{before} + 1"));
+        assert_eq!(with_variables(sum, "variables.v1999 == 2000"), Ok("true".to_owned()));
+    }
+
+    #[test]
+    fn values_do_not_lie_in_each_other_without_end() {
+        let limits = budget::Limits::REQUEST;
+        for around in [
+            |before: usize| format!("[variables.v{before}]"),
+            |before: usize| format!("{{'a': variables.v{before}}}"),
+            |before: usize| format!("optional.of(variables.v{before})"),
+        ] {
+            let few = || with_variables(nested(100, around), "type(variables.v99) != int");
+            assert_eq!(budget::within(limits, few), Ok(Ok("true".to_owned())));
+            let many = || with_variables(nested(1_000, around), "type(variables.v999) != int");
+            assert!(budget::within(limits, many).is_err());
+        }
     }
 
     #[test]
