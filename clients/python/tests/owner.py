@@ -6,7 +6,7 @@ import sys
 
 from kubewright import Cluster
 
-# A shell starts what runs in its background with Ctrl-C ignored, and so do the tests that run there.
+# A shell that is not interactive starts its background commands with SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 cluster = Cluster().start()
