@@ -52,6 +52,9 @@ const CLAIM: &str = r#","spec":{"accessModes":["ReadWriteOnce"],"resources":{"re
 const EVENT: &str =
     r#","involvedObject":{"kind":"Pod","namespace":"default","name":"p"},"reason":"R","message":"m","type":"Normal""#;
 const POLICY: &str = r#","spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["x.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["xs"]}]},"validations":[{"expression":"true"}]}"#;
+/// A request for a certificate of the user `a`.
+const REQUEST: &str = r#","spec":{"signerName":"a.io/b","usages":["client auth"],"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHTE1EOENBUUF3RERFS01BZ0dBMVVFQXd3QllUQXFNQVVHQXl0bGNBTWhBRUU2VWw5a3puMW9FNEdzd0haNwpPU3kwLzJSZ2RzMUhmUEl0dGhHdXJ5VURvQUF3QlFZREsyVndBMEVBM2hsM0RuTzczbFM3VXpiYXhJNFBJeXc2CisrdUdtRmllaHBxL1NXclF1RlRIcFd0ZTZQblhvSjZLSUh1MC9VV0hWNW85aklEbU5pYmdpV0c4U0tIY0JRPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg=="}"#;
+const MUTATION: &str = r#","spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["x.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["xs"]}]},"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/kind\", value: \"X\"}]"}}]}"#;
 const WEBHOOK: &str = r#","webhooks":[{"name":"a.b.io","clientConfig":{"url":"https://x.io"},"rules":[{"apiGroups":["x.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["xs"]}],"sideEffects":"None","admissionReviewVersions":["v1"]}]"#;
 
 fn kinds() -> Vec<Kind> {
@@ -142,6 +145,36 @@ fn kinds() -> Vec<Kind> {
             |name, _| plain(name, POLICY),
         ),
         kind(
+            "ClusterRoleBinding",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            |name, _| plain(name, BINDING),
+        ),
+        // All of a namespace are asked about its pods and claims, so they are where none of those are.
+        kind("LimitRange", "/api/v1/namespaces/kube-system/limitranges", |name, _| {
+            plain(name, r#","spec":{"limits":[]}"#)
+        }),
+        kind(
+            "ResourceQuota",
+            "/api/v1/namespaces/kube-system/resourcequotas",
+            |name, _| plain(name, r#","spec":{"hard":{"pods":"9"}}"#),
+        ),
+        kind("StorageClass", "/apis/storage.k8s.io/v1/storageclasses", |name, _| {
+            plain(name, r#","provisioner":"a.io/b""#)
+        }),
+        kind(
+            "CertificateSigningRequest",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            |name, _| plain(name, REQUEST),
+        ),
+        kind(
+            "ServiceCIDR",
+            "/apis/networking.k8s.io/v1/servicecidrs",
+            |name, index| {
+                let range = format!("fd00:{:x}:{:x}::/112", index / 50_000, index % 50_000);
+                plain(name, &format!(r#","spec":{{"cidrs":["{range}"]}}"#))
+            },
+        ),
+        kind(
             "PriorityClass",
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             |name, _| plain(name, r#","value":7"#),
@@ -174,11 +207,39 @@ fn kinds() -> Vec<Kind> {
         kind("CustomResourceDefinition", DEFINITIONS, |name, index| {
             small(name, index)
         }),
-        // Every write that comes later asks them whether they are concerned: so they come last.
+        // What is configured concerns none of the writes here, but it might: so these come last, and a ConfigMap after them.
+        kind(
+            "ValidatingAdmissionPolicyBinding",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+            |name, index| {
+                let spec = format!(r#","spec":{{"policyName":"o{index}","validationActions":["Deny"]}}"#);
+                plain(name, &spec)
+            },
+        ),
+        kind(
+            "MutatingAdmissionPolicy",
+            "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+            |name, _| plain(name, MUTATION),
+        ),
+        kind(
+            "MutatingAdmissionPolicyBinding",
+            "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+            |name, index| plain(name, &format!(r#","spec":{{"policyName":"o{index}"}}"#)),
+        ),
         kind(
             "ValidatingWebhookConfiguration",
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
             |name, _| plain(name, WEBHOOK),
+        ),
+        kind(
+            "MutatingWebhookConfiguration",
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+            |name, _| plain(name, WEBHOOK),
+        ),
+        kind(
+            "ConfigMap beside all of these",
+            "/api/v1/namespaces/kube-public/configmaps",
+            |name, _| plain(name, ""),
         ),
     ];
     for kind in &mut kinds {

@@ -1,7 +1,8 @@
 //! The tidy test: facts about the workspace that no compiler checks.
 //!
 //! Only facts, each with the reason: who may name whom, that the map (ARCHITECTURE.md) points at what exists, that no doc test is
-//! switched off, that purity is guarded. Nothing about taste or line counts.
+//! switched off, that purity is guarded, that the API server's pipeline knows no kind,
+//! that a file of product code fits a head.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,6 +33,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     // Types for the generator of manifests, which its tests compare with controller-gen's.
     ("kubewright-fixtures", &["kubewright"], &["kubewright-codegen"]),
     ("kubewright-bench", &["kubewright-cluster", "kubewright"], &[]),
+    ("kubewright-bench-runtime", &["kubewright"], &[]),
     ("xtask", &["kubewright-schema"], &[]),
 ];
 
@@ -252,12 +254,7 @@ fn on_a_circle(crate_folder: &Path) -> BTreeSet<String> {
             continue;
         }
         let content = fs::read_to_string(path).expect("a source can be read");
-        let product = content.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let product: String = product
-            .lines()
-            .map(|line| line.split("//").next().unwrap_or_default())
-            .flat_map(|line| [line, "\n"])
-            .collect();
+        let product = product_code(&content);
         let from = top(path);
         for after in product.split("crate::").skip(1) {
             let named = match after.strip_prefix('{') {
@@ -310,6 +307,127 @@ fn folders_do_not_import_each_other_in_a_circle() {
             assert!(circle.is_empty(), "{name}: in a circle: {circle:?}");
         }
     }
+}
+
+/// The code of a source that ends up in a program: without comments, and without the module of tests at its end.
+fn product_code(content: &str) -> String {
+    let product = content.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    product
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| [line, "\n"])
+        .collect()
+}
+
+/// Whether a source is one of tests alone, by its name.
+fn is_of_tests(path: &Path) -> bool {
+    path.file_stem().is_some_and(|name| {
+        let name = name.to_string_lossy();
+        name == "tests" || name.ends_with("_tests") || name == "conformance"
+    })
+}
+
+/// The kinds and plurals of the rows of the built-in resource table.
+fn built_in_names() -> BTreeSet<String> {
+    let rows = root().join("crates/apiserver/src/registry/builtin");
+    let mut sources = Vec::new();
+    files(&rows, ".rs", &mut sources);
+    let mut names = BTreeSet::new();
+    for source in sources {
+        let content = fs::read_to_string(&source).expect("a source can be read");
+        for field in [" kind: \"", " plural: \""] {
+            let values = content.split(field).skip(1).filter_map(|rest| rest.split('"').next());
+            names.extend(values.map(str::to_owned));
+        }
+    }
+    assert!(names.len() > 100, "two names for each of some 70 rows; found {names:?}");
+    names
+}
+
+/// What a line of the pipeline says of single kinds: literals and identifiers that are their names, paths into `kinds`.
+fn kinds_named_in(line: &str, names: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, piece) in line.split('"').enumerate() {
+        if at % 2 == 1 {
+            // `pods`, `deployments.apps`, `apps/v1/Deployment`; a word in a sentence is no name.
+            let parts = piece.split(['.', '/']).filter(|_| !piece.contains(' '));
+            found.extend(parts.filter(|part| names.contains(*part)).map(str::to_owned));
+        } else {
+            let words = piece.split(|c: char| !c.is_alphanumeric() && c != '_');
+            found.extend(
+                words
+                    .filter(|word| names.contains(*word) && word.starts_with(char::is_uppercase))
+                    .map(str::to_owned),
+            );
+            if piece.contains("kinds::") {
+                found.push(piece.trim().to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_pipeline_names_no_kind() {
+    let names = built_in_names();
+    let server = root().join("crates/apiserver/src/server");
+    let mut sources = Vec::new();
+    files(&server, ".rs", &mut sources);
+    let beside = ["special", "upkeep"].map(|folder| server.join(folder));
+    sources.retain(|path| !is_of_tests(path) && !beside.iter().any(|folder| path.starts_with(folder)));
+    assert!(sources.len() > 20, "the pipeline has many files; found {sources:?}");
+    let mut wrong = Vec::new();
+    for path in sources {
+        let content = fs::read_to_string(&path).expect("a source can be read");
+        for (number, line) in product_code(&content).lines().enumerate() {
+            for name in kinds_named_in(line, &names) {
+                wrong.push(format!("{}:{}: {name}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "what belongs to a kind is in its row or strategy (or in `special`, `upkeep`): {wrong:#?}"
+    );
+}
+
+#[test]
+fn names_of_kinds_are_found() {
+    let names = ["Job", "jobs", "Event"].map(str::to_owned).into();
+    for (line, found) in [
+        (r#"if kind == "Job" {"#, 1),
+        (r#"if store == "jobs.batch" {"#, 1),
+        (r#"error("no jobs here")"#, 0),
+        ("fn jobs() -> Event {", 1),
+        ("crate::kinds::cron::duration(text)", 1),
+        ("self.kinds.lookup(group)", 0),
+    ] {
+        assert_eq!(kinds_named_in(line, &names).len(), found, "{line}");
+    }
+}
+
+/// The longest file of product code. What is longer holds more than one thing: part it by what its parts are about.
+const MAX_LINES: usize = 600;
+
+#[test]
+fn no_product_file_is_too_long() {
+    let mut sources = Vec::new();
+    files(&root().join("crates"), ".rs", &mut sources);
+    sources.retain(|path| !is_of_tests(path) && path.components().any(|part| part.as_os_str() == "src"));
+    assert!(
+        sources.len() > 500,
+        "the workspace has many sources; found {}",
+        sources.len()
+    );
+    let mut long = Vec::new();
+    for path in sources {
+        let content = fs::read_to_string(&path).expect("a source can be read");
+        let lines = product_code(&content).lines().count();
+        if lines > MAX_LINES {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    assert!(long.is_empty(), "more than {MAX_LINES} lines without tests: {long:#?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! ([`Admission::validate`]). They are asynchronous because webhooks wait for answers. What all plugins of one request share (warnings,
 //! conversion between versions, whether the changing plugins run a second time) is in its [`Session`].
 //!
-//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
+//! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`NodeRestriction`], [`TaintNodes`], [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
 //! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by, in `policy` the admission
 //! policies. Last of all comes [`ResourceQuotas`].
 
@@ -12,6 +12,7 @@ pub(crate) mod additions;
 mod classes;
 mod limits;
 pub mod matching;
+mod node_restriction;
 mod nodes;
 mod pod_security;
 pub mod policy;
@@ -20,6 +21,7 @@ mod resizes;
 mod service_account;
 mod session;
 mod signers;
+pub(crate) mod standard;
 mod subject;
 mod webhook;
 
@@ -41,6 +43,7 @@ pub use crate::model::Operation;
 pub use additions::{StorageProtection, Tolerations};
 pub use classes::Classes;
 pub use limits::LimitRanger;
+pub use node_restriction::NodeRestriction;
 pub use nodes::{TaintNodes, TopologyLabels};
 pub use pod_security::PodSecurity;
 pub use quota::ResourceQuotas;
@@ -49,6 +52,7 @@ pub use service_account::ServiceAccounts;
 pub use session::Session;
 pub(crate) use session::{Host, NextStatus};
 pub use signers::Signers;
+pub use standard::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use webhook::{MutatingWebhooks, ValidatingWebhooks};
 
 /// What plugins are told besides the object (`admission.Attributes`).

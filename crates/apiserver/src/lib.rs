@@ -34,6 +34,7 @@ pub mod table;
 mod values;
 mod wire;
 
+pub use admission::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
 pub use kubewright_schema::budget::Trial;
@@ -42,6 +43,6 @@ pub use model::status::Status;
 pub use model::user::UserInfo;
 pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, SEPARABLE_PLUGINS, Streams, TooLong, Wants,
-    Weight, first_broken_escape,
+    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, Streams, TooLong, Wants, Weight,
+    first_broken_escape,
 };

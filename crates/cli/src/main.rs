@@ -16,6 +16,7 @@ mod descriptors;
 mod dropin;
 mod files;
 mod hints;
+mod images;
 mod kubeconfig;
 mod narrator;
 mod output;
@@ -71,6 +72,9 @@ enum Command {
 fn main() -> ExitCode {
     // The clock of "ready in … ms" starts with the process, not with the command.
     let started = Instant::now();
+    if let Some(code) = kubewright_cluster::processes::called() {
+        return ExitCode::from(code);
+    }
     if let Some(done) = dropin::called(started) {
         return done;
     }

@@ -221,8 +221,10 @@ impl Line {
                 subresource,
                 changes,
             } => {
-                let of_the_system =
-                    |namespace: &str| namespace.starts_with("kube-") || object.name == "kube-root-ca.crt";
+                // What every namespace has is nobody's story.
+                let of_every_namespace =
+                    object.name == "kube-root-ca.crt" || (object.kind == "ServiceAccount" && object.name == "default");
+                let of_the_system = |namespace: &str| namespace.starts_with("kube-") || of_every_namespace;
                 // What a cluster makes for itself when it starts.
                 let of_the_start = object.kind == "StorageClass" && controller.is_none();
                 if object.kind == "Event"

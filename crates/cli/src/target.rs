@@ -165,21 +165,33 @@ impl Target {
     /// # Errors
     /// KWR0003 when the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<PathBuf, Diagnostic> {
-        let config = Kubeconfig {
-            current_context: Some(self.context.clone()),
-            ..self.config.clone()
-        };
-        // JSON is YAML.
-        serde_json::to_string_pretty(&config)
-            .map_err(std::io::Error::from)
-            .and_then(|text| kubewright_cluster::kubeconfig::write(path, &text))
-            .map_err(|why| {
-                Diagnostic::new(codes::files::IO, "cannot hand the kubeconfig to the operator")
-                    .at(Place::file(path.display().to_string()))
-                    .because(why)
-            })?;
+        write(&self.config(), path)?;
         Ok(path.to_path_buf())
     }
+
+    /// What was read, with this context as the current one.
+    pub(crate) fn config(&self) -> Kubeconfig {
+        Kubeconfig {
+            current_context: Some(self.context.clone()),
+            ..self.config.clone()
+        }
+    }
+}
+
+/// Writes a kubeconfig, readable by its owner alone.
+///
+/// # Errors
+/// KWR0003 when the file cannot be written.
+pub(crate) fn write(config: &Kubeconfig, path: &Path) -> Result<(), Diagnostic> {
+    // JSON is YAML.
+    serde_json::to_string_pretty(config)
+        .map_err(std::io::Error::from)
+        .and_then(|text| kubewright_cluster::kubeconfig::write(path, &text))
+        .map_err(|why| {
+            Diagnostic::new(codes::files::IO, "cannot hand the kubeconfig to the operator")
+                .at(Place::file(path.display().to_string()))
+                .because(why)
+        })
 }
 
 /// An error with the chain of its sources, each said once.

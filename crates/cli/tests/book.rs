@@ -2,6 +2,8 @@
 //!
 //! A line `$ kubewright …` is run in a project; the lines below it are what it prints (standard output, then standard error). `[..]` stands
 //! for any text within a line, a line `...` for any lines. A command that runs until Ctrl-C gets it when all lines were seen, in this order.
+//!
+//! The pages of the reference (flags, error codes) are written out of the program: `KUBEWRIGHT_UPDATE_BOOK=1` renews them.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use support::picture;
 use support::project::{Project, REMOTE_KUBECONFIG, deployable};
 
 /// Commands of the blocks, each with the lines that are expected.
@@ -237,10 +240,9 @@ fn generated(project: &Path) {
 #[test]
 fn every_command_has_a_page() {
     let summary = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/SUMMARY.md")).unwrap();
-    let pages = summary.split_once("# Commands").expect("a part about the commands").1;
-    let titles: Vec<&str> = pages
+    let titles: Vec<&str> = summary
         .lines()
-        .filter_map(|line| line.strip_prefix("- [")?.split_once(']'))
+        .filter_map(|line| line.trim_start().strip_prefix("- [")?.split_once(']'))
         .flat_map(|(titles, _)| titles.split(", "))
         .collect();
     let help = Command::new(support::KUBEWRIGHT).arg("--help").output().unwrap();
@@ -279,4 +281,112 @@ fn the_table_of_mistakes_names_codes_that_exist() {
             );
         }
     }
+}
+
+/// Compares a page that is made out of the program, or renews it.
+fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
+    if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        fs::write(&page, made).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&page).is_ok_and(|present| compared(&present) == compared(made)),
+        "docs/src/{name} is not what the program says: KUBEWRIGHT_UPDATE_BOOK=1 cargo test -p kubewright-cli --test book made"
+    );
+}
+
+/// What `--help` says of a command, and of the commands below it.
+fn help_of(command: &[&str], page: &mut String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
+        .args(command)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let title = ["kubewright"]
+        .iter()
+        .chain(command)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ");
+    page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n")));
+    let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1);
+    for line in listed.take_while(|line| !line.is_empty()) {
+        match line.split_whitespace().next() {
+            Some("help") | None => {}
+            Some(name) => help_of(&[command, &[name]].concat(), page),
+        }
+    }
+}
+
+#[test]
+fn the_pages_made_out_of_the_program_are_current() {
+    let mut commands = "# Commands\n\nEvery command with its flags, as `--help` prints them. What the commands do is on the pages below.\n".to_owned();
+    help_of(&[], &mut commands);
+    check_made("commands.md", &commands, str::to_owned);
+
+    let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` tells the same as this page.\n".to_owned();
+    for explanation in kubewright_codegen::codes::all() {
+        codes.push_str(&format!(
+            "\n## {}: {}\n\n{}\n",
+            explanation.code,
+            explanation.title,
+            explanation.story.trim()
+        ));
+    }
+    check_made("codes.md", &codes, str::to_owned);
+}
+
+/// What the picture of the demo shows: where everything is, what the operator does first, and the end.
+fn first_and_last(lines: &[String]) -> Vec<String> {
+    let texts: Vec<String> = lines.iter().map(|line| picture::text(line)).collect();
+    let is_head = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    let mut shown = vec!["$ kubewright demo --once".to_owned()];
+    let mut speaks = true;
+    for (line, text) in lines.iter().zip(&texts) {
+        if is_head(text) {
+            if shown.iter().any(|shown| shown.contains("~ changed")) {
+                break;
+            }
+            speaks = text.split_whitespace().nth(2) == Some("guestbook");
+        }
+        if speaks {
+            shown.push(line.clone());
+        }
+    }
+    shown.push("            ⋮".to_owned());
+    shown.extend(
+        lines
+            .iter()
+            .filter(|line| picture::text(line).starts_with('✓'))
+            .cloned(),
+    );
+    shown
+}
+
+#[test]
+fn the_picture_of_the_demo_is_current() {
+    let Ok(output) = Command::new("script")
+        .args(["-q", "-e", "-c"])
+        .arg(format!("'{}' demo --once", env!("CARGO_BIN_EXE_kubewright")))
+        .arg("/dev/null")
+        .env("TMPDIR", "/tmp")
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+    else {
+        eprintln!("left out: this machine has no `script` to play a terminal");
+        return;
+    };
+    assert!(output.status.success());
+    let lines: Vec<String> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    let made = picture::svg("kubewright demo --once", &first_and_last(&lines));
+    check_made("pictures/demo.svg", &made, picture::without_numbers);
 }

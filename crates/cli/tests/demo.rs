@@ -23,6 +23,7 @@ fn once_tells_the_walk_and_succeeds() {
     for text in [
         "cluster     ready in",
         "export KUBECONFIG=",
+        "the operator runs as system:serviceaccount:guestbook-system:controller-manager",
         "guestbooks.webapp.my.domain/v1 is established",
         "because Guestbook default/hello",
         "+ created Deployment default/hello",

@@ -12,6 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use kubewright::k8s_openapi::api::core::v1::Secret;
+use kubewright::kube::api::ListParams;
+use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::{self, Api};
 use serde_json::{Value, json};
 use support::KUBEWRIGHT;
 use support::project::{Project, REMOTE_KUBECONFIG, SAMPLE, declaration};
@@ -198,6 +202,67 @@ fn a_package_elsewhere_is_part_of_the_operator() {
     dev.end();
 }
 
+/// What the operator of this `dev` may do: the answer to a list of secrets, with the kubeconfig that it was given.
+fn listing_secrets(dev: &mut Dev) -> Result<usize, String> {
+    let told = dev.until("log", |event| {
+        event["line"]
+            .as_str()
+            .is_some_and(|line| line.starts_with("KUBECONFIG="))
+    });
+    let path = told["line"].as_str().unwrap().trim_start_matches("KUBECONFIG=");
+    let config = Kubeconfig::read_from(path).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+        let secrets: Api<Secret> = Api::all(kube::Client::try_from(config.unwrap()).unwrap());
+        match secrets.list(&ListParams::default()).await {
+            Ok(list) => Ok(list.items.len()),
+            Err(kube::Error::Api(status)) => Err(status.message.clone()),
+            Err(other) => panic!("{other}"),
+        }
+    })
+}
+
+#[test]
+fn the_operator_runs_under_the_role_that_it_declares() {
+    const SAY: &str = "println!(\"KUBECONFIG={}\", std::env::var(\"KUBECONFIG\").unwrap());";
+    let project = Project::new();
+    project.source("one", SAY);
+    let mut dev = Dev::start(&project, &[]);
+    let account = dev.until("account", |_| true);
+    assert_eq!(
+        account["user"],
+        "system:serviceaccount:guestbook-system:controller-manager"
+    );
+    let refused = listing_secrets(&mut dev).unwrap_err();
+    assert!(
+        refused.starts_with(
+            "secrets is forbidden: User \"system:serviceaccount:guestbook-system:controller-manager\" cannot list"
+        ),
+        "{refused}"
+    );
+
+    // A rule that is declared counts from the next start on, and no longer than it is declared.
+    let plain = declaration(json!({"type": "integer"}));
+    let mut more: Value = serde_json::from_str(&plain).unwrap();
+    more["rbac"] = json!([{"groups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
+    project.write("src/declaration.json", &more.to_string());
+    assert!(listing_secrets(&mut dev).is_ok());
+    more["rbac"][0]["roleName"] = "vault".into();
+    project.write("src/declaration.json", &more.to_string());
+    assert!(listing_secrets(&mut dev).is_ok());
+    project.write("src/declaration.json", &plain);
+    listing_secrets(&mut dev).unwrap_err();
+    dev.end();
+
+    let mut dev = Dev::start(&project, &["--as-admin"]);
+    assert!(listing_secrets(&mut dev).is_ok());
+    dev.end();
+}
+
 #[test]
 fn two_in_one_project_are_one_too_many() {
     let project = Project::new();
@@ -268,6 +333,8 @@ fn run_says_which_cluster_and_what_it_lacks() {
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(said.contains("webhooks Ok(\"false\")"), "{said}");
+    let role = "runs under its role, as system:serviceaccount:guestbook-system:controller-manager";
+    assert!(said.contains(role), "{said}");
     let why = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && why.contains("exit status: 3"), "{why}");
 }

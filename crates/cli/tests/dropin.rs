@@ -71,7 +71,7 @@ impl World {
         }
         std::fs::write(
             certificates.join("tokens.csv"),
-            "secret,jane,1,\"system:masters\"\nother,joe,2\n",
+            "secret,jane,1,\"system:masters\"\nother,joe,2\nkubelet,system:node:n1,3,\"system:nodes\"\n",
         )
         .unwrap();
         World {
@@ -274,6 +274,29 @@ async fn flags_say_who_may_and_what_is_asked_of_objects() {
     // Masters are asked nothing.
     let asked = vec![(Some("other"), get(maps), 403), (Some("secret"), get(maps), 200)];
     check(&["--authorization-mode=AlwaysDeny"], asked).await;
+    // A kubelet is asked of by the Node authorizer, and writes about itself.
+    let node = |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let request = http::Request::post("/api/v1/nodes").header("Content-Type", "application/json");
+        request.body(object.to_string().into_bytes()).unwrap()
+    };
+    check(
+        &[
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+        ],
+        vec![
+            (Some("kubelet"), get("/api/v1/secrets"), 403),
+            (
+                Some("kubelet"),
+                get("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"),
+                200,
+            ),
+            (Some("kubelet"), node("n1"), 200),
+            (Some("kubelet"), node("n2"), 403),
+        ],
+    )
+    .await;
     let asked = vec![(None, get("/healthz"), 401), (Some("secret"), get("/healthz"), 200)];
     check(&["--anonymous-auth=false"], asked).await;
     let flags = ["--disable-admission-plugins=ServiceAccount,NamespaceLifecycle"];

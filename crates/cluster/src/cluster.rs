@@ -7,6 +7,8 @@
 //!
 //! Not here: what a data folder looks like inside (see `durable`); how a test moves the time (`kubewright-testing`).
 
+mod authority;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,17 +18,16 @@ use futures::FutureExt as _;
 use kubewright::{Clock, Observer, Stop, StopSource, kube};
 use kubewright_apiserver::UserInfo;
 use kubewright_apiserver::audit::AuditLog;
-use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
+use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::certificates::Authority;
 use crate::control::{self, Controllers, Plan};
-use crate::controllers::{Behaviours, CertificateSource, Nodes, Settings, Stages, TokenSource};
-use crate::durable::{self, FileJournal, Folder};
+use crate::controllers::{Behaviours, Nodes, Settings, Stages};
+use crate::durable::FileJournal;
 use crate::env::RealEnv;
 use crate::error::{Error, Result};
 use crate::front::{BODIES, Front};
@@ -34,10 +35,12 @@ use crate::listen::{self, Listening, Threads};
 use crate::outbound::{Functions, HttpsOutbound};
 use crate::pki::Pki;
 use crate::places::Limits;
+use crate::processes::{ProcessRuntime, Processes};
 use crate::signer::ServiceAccountKey;
 use crate::tls::{Serving, Tls};
 use crate::work::Workers;
 use crate::{KUBERNETES_VERSION, inprocess, kubeconfig};
+use authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
 
 /// Everything ends within a second; this much of it is for the tasks to end by themselves.
 const STOP: Duration = Duration::from_millis(900);
@@ -101,6 +104,7 @@ pub struct ClusterBuilder {
     functions: Functions,
     audit: Option<AuditLog>,
     still: bool,
+    processes: Option<ProcessRuntime>,
 }
 
 impl Default for ClusterBuilder {
@@ -123,6 +127,7 @@ impl Default for ClusterBuilder {
             functions: Functions::default(),
             audit: None,
             still: false,
+            processes: None,
         }
     }
 }
@@ -252,6 +257,16 @@ impl ClusterBuilder {
         self
     }
 
+    /// Pods run as processes of this machine: those of the RuntimeClass `process`, or all. Default none: pods are simulated.
+    ///
+    /// Whoever may create pods in the cluster then starts programs as the user that started it. In time that a test owns
+    /// ([`virtual_time`](ClusterBuilder::virtual_time)) processes do not fit: theirs is the machine's.
+    #[must_use]
+    pub fn processes(mut self, runtime: ProcessRuntime) -> ClusterBuilder {
+        self.processes = Some(runtime);
+        self
+    }
+
     /// Keeps an audit log: a policy says which requests are entered in it. [`AuditFile`](crate::AuditFile) writes it to a file. Default none.
     ///
     /// The requests of the built-in controllers and of [`Cluster::client`] are entered as those of others; they come from no address.
@@ -292,7 +307,8 @@ impl ClusterBuilder {
     /// Must be called inside a tokio runtime with timers (`enable_all`).
     ///
     /// # Errors
-    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so, [`Error::DataDir`] when the folder cannot be used,
+    /// [`Error::UnknownController`] when a controller is named that does not exist, [`Error::Nodes`] when nodes cannot be so,
+    /// [`Error::Processes`] when pods cannot run as processes here, [`Error::DataDir`] when the folder cannot be used,
     /// and [`Error::Threads`] when the system gives no more threads.
     pub async fn start(self) -> Result<Cluster> {
         let names = self.controllers.names()?;
@@ -303,16 +319,17 @@ impl ClusterBuilder {
             Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,
         };
-        let authority = Arc::new(LazyAuthority {
-            folder: data.as_ref().map(|data| data.folder.clone()),
-            ..LazyAuthority::default()
-        });
+        let authority = Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone())));
         let key: Arc<dyn Signer> = match (self.pki.as_ref().and_then(Pki::signer), &data) {
             (Some(given), _) => given,
             (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
             (None, None) => Arc::new(ServiceAccountKey::default()),
         };
+        let kept = data.as_ref().map(|data| data.folder.path());
+        let processes = self.processes.map(|runtime| Processes::start(runtime, kept));
+        let processes = processes.transpose().map_err(Error::Processes)?;
         let settings = Settings {
+            processes: processes.clone(),
             root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
             service_account_token: service_account_token(key.clone()),
             certificates: self.pki.is_none().then(|| certificates(authority.clone())),
@@ -322,6 +339,7 @@ impl ClusterBuilder {
         let threads = Threads::start(self.threads).map_err(Error::Threads)?;
         let (source, stop) = Stop::pair();
         let mut config = self.config;
+        config.loopback_endpoints |= processes.is_some();
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds();
         let mut parts = Parts::new(Arc::new(RealEnv::new(settings.clock.clone())), config);
@@ -352,6 +370,7 @@ impl ClusterBuilder {
                 Workers::for_this_machine()
             },
             warns: !names.is_empty(),
+            processes,
         };
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
@@ -485,6 +504,9 @@ impl Cluster {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
+        if let Some(processes) = &self.inner.front.processes {
+            processes.announce(address);
+        }
         self.inner.front.api.announce(address, authorities);
     }
 
@@ -518,6 +540,11 @@ impl Cluster {
         let mut controllers = inner.controllers.lock().await;
         if let Some(task) = controllers.take() {
             ended(task, begun + STOP / 2).await;
+        }
+        if let Some(processes) = &inner.front.processes {
+            // What they are told now they may still do: half of what is left.
+            let left = (begun + STOP).saturating_duration_since(tokio::time::Instant::now());
+            processes.end(left / 2).await;
         }
         inner.end();
         let mut tasks = inner.tasks.lock().await;
@@ -560,75 +587,6 @@ impl Inner {
         self.stop.stop();
         self.front.api.shutdown();
     }
-}
-
-/// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
-#[derive(Default)]
-struct LazyAuthority {
-    made: std::sync::Mutex<Option<Arc<Authority>>>,
-    /// Where it is kept beyond this process.
-    folder: Option<Arc<Folder>>,
-}
-
-/// Opens a data folder: much reading, so on a thread of its own.
-async fn opened(path: PathBuf, synced: bool) -> Result<durable::Opened> {
-    match tokio::task::spawn_blocking(move || durable::open(&path, synced)).await {
-        Ok(opened) => Ok(opened?),
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
-}
-
-impl LazyAuthority {
-    fn get(&self) -> Result<Arc<Authority>> {
-        let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(authority) = &*authority {
-            return Ok(authority.clone());
-        }
-        let made = match &self.folder {
-            None => Authority::new()?,
-            Some(folder) => Authority::kept(folder)?,
-        };
-        Ok(authority.insert(Arc::new(made)).clone())
-    }
-}
-
-/// How the controllers get at the certificate that pods are to trust.
-fn root_ca(authority: Arc<LazyAuthority>, given: Option<String>) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
-    if given.is_some() {
-        return Arc::new(move || given.clone());
-    }
-    Arc::new(move || match authority.get() {
-        Ok(authority) => Some(authority.pem()),
-        Err(error) => {
-            tracing::error!(%error, "pods get no certificate to trust the API server with");
-            None
-        }
-    })
-}
-
-/// How the controllers get certificates for requests.
-fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
-    Arc::new(move |request, usages, lifetime| {
-        let authority = authority.get().map_err(|error| error.to_string())?;
-        authority.certify(request, usages, lifetime)
-    })
-}
-
-/// How the controllers get at tokens for Secrets.
-fn service_account_token(key: Arc<dyn Signer>) -> TokenSource {
-    Arc::new(move |wanted| {
-        let account = Bound {
-            name: wanted.account.to_owned(),
-            uid: wanted.account_uid.to_owned(),
-        };
-        match ServiceAccountTokens::issue_legacy(key.as_ref(), wanted.namespace, &account, wanted.secret) {
-            Ok(token) => Some(token),
-            Err(error) => {
-                tracing::error!(%error, secret = wanted.secret, "a Secret gets no token");
-                None
-            }
-        }
-    })
 }
 
 impl Drop for Inner {

@@ -49,6 +49,9 @@ pub enum Error {
     /// The simulated nodes cannot be as they are asked for.
     #[error("the simulated nodes cannot be so: {0}")]
     Nodes(String),
+    /// Pods cannot run as processes here.
+    #[error("pods cannot run as processes: {0}")]
+    Processes(#[source] std::io::Error),
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

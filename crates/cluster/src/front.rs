@@ -32,6 +32,7 @@ use tokio::sync::Semaphore;
 
 use crate::absent;
 use crate::places::Place;
+use crate::processes::Processes;
 use crate::response::unsent::{Counted, Sending, Unsent};
 use crate::response::{Elsewhere, ResponseBody};
 use crate::streams;
@@ -85,6 +86,8 @@ pub(crate) struct Front {
     pub(crate) workers: Workers,
     /// Whether clients are told of controllers that do not exist.
     pub(crate) warns: bool,
+    /// What runs as processes, whose streams clients may have.
+    pub(crate) processes: Option<Processes>,
 }
 
 /// How many bytes the bodies of all requests under way may take together; who comes later gets 429.

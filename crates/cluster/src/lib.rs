@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Inside: `front` answers one request whichever door it came through; `inprocess` and `listen` are the doors; `control` runs the
-//! controllers; `durable` keeps a cluster in a folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
+//! controllers; `processes` runs pods where they are not simulated; `durable` keeps a cluster in a folder. Not here: what a request means (`kubewright-apiserver`), a clock that a test may move.
 
 mod absent;
 mod audit;
@@ -38,6 +38,7 @@ mod listen;
 mod outbound;
 mod pki;
 mod places;
+pub mod processes;
 mod response;
 mod signer;
 mod streams;
@@ -52,14 +53,15 @@ pub use controllers::{Behaviours, Nodes, Stages};
 pub use csr::Wish as CertificateWish;
 pub use durable::{DataDirError, Report, repair};
 pub use error::{Error, Result};
-pub use kubewright_apiserver::SEPARABLE_PLUGINS;
 pub use kubewright_apiserver::audit::{AuditLog, AuditSink, Policy as AuditPolicy, PolicyError as AuditPolicyError};
 pub use kubewright_apiserver::authentication::{StaticTokens, TokenFileError};
 pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
+pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use listen::Listening;
 pub use pki::Pki;
 pub use places::Limits;
+pub use processes::{Images, ProcessRuntime};
 pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -36,6 +36,7 @@
 //! | RF11 undecodable frame | `reflector::tests::rf11_bad_frame_resumes_before_it` |
 //! | RF11 undecodable object | `reflector::tests::rf11_an_unreadable_object_passes_like_any_other`, `store::tests::rf11_…` |
 //! | RF12 leaving the selector | `store::tests::rf12_deleted_event_removes` |
+//! | RF13 a watch without its bookmarks is asked for again (ours) | `reflector::tests::rf13_…` |
 //! | DF1 strict order | `delta::tests::df1_order_is_kept` |
 //! | DF2 deletes missed in a gap | `store::tests::df2_missing_key_is_deleted_once`, `tests/informer.rs::df8_gap_shows_deletes_and_new_uids` |
 //! | DF3 synced after distribution | `delta::tests::df3_synced_after_the_last_batch_is_done` |

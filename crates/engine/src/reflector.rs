@@ -19,6 +19,7 @@
 //!
 //! Not here: HTTP, decoding, transforms, the resync timer.
 
+mod initial;
 mod input;
 
 use crate::backoff::ReflectorBackoff;
@@ -53,9 +54,10 @@ enum Phase {
     },
     /// A LIST is under way.
     Listing { version: ListVersion, paged: bool },
-    /// A watch. `progressed`: it moved the version.
+    /// A watch. `heard`: its last sign of life; `progressed`: it moved the version.
     Watching {
         started: Instant,
+        heard: Instant,
         ends: Instant,
         progressed: bool,
     },
@@ -80,6 +82,8 @@ pub struct Reflector<V: ?Sized, M> {
     watch_list_refused: bool,
     /// Initial streams that broke off in a row.
     broken_streams: u32,
+    /// The server sends bookmarks while it has no events.
+    bookmarks: bool,
     /// Undecodable frames, or "too large" answers, in a row without progress.
     stuck: u32,
     types: PhantomData<fn(&V) -> M>,
@@ -101,6 +105,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             version_unavailable: false,
             watch_list_refused: false,
             broken_streams: 0,
+            bookmarks: false,
             stuck: 0,
             types: PhantomData,
         }
@@ -141,12 +146,13 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             (
                 Phase::Watching {
                     started,
+                    heard,
                     ends,
                     progressed,
                 },
                 input,
             ) => {
-                self.watch_input(started, ends, progressed, input, &mut step);
+                self.watch_input((started, heard, ends), progressed, input, &mut step);
             }
             (_, Input::ApplyFailed { message }) => self.apply_failed(&message, &mut step),
             _ => {}
@@ -163,9 +169,17 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
             } => {
                 Some((*quiet_since + self.config.initial_events_idle).min(*started + self.config.initial_events_total))
             }
-            Phase::Watching { ends, .. } => Some(*ends),
+            Phase::Watching { heard, ends, .. } => Some(self.silent_until(*heard, *ends)),
             Phase::Waiting { until, .. } => Some(*until),
             Phase::New | Phase::Listing { .. } | Phase::Stopped => None,
+        }
+    }
+
+    /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout must do.
+    fn silent_until(&self, heard: Instant, ends: Instant) -> Instant {
+        match self.bookmarks {
+            true => ends.min(heard + self.config.watch_silence),
+            false => ends,
         }
     }
 
@@ -250,6 +264,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         let ends = step.now + timeout + self.config.watch_grace;
         self.phase = Phase::Watching {
             started: step.now,
+            heard: step.now,
             ends,
             progressed: false,
         };
@@ -373,102 +388,17 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     }
 }
 
-/// A watch that delivers the whole state first.
-impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
-    fn initial_input(&mut self, started: Instant, consistent: bool, input: Input<V>, step: &mut Step<V>) {
-        let alive = Phase::InitialEvents {
-            started,
-            quiet_since: step.now,
-            consistent,
-        };
-        match input {
-            Input::Event(event) => self.initial_event(alive, consistent, event, step),
-            Input::Started => self.phase = alive,
-            Input::Failed(failure) => self.initial_failed(consistent, failure, step),
-            Input::Ended { clean } => {
-                let how = if clean { "ended" } else { "broke off" };
-                let message = format!("the watch {how} before the end of the initial events");
-                self.initial_failed(consistent, Failure::new(FailureKind::Connection, message), step);
-            }
-            Input::Timer if self.deadline().is_some_and(|deadline| step.now >= deadline) => {
-                // RF5. The connection is fine, it is the bookmark that does not come: list at once.
-                self.watch_list_refused = true;
-                step.apply(Delta::ReplaceAborted);
-                self.list_fresh(step);
-            }
-            Input::ApplyFailed { message } => self.apply_failed(&message, step),
-            _ => {}
-        }
-    }
-
-    fn initial_event(&mut self, alive: Phase, consistent: bool, event: WatchEvent<V>, step: &mut Step<V>) {
-        if let Some(problem) = event.object().and_then(|object| nameless::<V, M>(object)) {
-            return self.initial_failed(consistent, Failure::new(FailureKind::Decode, problem), step);
-        }
-        self.phase = alive;
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                step.apply(Delta::ReplaceItems(vec![object]));
-            }
-            WatchEvent::Unreadable(object) => step.apply(Delta::ReplaceUnreadable(vec![object])),
-            WatchEvent::Deleted(object) => {
-                if let Some(key) = M::key(&object) {
-                    step.apply(Delta::ReplaceDeleted(key));
-                }
-            }
-            WatchEvent::UnreadableDeleted(object) => step.apply(Delta::ReplaceDeleted(object.key)),
-            WatchEvent::Bookmark {
-                initial_events_end: false,
-                ..
-            } => {}
-            WatchEvent::Bookmark {
-                version,
-                initial_events_end: true,
-            } => {
-                if let Err(failure) = self.commit(Some(version), consistent, step) {
-                    return self.back_off(Then::Cycle, &failure, step);
-                }
-                self.broken_streams = 0;
-                // The same stream goes on as the watch. Its progress counts from here: a server that breaks each stream off right
-                // after the initial events would otherwise be asked for them in a hot loop (RF6).
-                let ends = step.now + self.config.watch_timeout * 2 + self.config.watch_grace;
-                self.phase = Phase::Watching {
-                    started: step.now,
-                    ends,
-                    progressed: false,
-                };
-            }
-            WatchEvent::Error(failure) => self.initial_failed(consistent, failure, step),
-        }
-    }
-
-    fn initial_failed(&mut self, consistent: bool, failure: Failure, step: &mut Step<V>) {
-        step.apply(Delta::ReplaceAborted);
-        match failure.kind {
-            FailureKind::Expired | FailureKind::TooLargeResourceVersion if !consistent => {
-                self.version_unavailable = true; // RF7; the next try asks for the newest state, where this arm is not taken
-                self.cycle(step);
-            }
-            FailureKind::Invalid => {
-                self.watch_list_refused = true;
-                self.list_fresh(step);
-            }
-            _ => {
-                self.broken_streams += 1;
-                self.back_off(Then::Cycle, &failure, step);
-            }
-        }
-    }
-
-    fn list_fresh(&mut self, step: &mut Step<V>) {
-        let version = self.list_version();
-        self.list(version, self.config.page_size.is_some(), step);
-    }
-}
-
 /// A watch from a version.
 impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
-    fn watch_input(&mut self, started: Instant, ends: Instant, progressed: bool, input: Input<V>, step: &mut Step<V>) {
+    /// `times`: as the phase has them: `started`, `heard` and `ends`.
+    fn watch_input(
+        &mut self,
+        times: (Instant, Instant, Instant),
+        progressed: bool,
+        input: Input<V>,
+        step: &mut Step<V>,
+    ) {
+        let (started, heard, ends) = times;
         let lasted = step.now.since(started) >= self.config.short_watch;
         match input {
             Input::Started => self.synced(step),
@@ -479,6 +409,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 Ok(moved) => {
                     self.phase = Phase::Watching {
                         started,
+                        heard: step.now,
                         ends,
                         progressed: progressed || moved,
                     }
@@ -503,6 +434,9 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
                 let message = "the watch is silent past its timeout: the connection is taken for dead";
                 self.watch_failed(false, Failure::new(FailureKind::Connection, message), step);
             }
+            // RF13. Another connection is asked for the same events. One that is as dead fails when it is opened, and is reported then;
+            // a server that had nothing to say is asked in vain, which costs one request.
+            Input::Timer if step.now >= self.silent_until(heard, ends) => self.watch(step),
             Input::ApplyFailed { message } => self.apply_failed(&message, step),
             _ => {}
         }
@@ -514,6 +448,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
         if let Some(problem) = event.object().and_then(|object| nameless::<V, M>(object)) {
             return Err(undecodable(problem));
         }
+        self.bookmarks |= matches!(event, WatchEvent::Bookmark { .. });
         let version = match &event {
             WatchEvent::Bookmark { version, .. } => Some(version.clone()),
             WatchEvent::Unreadable(object) | WatchEvent::UnreadableDeleted(object) => object.resource_version.clone(),

@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::Service;
 /// A Guestbook to try the operator with (`config/samples`).
 pub const SAMPLE: &str = include_str!("../config/samples/webapp_v1_guestbook.yaml");
 
+// ANCHOR: operator
 /// The operator, declared once.
 pub fn operator() -> Operator {
     Operator::new("guestbook").crd::<Guestbook>().controller(
@@ -28,3 +29,4 @@ pub fn operator() -> Operator {
             .owns::<Service>(),
     )
 }
+// ANCHOR_END: operator

@@ -11,6 +11,7 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 const NAMESPACE: Option<&str> = Some("default");
 
+// ANCHOR: start
 /// A cluster on which the operator runs, with a Guestbook `hello` of this size that is ready.
 async fn with_guestbook(
     size: i32,
@@ -32,6 +33,7 @@ async fn with_guestbook(
         .await?;
     Ok((cluster, running, guestbooks))
 }
+// ANCHOR_END: start
 
 async fn patch(guestbooks: &Api<Guestbook>, patch: Value) -> TestResult {
     guestbooks
@@ -65,6 +67,7 @@ async fn a_guestbook_gets_its_children_and_becomes_ready() -> TestResult {
     Ok(())
 }
 
+// ANCHOR: changes
 #[tokio::test]
 async fn changes_of_the_guestbook_reach_its_pods() -> TestResult {
     let (cluster, _running, guestbooks) = with_guestbook(1).await?;
@@ -101,6 +104,7 @@ async fn changes_of_the_guestbook_reach_its_pods() -> TestResult {
         .await?;
     Ok(())
 }
+// ANCHOR_END: changes
 
 #[tokio::test]
 async fn children_that_were_tampered_with_are_put_right() -> TestResult {
@@ -127,6 +131,7 @@ async fn children_that_were_tampered_with_are_put_right() -> TestResult {
     Ok(())
 }
 
+// ANCHOR: deletion
 #[tokio::test]
 async fn a_deleted_guestbook_takes_its_children_with_it() -> TestResult {
     let (cluster, _running, guestbooks) = with_guestbook(2).await?;
@@ -142,6 +147,7 @@ async fn a_deleted_guestbook_takes_its_children_with_it() -> TestResult {
         .await?;
     Ok(())
 }
+// ANCHOR_END: deletion
 
 #[tokio::test]
 async fn the_definition_refuses_what_makes_no_sense() -> TestResult {

@@ -3,6 +3,7 @@
 use kubewright::Operator;
 
 pub mod controller;
+pub mod sidecar;
 pub mod webhook;
 
 /// The operator, declared once: the program runs it, `kubewright manifests` writes it down, and the tests test it.

@@ -2,7 +2,7 @@
 //! RuntimeClass, DefaultStorageClass, DefaultIngressClass. They have the names and the words of Kubernetes' own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::kinds::policy::SYSTEM_CLASSES;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::parse;
-use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::storage::{Derived, Followed, Storage, StoredObject};
 use crate::values::{absent, ensure, get};
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
@@ -22,13 +22,34 @@ const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
 /// Fills in what classes of priority, runtime, storage and ingress say about new pods, claims and ingresses.
 pub struct Classes {
     storage: Arc<dyn Storage>,
-    defaults: Mutex<BTreeMap<&'static str, Known>>,
+    defaults: Followed<Defaults>,
 }
 
-/// The classes of a store that say that they are the default, and the state of the store that they were read from.
-struct Known {
-    at: u64,
-    defaults: Vec<Arc<StoredObject>>,
+/// The classes that say that they are the default, by store and name. There is one or none, as a rule.
+#[derive(Default)]
+struct Defaults(BTreeMap<&'static str, BTreeMap<String, Arc<StoredObject>>>);
+
+impl Derived for Defaults {
+    fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        let classes = self.0.entry(store).or_default();
+        match object.filter(|object| is_default(store, object.value())) {
+            Some(class) => classes.insert(key.to_owned(), class.clone()),
+            None => classes.remove(key),
+        };
+    }
+}
+
+/// Whether a class says that it is the default of its store.
+fn is_default(store: &str, class: &Value) -> bool {
+    let is_true = |key: &str| get(class, &["metadata", "annotations", key]) == "true";
+    match store {
+        PRIORITY_CLASSES => get(class, &["globalDefault"]) == true,
+        STORAGE_CLASSES => {
+            is_true("storageclass.kubernetes.io/is-default-class")
+                || is_true("storageclass.beta.kubernetes.io/is-default-class")
+        }
+        _ => is_true("ingressclass.kubernetes.io/is-default-class"),
+    }
 }
 
 impl Classes {
@@ -36,7 +57,7 @@ impl Classes {
     pub fn new(storage: Arc<dyn Storage>) -> Classes {
         Classes {
             storage,
-            defaults: Mutex::default(),
+            defaults: Followed::new(&[PRIORITY_CLASSES, STORAGE_CLASSES, INGRESS_CLASSES]),
         }
     }
 
@@ -95,7 +116,7 @@ impl Classes {
 
     /// The class of pods that name none: the lowest of those that say so.
     fn default_priority(&self) -> Option<Arc<StoredObject>> {
-        self.defaults(PRIORITY_CLASSES, |class| get(class, &["globalDefault"]) == true)
+        self.defaults(PRIORITY_CLASSES)
             .into_iter()
             .min_by_key(|class| get(class.value(), &["value"]).as_i64())
     }
@@ -124,24 +145,12 @@ impl Classes {
         Ok(())
     }
 
-    /// The classes of a store that say that they are the default, read once for each state of the store.
-    fn defaults(&self, store: &'static str, is_default: impl Fn(&Value) -> bool) -> Vec<Arc<StoredObject>> {
-        let at = self.storage.changes(store);
-        let mut known = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(store).filter(|known| known.at == at) {
-            return known.defaults.clone();
-        }
-        // A store that cannot be listed has no default: the object is then as its client wrote it.
-        let listed = self.storage.entries(store, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default().into_iter();
-        let classes = items.map(|(_, entry)| entry.object());
-        let defaults: Vec<_> = classes.filter(|class| is_default(class.value())).collect();
-        let fresh = Known {
-            at,
-            defaults: defaults.clone(),
-        };
-        known.insert(store, fresh);
-        defaults
+    /// The classes of a store that say that they are the default, by name.
+    fn defaults(&self, store: &'static str) -> Vec<Arc<StoredObject>> {
+        self.defaults.look(self.storage.as_ref(), |defaults| {
+            let classes = defaults.0.get(store).into_iter();
+            classes.flat_map(BTreeMap::values).cloned().collect()
+        })
     }
 
     fn priority(&self, pod: &Value) -> Result<Priority, String> {
@@ -214,13 +223,7 @@ impl Classes {
         if !old.is_null() {
             return;
         }
-        let newest = self.newest_default(
-            STORAGE_CLASSES,
-            &[
-                "storageclass.kubernetes.io/is-default-class",
-                "storageclass.beta.kubernetes.io/is-default-class",
-            ],
-        );
+        let newest = self.newest_default(STORAGE_CLASSES);
         let Some(class) = newest else { return };
         if let Some(spec) = claim.as_object_mut().and_then(|claim| ensure(claim, "spec"))
             && absent(spec, "storageClassName")
@@ -235,7 +238,7 @@ impl Classes {
         if !named.is_null() || !get(ingress, &["spec", "ingressClassName"]).is_null() {
             return;
         }
-        let newest = self.newest_default(INGRESS_CLASSES, &["ingressclass.kubernetes.io/is-default-class"]);
+        let newest = self.newest_default(INGRESS_CLASSES);
         if let (Some(class), Some(ingress)) = (newest, ingress.as_object_mut())
             && let Some(spec) = ensure(ingress, "spec")
         {
@@ -243,13 +246,9 @@ impl Classes {
         }
     }
 
-    /// Of the classes that one of the annotations makes the default: the newest, of those the first by name.
-    fn newest_default(&self, store: &'static str, annotations: &[&str]) -> Option<Arc<StoredObject>> {
-        let is_default = |class: &Value| {
-            let is_true = |key: &&str| get(class, &["metadata", "annotations", key]) == "true";
-            annotations.iter().any(is_true)
-        };
-        self.defaults(store, is_default).into_iter().max_by(|a, b| {
+    /// Of the classes that say that they are the default: the newest, of those the first by name.
+    fn newest_default(&self, store: &'static str) -> Option<Arc<StoredObject>> {
+        self.defaults(store).into_iter().max_by(|a, b| {
             let time = |class: &StoredObject| object::text(class.value(), "creationTimestamp").to_owned();
             let name = |class: &StoredObject| object::name(class.value()).to_owned();
             time(a).cmp(&time(b)).then_with(|| name(b).cmp(&name(a)))

@@ -4,10 +4,11 @@
 //! seen: its own, or with `matchPolicy: Equivalent` another one that a rule names.
 //!
 //! Invariants: rules decide before the errors of selectors are told, so that what does not apply never fails a request; an earlier rule
-//! wins over a later one.
+//! wins over a later one. [`ByResource`] says whose criteria a request need not be held against at all.
 //!
 //! Not here: match conditions, which need CEL.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubewright_schema::error::aggregate;
@@ -198,6 +199,14 @@ impl Criteria {
         }
     }
 
+    /// The resources that it may choose requests to, or `*`. All versions of a resource have the same plural name, and so has the
+    /// other group of Event.
+    fn plurals(&self) -> impl Iterator<Item = &str> {
+        let all = (self.open && self.rules.is_empty()).then_some("*");
+        let of_rules = self.rules.iter().flat_map(|rule| &rule.resources);
+        all.into_iter().chain(of_rules.map(|(plural, _)| plural.as_str()))
+    }
+
     /// Whether the request is chosen, and how it is seen then. `object` and `old` as plugins get them.
     ///
     /// # Errors
@@ -269,6 +278,44 @@ impl Criteria {
         let selector = self.objects.as_ref().map_err(|why| Status::internal(why))?;
         let fits = |object: &Value| !object.is_null() && selector.matches(object::labels(object));
         Ok(selector.is_empty() || fits(object) || old.is_some_and(fits))
+    }
+}
+
+/// Names of webhook configurations or policies by the resources that their [`Criteria`] may choose.
+#[derive(Debug, Default)]
+pub struct ByResource {
+    names: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl ByResource {
+    /// Adds a name with all its criteria.
+    pub fn insert<'c>(&mut self, name: &str, criteria: impl Iterator<Item = &'c Criteria>) {
+        for plural in criteria.flat_map(Criteria::plurals) {
+            if let Some(names) = self.names.get_mut(plural) {
+                names.insert(name.to_owned());
+            } else {
+                self.names.insert(plural.to_owned(), BTreeSet::from([name.to_owned()]));
+            }
+        }
+    }
+
+    /// Removes a name that was added with these criteria.
+    pub fn remove<'c>(&mut self, name: &str, criteria: impl Iterator<Item = &'c Criteria>) {
+        for plural in criteria.flat_map(Criteria::plurals) {
+            let Some(names) = self.names.get_mut(plural) else {
+                continue;
+            };
+            names.remove(name);
+            if names.is_empty() {
+                self.names.remove(plural);
+            }
+        }
+    }
+
+    /// The names that may choose requests to a resource, in their order.
+    pub fn of(&self, plural: &str) -> BTreeSet<&str> {
+        let named = [plural, "*"].into_iter().filter_map(|plural| self.names.get(plural));
+        named.flatten().map(String::as_str).collect()
     }
 }
 

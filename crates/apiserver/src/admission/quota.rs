@@ -4,7 +4,10 @@
 //! charged to each of them by compare-and-swap: who is second in a race is held against what the first has left.
 //!
 //! What is charged and then not stored after all (the name is taken) stays charged until the controller counts again, as upstream.
-//! Not here: the counting itself (see [`crate::quota`]).
+//! Quotas that count nothing of the kind are not looked at, however many there are. Not here: the counting itself (see [`crate::quota`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -12,14 +15,73 @@ use super::{Admission, Admitted, Attributes, Session};
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::{self, Evaluator, Write};
-use crate::storage::ListRequest;
+use crate::storage::{Derived, Followed, StoredObject};
+use crate::values::get;
+
+const STORE: &str = "resourcequotas";
 
 /// Holds writes against the ResourceQuotas of their namespace.
-#[derive(Debug, Default)]
-pub struct ResourceQuotas;
+pub struct ResourceQuotas {
+    counting: Followed<Counting>,
+}
+
+impl Default for ResourceQuotas {
+    fn default() -> ResourceQuotas {
+        ResourceQuotas {
+            counting: Followed::new(&[STORE]),
+        }
+    }
+}
+
+/// The quotas of each namespace by the resources that they limit.
+#[derive(Default)]
+struct Counting {
+    namespaces: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    /// What each quota limits, by its key.
+    limited: BTreeMap<String, Vec<String>>,
+}
+
+impl Counting {
+    /// The keys of the quotas of a namespace that count what an evaluator does, in their order.
+    fn of(&self, namespace: &str, evaluator: &Evaluator) -> BTreeSet<String> {
+        let resources = self.namespaces.get(namespace).into_iter().flatten();
+        let counted = resources.filter(|(name, _)| evaluator.counts(name));
+        counted.flat_map(|(_, keys)| keys).cloned().collect()
+    }
+}
+
+impl Derived for Counting {
+    fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        let hard = object.map(|quota| get(quota.value(), &["status", "hard"]).as_object());
+        let hard = hard.flatten().into_iter().flatten();
+        let limits: Vec<String> = hard.map(|(name, _)| name.clone()).collect();
+        let before = self.limited.remove(key).unwrap_or_default();
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        // Nearly all changes are of what is used.
+        if before != limits {
+            let resources = self.namespaces.entry(namespace.to_owned()).or_default();
+            for name in &before {
+                if let Some(keys) = resources.get_mut(name) {
+                    keys.remove(key);
+                }
+            }
+            for name in &limits {
+                resources.entry(name.clone()).or_default().insert(key.to_owned());
+            }
+            resources.retain(|_, keys| !keys.is_empty());
+            if resources.is_empty() {
+                self.namespaces.remove(namespace);
+            }
+        }
+        if !limits.is_empty() {
+            self.limited.insert(key.to_owned(), limits);
+        }
+    }
+}
 
 impl ResourceQuotas {
     async fn check(
+        &self,
         evaluator: Evaluator,
         session: &Session<'_>,
         attributes: &Attributes,
@@ -36,7 +98,7 @@ impl ResourceQuotas {
             now: session.env().now(),
         };
         let refused = |why: String| Status::forbidden(resource, &attributes.name, &why);
-        let charged = fits(session, namespace, &write)?.map_err(&refused)?;
+        let charged = self.fits(session, namespace, &write).map_err(&refused)?;
         if attributes.dry_run {
             return Ok(());
         }
@@ -56,23 +118,19 @@ impl ResourceQuotas {
         }
         Ok(())
     }
-}
 
-/// The names of the quotas that a write is to be charged to, or why it does not fit.
-fn fits(session: &Session<'_>, namespace: &str, write: &Write<'_>) -> Result<Result<Vec<String>, String>, Status> {
-    let request = ListRequest {
-        prefix: format!("{namespace}/"),
-        ..ListRequest::default()
-    };
-    let listed = session.storage().list("resourcequotas", &request);
-    let listed = listed.map_err(|error| Status::untyped(error.to_string()))?;
-    let quotas = || listed.items.iter().map(|(_, quota)| quota.value());
-    let fits = || {
+    /// The names of the quotas that a write is to be charged to, or why it does not fit.
+    fn fits(&self, session: &Session<'_>, namespace: &str, write: &Write<'_>) -> Result<Vec<String>, String> {
+        let storage = session.storage().as_ref();
+        let keys = self
+            .counting
+            .look(storage, |counting| counting.of(namespace, write.evaluator));
+        let quotas: Vec<_> = keys.iter().filter_map(|key| storage.get(STORE, key)).collect();
         // What an object lacks is said before what it exceeds, whichever quota comes first.
         let mut concerned = Vec::new();
-        for quota in quotas() {
-            if write.concerns(quota)? {
-                concerned.push(quota);
+        for quota in &quotas {
+            if write.concerns(quota.value())? {
+                concerned.push(quota.value());
             }
         }
         let mut charged = Vec::new();
@@ -82,8 +140,7 @@ fn fits(session: &Session<'_>, namespace: &str, write: &Write<'_>) -> Result<Res
             }
         }
         Ok(charged)
-    };
-    Ok(fits())
+    }
 }
 
 impl Admission for ResourceQuotas {
@@ -100,7 +157,7 @@ impl Admission for ResourceQuotas {
         }
         match Evaluator::of(&resource.group, &resource.plural) {
             Some(evaluator) if evaluator.handles(attributes.operation, &attributes.subresource) => {
-                Admitted::later(ResourceQuotas::check(evaluator, session, attributes, object, old))
+                Admitted::later(self.check(evaluator, session, attributes, object, old))
             }
             _ => Admitted::YES,
         }

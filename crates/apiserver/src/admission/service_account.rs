@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 use super::{Admission, Admitted, Attributes, Operation, Session, subject};
 use crate::Env;
 use crate::env::name_suffix;
+use crate::kinds::pods::references::is_mirror;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::storage::{Storage, StoredObject};
 use crate::values::get;
 
 const DEFAULT_ACCOUNT: &str = "default";
-/// A pod of a file on a node, which nobody but its kubelet may shape.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On an account whose pods may use only the secrets that it lists.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -139,10 +138,6 @@ fn is_pod(attributes: &Attributes) -> bool {
 
 fn forbidden(attributes: &Attributes, pod: &Value, why: String) -> Status {
     Status::forbidden(&attributes.resource, subject(attributes, pod), &why)
-}
-
-fn is_mirror(pod: &Value) -> bool {
-    get(pod, &["metadata", "annotations", MIRROR]).is_string()
 }
 
 fn account_name(pod: &Value) -> &str {

@@ -1,4 +1,4 @@
-//! For whom a certificate is requested: the organizations in the subject of a PKCS#10 request, which are groups to Kubernetes.
+//! For whom a certificate is requested: the subject of a PKCS#10 request. Its organizations are groups to Kubernetes, its common name the user.
 //!
 //! Invariant: no input makes it panic.
 
@@ -8,6 +8,8 @@ use x509_cert::der::Decode as _;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::request::CertReq;
 
+/// The attribute type `commonName`.
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 /// The attribute type `organizationName`.
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 
@@ -19,22 +21,36 @@ const END: &str = "-----END CERTIFICATE REQUEST-----";
 /// # Errors
 /// Why it is no request.
 pub(super) fn organizations(request: &str) -> Result<Vec<String>, String> {
+    parts(request, ORGANIZATION)
+}
+
+/// The common name of a request in the same form; empty when it has none.
+///
+/// # Errors
+/// Why it is no request.
+pub(super) fn common_name(request: &str) -> Result<String, String> {
+    // Go keeps the last one that a subject has.
+    Ok(parts(request, COMMON_NAME)?.pop().unwrap_or_default())
+}
+
+/// What the subject says of one type.
+fn parts(request: &str, wanted: ObjectIdentifier) -> Result<Vec<String>, String> {
     let pem = STANDARD.decode(request).map_err(|error| error.to_string())?;
     let pem = String::from_utf8_lossy(&pem);
     let block = pem.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
     let (block, _) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let block: String = block.chars().filter(|c| !c.is_whitespace()).collect();
     let der = STANDARD.decode(block).map_err(|error| error.to_string())?;
-    read(&der).ok_or_else(|| "asn1: structure error: the request is malformed".to_owned())
+    read(&der, wanted).ok_or_else(|| "asn1: structure error: the request is malformed".to_owned())
 }
 
-/// The organizations in the subject, whatever kind of string each is.
-fn read(der: &[u8]) -> Option<Vec<String>> {
+/// The attributes of a type in the subject, whatever kind of string each is.
+fn read(der: &[u8], wanted: ObjectIdentifier) -> Option<Vec<String>> {
     let request = CertReq::from_der(der).ok()?;
     let attributes = request.info.subject.0.iter().flat_map(|names| names.0.iter());
-    let organizations = attributes.filter(|attribute| attribute.oid == ORGANIZATION);
+    let found = attributes.filter(|attribute| attribute.oid == wanted);
     Some(
-        organizations
+        found
             .map(|name| String::from_utf8_lossy(name.value.value()).into_owned())
             .collect(),
     )

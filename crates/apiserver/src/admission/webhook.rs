@@ -4,7 +4,7 @@
 //! ask is in the stored configurations, by name and then by their order in each; `config` reads them, `review` makes what is sent and
 //! judges what comes back, `match_conditions` decides about `matchConditions`.
 //!
-//! Invariants: without a configuration a request costs two looks into empty stores; a webhook that cannot be asked refuses the request
+//! Invariants: without a configuration that may concern it a request costs two look-ups; a webhook that cannot be asked refuses the request
 //! unless its `failurePolicy` is `Ignore`; no webhook is asked about the configuration of admission.
 //!
 //! Not here: sending (see [`crate::outbound`]), which requests a rule covers (see [`super::matching`]).

@@ -22,6 +22,13 @@ pub fn objects() -> Vec<Value> {
     objects.into_iter().map(complete).collect()
 }
 
+/// The rules of one of the ClusterRoles; none when there is no such role.
+pub(crate) fn cluster_role_rules(name: &str) -> Vec<Rule> {
+    let mut objects = objects().into_iter();
+    let role = objects.find(|object| object["kind"] == "ClusterRole" && object::name(object) == name);
+    role.map(|role| Rule::all_of(&role)).unwrap_or_default()
+}
+
 /// Puts in what all of them have.
 fn complete(mut object: Value) -> Value {
     object["apiVersion"] = json!(format!("{GROUP}/v1"));

@@ -19,8 +19,8 @@ use kubewright_schema::names;
 use super::{Attributes, Authorizer, refused};
 use crate::model::status::Status;
 use crate::model::user::{
-    SYSTEM_ANONYMOUS, SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, SYSTEM_UNAUTHENTICATED, UserInfo, service_account_groups,
-    split_service_account,
+    NODE_PREFIX, SYSTEM_ANONYMOUS, SYSTEM_AUTHENTICATED, SYSTEM_MASTERS, SYSTEM_NODES, SYSTEM_UNAUTHENTICATED,
+    UserInfo, service_account_groups, split_service_account,
 };
 use crate::wire::query::decode;
 
@@ -30,8 +30,6 @@ const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
-const NODE_PREFIX: &str = "system:node:";
-const NODES: &str = "system:nodes";
 /// Where a service account's token says on which node its pod runs.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// The API group of what makes up a user, but for the old verb.
@@ -332,7 +330,7 @@ impl Check<'_> {
             // A yes must be a yes to every node, because only this server knows which one it is.
             let any = self.mode == Mode::AssociatedNode;
             attributes.name = if any { "*".to_owned() } else { node.to_owned() };
-            user.groups = vec![NODES.to_owned()];
+            user.groups = vec![SYSTEM_NODES.to_owned()];
         }
         if let Some((namespace, name)) = split_service_account(&wanted.name) {
             "serviceaccounts".clone_into(&mut attributes.resource);

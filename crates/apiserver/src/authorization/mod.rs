@@ -9,6 +9,7 @@
 //! | `rule.rs` | a rule: which requests it allows, which rules it covers |
 //! | `policy.rs` | the stored roles and bindings, indexed by subject |
 //! | `rbac.rs` | the authorizer |
+//! | `node` | the authorizer of kubelets |
 //! | `escalation.rs` | nobody grants what he does not have |
 //! | `impersonation.rs` | asking as somebody else |
 //! | `bootstrap.rs` | the roles and bindings of every cluster |
@@ -22,6 +23,7 @@
 pub mod bootstrap;
 pub(crate) mod escalation;
 pub(crate) mod impersonation;
+pub(crate) mod node;
 mod policy;
 mod rbac;
 mod refusal;
@@ -36,12 +38,14 @@ use std::sync::Arc;
 
 use kubewright_schema::{fields, labels};
 
+pub use node::Nodes;
 pub use policy::{Policy, ResolveError};
 pub use rbac::Rbac;
 pub(crate) use refusal::refused;
 pub use rule::{Rule, covers};
 
 use crate::model::user::{SYSTEM_MASTERS, UserInfo};
+use crate::storage::Storage;
 
 /// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -243,6 +247,8 @@ pub enum Mode {
     AlwaysDeny,
     /// The stored roles and bindings.
     Rbac,
+    /// Kubelets what their pods need, nobody else anything.
+    Node,
 }
 
 /// Answers every question alike.
@@ -283,11 +289,12 @@ impl Authorizer for Always {
 }
 
 /// `system:masters`, then these in their order, as `NewAuthorizer` of the original puts them together.
-pub fn by_modes(modes: &[Mode], policy: &Arc<Policy>) -> Arc<dyn Authorizer> {
+pub fn by_modes(modes: &[Mode], policy: &Arc<Policy>, storage: &Arc<dyn Storage>) -> Arc<dyn Authorizer> {
     let masters: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups::masters());
     let others = modes.iter().map(|mode| -> Arc<dyn Authorizer> {
         match mode {
             Mode::Rbac => Arc::new(Rbac::new(policy.clone())),
+            Mode::Node => Arc::new(Nodes::new(storage.clone())),
             always => Arc::new(Always(*always)),
         }
     });

@@ -1,15 +1,13 @@
 //! The stored Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, indexed by who they are for.
 //!
-//! A [`Policy`] subscribes to the four stores when it is first asked, and before each answer takes in what changed since; so an answer
-//! follows from every write that ended before the question, and costs microseconds. When too much changed at once it reads everything
-//! again.
+//! A [`Policy`] follows the four stores ([`Followed`]), so that an answer follows from every write that ended before the question, and
+//! costs microseconds.
 //!
 //! Invariants: what is indexed here can be thrown away and rebuilt from storage; a binding is found by each of its subjects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 use kubewright_schema::error::quote;
@@ -17,13 +15,13 @@ use serde_json::Value;
 
 use super::{GROUP, Rule};
 use crate::model::user::{UserInfo, service_account_name};
-use crate::storage::{ChangeStream, Delivery, Storage};
+use crate::storage::{Derived, Followed, Storage, StoredObject};
 
-const STORES: [Store; 4] = [
-    Store::ClusterRoles,
-    Store::Roles,
-    Store::ClusterRoleBindings,
-    Store::RoleBindings,
+const STORES: [&str; 4] = [
+    "clusterroles.rbac.authorization.k8s.io",
+    "roles.rbac.authorization.k8s.io",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +33,17 @@ enum Store {
 }
 
 impl Store {
-    fn name(self) -> &'static str {
-        match self {
-            Store::ClusterRoles => "clusterroles.rbac.authorization.k8s.io",
-            Store::Roles => "roles.rbac.authorization.k8s.io",
-            Store::ClusterRoleBindings => "clusterrolebindings.rbac.authorization.k8s.io",
-            Store::RoleBindings => "rolebindings.rbac.authorization.k8s.io",
-        }
+    /// The one of [`STORES`] that has this name.
+    fn named(name: &str) -> Option<Store> {
+        let all = [
+            Store::ClusterRoles,
+            Store::Roles,
+            Store::ClusterRoleBindings,
+            Store::RoleBindings,
+        ];
+        all.into_iter()
+            .zip(STORES)
+            .find_map(|(store, known)| (known == name).then_some(store))
     }
 }
 
@@ -293,7 +295,7 @@ fn binding(key: &str, value: &Value) -> Binding {
 
 impl Index {
     /// Takes in what is stored at `key` now; `None`: nothing.
-    fn apply(&mut self, store: Store, key: &str, value: Option<&Value>) {
+    fn take_in(&mut self, store: Store, key: &str, value: Option<&Value>) {
         let (namespace, name) = split(key);
         match (store, value) {
             (Store::ClusterRoles, Some(role)) => {
@@ -338,51 +340,18 @@ impl Index {
     }
 }
 
-/// The index and where its changes come from.
-struct Followed {
-    index: Index,
-    changes: Vec<(Store, Box<dyn ChangeStream>)>,
-}
-
-impl Followed {
-    fn start(storage: &dyn Storage) -> Followed {
-        let mut followed = Followed {
-            index: Index::default(),
-            changes: Vec::new(),
-        };
-        for store in STORES {
-            let (listed, changes) = storage.list_and_watch(store.name(), "");
-            for (key, object) in &listed.items {
-                followed.index.apply(store, key, Some(object.value()));
-            }
-            followed.changes.push((store, changes));
+impl Derived for Index {
+    fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        if let Some(store) = Store::named(store) {
+            self.take_in(store, key, object.map(|object| object.value()));
         }
-        followed
-    }
-
-    /// Takes in what changed; whether that was possible.
-    fn catch_up(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        for (store, changes) in &mut self.changes {
-            loop {
-                match changes.poll_next(&mut context) {
-                    Poll::Pending => break,
-                    Poll::Ready(Delivery::Change(change)) => {
-                        let value = (!change.deleted).then(|| change.after.value());
-                        self.index.apply(*store, &change.key, value);
-                    }
-                    Poll::Ready(Delivery::Overrun | Delivery::Closed) => return false,
-                }
-            }
-        }
-        true
     }
 }
 
 /// The roles and bindings of a storage.
 pub struct Policy {
     storage: Arc<dyn Storage>,
-    followed: Mutex<Option<Followed>>,
+    followed: Followed<Index>,
 }
 
 impl Policy {
@@ -390,19 +359,12 @@ impl Policy {
     pub fn new(storage: Arc<dyn Storage>) -> Policy {
         Policy {
             storage,
-            followed: Mutex::new(None),
+            followed: Followed::new(&STORES),
         }
     }
 
     fn with_index<T>(&self, look: impl FnOnce(&Index) -> T) -> T {
-        let mut slot = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = slot
-            .take()
-            .and_then(|mut followed| budget::unlimited(|| followed.catch_up()).then_some(followed));
-        // A storage that has ended its watches is read again for every question: right, if slow, and only while it shuts down.
-        let followed = current.unwrap_or_else(|| budget::unlimited(|| Followed::start(&*self.storage)));
-        // Whoever looks may be cancelled: what is known is kept.
-        look(&slot.insert(followed).index)
+        self.followed.look(&*self.storage, look)
     }
 
     /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds something.
@@ -460,6 +422,6 @@ impl Policy {
     /// Reads everything again, for tests of the index.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        *self.followed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.followed.forget();
     }
 }

@@ -349,6 +349,7 @@ fn only_names_of_secrets(account: &mut Value) {
 
 /// How Endpoints are written.
 pub(crate) const ENDPOINTS: Strategy = Strategy {
+    fits_this_machine: Some(super::services::LOOPBACK),
     create_on_update: true,
     looks: Looks::CHANGED_AND_WHOLE,
     default: |object| {

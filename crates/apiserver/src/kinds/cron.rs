@@ -13,6 +13,7 @@ use super::jobs::job_template;
 use super::pods;
 use super::workloads::WORKLOAD;
 use crate::model::{Looks, Strategy};
+use crate::wire::duration;
 
 /// How CronJobs are written.
 pub(crate) const CRON_JOB: Strategy = Strategy {
@@ -176,7 +177,7 @@ fn descriptor(text: &str) -> Result<(), String> {
     let Some(every) = text.strip_prefix("@every ") else {
         return Err(format!("unrecognized descriptor: {text}"));
     };
-    duration(every).map_err(|why| format!("failed to parse duration {text}: {why}"))
+    duration::check(every).map_err(|why| format!("failed to parse duration {text}: {why}"))
 }
 
 fn range(text: &str, field: &Field) -> Result<(), String> {
@@ -243,35 +244,6 @@ fn number(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: value out of range"))?;
     u64::try_from(value).map_err(|_| format!("negative number ({value}) not allowed: {text}"))
-}
-
-/// Whether this is a duration in Go's form, such as `1h30m`.
-pub(crate) fn duration(text: &str) -> Result<(), String> {
-    let invalid = || format!("time: invalid duration {text:?}");
-    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(());
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    while !rest.is_empty() {
-        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let digits = &rest[..rest.len() - after.len()];
-        if digits.matches('.').count() > 1 || !digits.bytes().any(|digit| digit.is_ascii_digit()) {
-            return Err(invalid());
-        }
-        let end = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        let (unit, next) = after.split_at(end);
-        match unit {
-            "" => return Err(format!("time: missing unit in duration {text:?}")),
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = next,
-            _ => return Err(format!("time: unknown unit {unit:?} in duration {text:?}")),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

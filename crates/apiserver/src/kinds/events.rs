@@ -15,6 +15,8 @@ pub(crate) const CORE: Strategy = Strategy {
     names: NameRule::Any,
     any_finalizer: true,
     has_dependents: false,
+    is_never_cached: true,
+    differs_by_group: true,
     looks: Looks::NONE,
     default: default_core,
     validate_create: core,
@@ -26,6 +28,8 @@ pub(crate) const CORE: Strategy = Strategy {
 pub(crate) const EVENTS: Strategy = Strategy {
     create_on_update: true,
     has_dependents: false,
+    is_never_cached: true,
+    differs_by_group: true,
     default: default_events,
     validate_create: events,
     validate_update: update_events,

@@ -1,8 +1,8 @@
 //! Jobs: what they default, how they select their pods, and what their policies may say.
 
-use std::collections::BTreeSet;
+mod policies;
 
-use kubewright_schema::error::{FieldError, Reason};
+use kubewright_schema::error::FieldError;
 use kubewright_schema::labels::Selector;
 use kubewright_schema::names;
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use super::job_status;
 use super::pods;
 use super::pods::scheduling::label_selector;
 use super::workloads::{Restart, WORKLOAD, default_spec, pod_template};
-use crate::model::{Looks, Strategy, StrategyContext};
+use crate::model::{Looks, Strategy, StrategyContext, UnknownField};
+use policies::{failure_policy, success_policy};
 
 /// How Jobs are written.
 pub(crate) const JOB: Strategy = Strategy {
@@ -24,9 +25,12 @@ pub(crate) const JOB: Strategy = Strategy {
     warnings,
     validate_status: job_status::validate,
     orphan_by_default: true,
+    warns_of_orphans: true,
+    unknown_field: UnknownField::LabelOfKind,
     ..WORKLOAD
 };
 
+/// `SetDefaults_Job`.
 fn default_job(object: &mut Value) {
     let Some(spec) = default_spec(object) else { return };
     if absent(spec, "completions") && absent(spec, "parallelism") {
@@ -133,6 +137,7 @@ pub(super) fn job_template(errors: &mut Errors, at: &At<'_>) {
 /// More completions than this are tracked only with bounds on the failures.
 const MANY: i64 = 100_000;
 
+/// `validateJobSpec`.
 fn job_spec(errors: &mut Errors, spec: &At<'_>) {
     for number in [
         "parallelism",
@@ -248,144 +253,8 @@ fn indexed(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-fn failure_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>) {
-    const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
-    if rules.len() > 20 {
-        errors.push(FieldError::too_many(rules.path.to_string(), rules.len(), 20));
-    }
-    let names: BTreeSet<&str> = ["containers", "initContainers"]
-        .iter()
-        .flat_map(|list| spec.keys(&["template", "spec", list]).items())
-        .map(|container| container.key("name").text())
-        .collect();
-    for rule in rules.items() {
-        let action = rule.key("action");
-        if action.text().is_empty() {
-            errors.required(
-                &action,
-                "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]",
-            );
-        } else if action.text() == "FailIndex" {
-            if !spec.key("backoffLimitPerIndex").present() {
-                errors.invalid(&action, "requires the backoffLimitPerIndex to be set");
-            }
-        } else {
-            errors.one_of(&action, &ACTIONS, true);
-        }
-        let (codes, conditions) = (rule.key("onExitCodes"), rule.key("onPodConditions"));
-        if codes.present() {
-            exit_codes(errors, &codes, &names);
-        }
-        pod_conditions(errors, &conditions);
-        let why = match (codes.present(), conditions.is_empty()) {
-            (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
-            (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
-            _ => continue,
-        };
-        errors.push(FieldError {
-            reason: Reason::Invalid,
-            field: rule.path.to_string(),
-            bad_value: None,
-            detail: why.to_owned(),
-        });
-    }
-}
-
-fn exit_codes(errors: &mut Errors, at: &At<'_>, containers: &BTreeSet<&str>) {
-    let operator = at.key("operator");
-    if operator.text().is_empty() {
-        errors.required(&operator, "valid values: [\"In\" \"NotIn\"]");
-    } else {
-        errors.one_of(&operator, &["In", "NotIn"], true);
-    }
-    let name = at.key("containerName");
-    if name.present() && !containers.contains(name.text()) {
-        errors.invalid(
-            &name,
-            "must be one of the container or initContainer names in the pod template",
-        );
-    }
-    let values = at.key("values");
-    if values.is_empty() {
-        errors.invalid_value(&values, json!([]), "at least one value is required");
-    } else if values.len() > 255 {
-        errors.push(FieldError::too_many(values.path.to_string(), values.len(), 255));
-    }
-    let mut seen = BTreeSet::new();
-    let mut last = i64::MIN;
-    let mut ordered = true;
-    for value in values.items() {
-        let code = value.int().unwrap_or(0);
-        if operator.text() == "In" && code == 0 {
-            errors.invalid(&value, "must not be 0 for the In operator");
-        }
-        if !seen.insert(code) {
-            errors.duplicate(&value);
-        }
-        ordered &= last <= code;
-        last = code;
-    }
-    if !ordered {
-        errors.invalid(&values, "must be ordered");
-    }
-}
-
-fn pod_conditions(errors: &mut Errors, at: &At<'_>) {
-    if at.len() > 20 {
-        errors.push(FieldError::too_many(at.path.to_string(), at.len(), 20));
-    }
-    for pattern in at.items() {
-        errors.messages(&pattern.key("type"), names::qualified_name(pattern.key("type").text()));
-        let status = pattern.key("status");
-        if status.text().is_empty() {
-            errors.required(&status, "valid values: [\"False\" \"True\" \"Unknown\"]");
-        } else {
-            errors.one_of(&status, &["False", "True", "Unknown"], true);
-        }
-    }
-}
-
-fn success_policy(errors: &mut Errors, spec: &At<'_>, rules: &At<'_>) {
-    if rules.is_empty() {
-        errors.required(
-            rules,
-            "at least one rules must be specified when the successPolicy is specified",
-        );
-    }
-    if rules.len() > 20 {
-        errors.push(FieldError::too_many(rules.path.to_string(), rules.len(), 20));
-    }
-    let completions = spec.key("completions").int().unwrap_or(0);
-    for rule in rules.items() {
-        let (count, indexes) = (rule.key("succeededCount"), rule.key("succeededIndexes"));
-        if !count.present() && !indexes.present() {
-            errors.required(
-                &rule,
-                "at least one of succeededCount or succeededIndexes must be specified",
-            );
-        }
-        let named = number_of_indexes(indexes.text(), completions);
-        if let Err(why) = &named {
-            errors.invalid(&indexes, format!("error parsing succeededIndexes: {why}"));
-        }
-        errors.non_negative(&count);
-        let most = |errors: &mut Errors, most: i64, what: &str| {
-            if count.int().is_some_and(|count| count > most) {
-                errors.invalid(
-                    &count,
-                    format!("must be less than or equal to {most} (the number of {what})"),
-                );
-            }
-        };
-        most(errors, completions, "specified completions");
-        if indexes.present() {
-            let what = "indexes in the specified succeededIndexes field";
-            most(errors, named.unwrap_or(0), what);
-        }
-    }
-}
-
 /// How many indexes a text such as `1,3-5` names; the error is Kubernetes' text for what is wrong with it.
+/// Upstream: `validateIndexesFormat`.
 pub(super) fn number_of_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let index = |text: &str| {
         let number: i64 = text
@@ -453,6 +322,7 @@ fn spec_with_selector(errors: &mut Errors, spec: &At<'_>) {
 }
 
 /// A selector that the server makes, and the labels that go with it. `prefixed`: labels with the prefix of the group are wanted as well.
+/// Upstream: `ValidateGeneratedSelector`.
 fn generated_selector(errors: &mut Errors, job: &At<'_>, prefixed: bool) {
     let spec = job.key("spec");
     let selector = spec.key("selector");
@@ -486,6 +356,7 @@ fn generated_selector(errors: &mut Errors, job: &At<'_>, prefixed: bool) {
     }
 }
 
+/// `ValidateJob`.
 fn job(errors: &mut Errors, at: &At<'_>, prefixed: bool) {
     let spec = at.key("spec");
     generated_selector(errors, at, prefixed);
@@ -510,6 +381,7 @@ fn create(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// `ValidateJobUpdate`.
 fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let (at, before) = (At::root(new), At::root(old));
@@ -544,6 +416,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The template never changes; but while a job is suspended and no pod of it runs, where its pods may run and what they get can be chosen.
+/// Upstream: `validatePodTemplateUpdate`.
 fn template(errors: &mut Errors, spec: &At<'_>, old: &At<'_>) {
     let template = spec.key("template");
     let (was, status) = (old.key("spec"), old.key("status"));

@@ -19,7 +19,11 @@ pub(crate) const NODE: Strategy = Strategy {
     status_metadata: StatusMetadata::WRITTEN,
     looks: Looks::CHANGED_AND_WHOLE,
     default,
-    prepare_update: |new, old, _| keep(new, old, "status"),
+    prepare_create: |new, _| drop_config_source(new),
+    prepare_update: |new, old, _| {
+        keep(new, old, "status");
+        drop_config_source(new);
+    },
     validate_create: |new| node(new, &Value::Null),
     warnings: |new, _| {
         let spec = At::root(new).key("spec");
@@ -40,6 +44,13 @@ pub(crate) const NODE: Strategy = Strategy {
     ..PLAIN
 };
 
+/// The configuration of a kubelet is no longer the API server's; plugins still see that one was sent.
+fn drop_config_source(node: &mut Value) {
+    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("configSource");
+    }
+}
+
 /// What Go writes even when it is empty: the kubelet's port and the facts about the machine.
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
@@ -54,8 +65,6 @@ fn default(object: &mut Value) {
             }
             _ => {}
         }
-        // The configuration of a kubelet is no longer the API server's.
-        spec.remove("configSource");
     }
     let Some(status) = ensure(object, "status") else { return };
     status.remove("config");

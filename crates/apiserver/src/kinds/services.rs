@@ -394,6 +394,9 @@ fn external_ip(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
+/// What is wrong with a loopback address.
+pub(crate) const LOOPBACK: &str = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+
 /// An address that other machines can reach.
 pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
     let why = if ip == IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED) {
@@ -401,7 +404,7 @@ pub(super) fn ordinary_ip(errors: &mut Errors, at: &At<'_>, ip: IpAddr) {
     } else if ip.is_unspecified() {
         "may not be unspecified (::)"
     } else if ip.is_loopback() {
-        "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        LOOPBACK
     } else if is_link_local(ip) {
         "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
     } else if is_link_local_multicast(ip) {

@@ -17,6 +17,7 @@ const MAX_HINTS: usize = 8;
 
 /// How EndpointSlices are written.
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
+    fits_this_machine: Some(super::services::LOOPBACK),
     generation: crate::model::GenerationRule::AllButMetadataOrLabels,
     looks: Looks::WHOLE,
     default: |object| {

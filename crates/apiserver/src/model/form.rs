@@ -37,8 +37,7 @@ pub(crate) fn object_type(resource: &Resource) -> ObjectType {
     let schema = resource.schema.clone();
     if resource.custom.is_some() {
         ObjectType::custom(schema)
-    } else if resource.kind == "Event" {
-        // The one kind that is served in two groups, with other fields in each.
+    } else if resource.strategy.differs_by_group {
         ObjectType::built_in(schema).with_fields_of_its_version()
     } else {
         ObjectType::built_in(schema)

@@ -25,6 +25,7 @@ pub use resource::*;
 pub use service_range::ServiceRange;
 pub use strategy::{
     Empties, GenerationRule, GracePeriod, Looks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
+    UnknownField,
 };
 pub use subresource::{Document, Portion, READ_WRITE, ScalePaths, Subresource};
 

@@ -63,6 +63,10 @@ pub struct Resource {
     /// How fields move between this version and the stored form; `None` when both have the same fields (`apiVersion` and `kind`
     /// are never stored: the pipeline adds them for the version that is asked for). Only the two groups of Event need it.
     pub conversion: Option<Conversion>,
+    /// Under which name etcd would keep the objects, where that is not the plural (`minions` for nodes).
+    pub etcd_name: Option<&'static str>,
+    /// What every answer about a deprecated built-in kind warns of (`APILifecycleDeprecated`).
+    pub deprecation: Option<&'static str>,
 }
 
 /// Moves fields between a served version and the stored form. Neither direction may lose anything.
@@ -166,14 +170,7 @@ impl Resource {
 
     /// Where etcd would keep the objects, below the prefix of the cluster: messages about preconditions show it.
     pub fn storage_prefix(&self) -> String {
-        let plural = match (self.stored_group(), self.plural.as_ref()) {
-            ("", "services") => "services/specs",
-            ("", "endpoints") => "services/endpoints",
-            ("", "nodes") => "minions",
-            ("", "replicationcontrollers") => "controllers",
-            ("networking.k8s.io", "ingresses") => "ingress",
-            (_, plural) => plural,
-        };
+        let plural = self.etcd_name.unwrap_or(&self.plural);
         let has_own_server = matches!(self.group.as_ref(), "apiextensions.k8s.io" | "apiregistration.k8s.io");
         if has_own_server || self.custom.is_some() {
             format!("{}/{plural}", self.group)
@@ -185,15 +182,6 @@ impl Resource {
     /// The group of the stored form: that of the kind, but for Event, which both of its groups store as the core group's.
     pub fn stored_group(&self) -> &str {
         self.store.split_once('.').map_or("", |(_, group)| group)
-    }
-
-    /// What every answer about a deprecated built-in kind warns of.
-    pub fn deprecation(&self) -> Option<&'static str> {
-        match (self.group.as_ref(), self.kind.as_ref()) {
-            ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-            ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
-            _ => None,
-        }
     }
 
     /// Whether it is the kind that the objects of others live in: a path to one of its objects is a path into it (apiserver's `RequestInfo`).

@@ -58,6 +58,17 @@ impl Looks {
     }
 }
 
+/// How a kind with field selectors of its own refuses others (`AddFieldLabelConversionFunc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownField {
+    /// By the label alone (most kinds).
+    Label,
+    /// By the label and the kind (Job).
+    LabelOfKind,
+    /// By the label, the version and the kind (ResourceSlice).
+    LabelOfVersion,
+}
+
 /// How long an object of a kind with grace periods may take to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GracePeriod {
@@ -168,18 +179,28 @@ pub struct Strategy {
     /// Fields that a write to a subresource (empty: to the object) does not change, so that it is not entered for them in `managedFields`
     /// (upstream's reset fields). That the status has a subresource of its own need not be said.
     pub reset: &'static [(&'static str, &'static [&'static str])],
+    /// Reads go to storage and never to a watch cache, which shows in what they answer (Event, whose `DefaultWatchCacheSizes` are 0).
+    pub is_never_cached: bool,
+    /// Whether the fields differ between the groups that serve the kind, so that each manager's are looked at in its own version (Event).
+    pub differs_by_group: bool,
+    /// What is said of a field selector that the kind does not know.
+    pub unknown_field: UnknownField,
     /// What the rows of a table stand in the order of; none is that of the list.
     pub table_order: Option<fn(&Value) -> Option<i64>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
     pub orphan_by_default: bool,
+    /// A delete that leaves this to the default is warned that it leaves pods behind (Job, whose default is older than the API's).
+    pub warns_of_orphans: bool,
     /// Whether other objects may depend on one of this kind: a delete says what becomes of them.
     pub has_dependents: bool,
     /// Whether its objects change how others are served or judged, so that they are read and checked whole with each write.
     pub rules_others: bool,
     /// A create keeps the status that is sent (Node).
     pub keeps_first_status: bool,
+    /// What is no error where pods are processes of this machine, by its detail (endpoints at addresses of the loopback range).
+    pub fits_this_machine: Option<&'static str>,
     /// How an object ends, if it does so in steps.
     pub ending: Option<&'static Ending>,
     /// How long an object may take to end; `None`: the kind is deleted at once.
@@ -226,9 +247,14 @@ pub const PLAIN: Strategy = Strategy {
     looks: Looks::CHANGED,
     status_looks: Looks::CHANGED,
     reset: &[],
+    is_never_cached: false,
+    differs_by_group: false,
+    unknown_field: UnknownField::Label,
     table_order: None,
     delete_returns_object: false,
     orphan_by_default: false,
+    warns_of_orphans: false,
+    fits_this_machine: None,
     has_dependents: true,
     rules_others: false,
     keeps_first_status: false,

@@ -8,6 +8,10 @@ use kubewright_schema::names;
 
 /// The group whose members may do everything, whatever the rules say.
 pub const SYSTEM_MASTERS: &str = "system:masters";
+/// The group of all nodes.
+pub const SYSTEM_NODES: &str = "system:nodes";
+/// What the name of a node as a user begins with.
+pub const NODE_PREFIX: &str = "system:node:";
 /// The name of a request without credentials.
 pub const SYSTEM_ANONYMOUS: &str = "system:anonymous";
 /// The group of everybody with credentials.
@@ -119,6 +123,12 @@ impl UserInfo {
             info.insert("extra".to_owned(), json!(self.extra));
         }
         Value::Object(info)
+    }
+
+    /// The node that the user is: `system:node:<name>` in the group `system:nodes` (`NodeIdentity`). The name may be empty.
+    pub fn node(&self) -> Option<&str> {
+        let name = self.name.strip_prefix(NODE_PREFIX)?;
+        self.in_group(SYSTEM_NODES).then_some(name)
     }
 
     /// Whether the user is a member of `group`.

@@ -1,8 +1,6 @@
 //! `paths`: the operations on each kind of a version, in the words of kube-apiserver.
 
-use kubewright_schema::budget;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+mod operations;
 
 use serde_json::{Map, Value, json};
 
@@ -10,184 +8,11 @@ use super::schemas::Schemas;
 use super::{META, connects};
 use crate::model::{Document, Resource, Subresource, Verbs};
 use crate::registry::Snapshot;
-
-/// Media types of answers about built-in kinds.
-pub(super) const BUILTIN_TYPES: &[&str] = &[
-    "application/json",
-    "application/vnd.kubernetes.protobuf",
-    "application/yaml",
-];
-const WATCH_TYPES: &[&str] = &[
-    "application/json",
-    "application/json;stream=watch",
-    "application/vnd.kubernetes.protobuf",
-    "application/vnd.kubernetes.protobuf;stream=watch",
-    "application/yaml",
-];
-/// The same of custom kinds.
-const CUSTOM_TYPES: &[&str] = &["application/json", "application/yaml"];
-
-const LIST: &[&str] = &[
-    "allowWatchBookmarks",
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "shardSelector",
-    "timeoutSeconds",
-    "watch",
-];
-const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
-const PATCH: &[&str] = &["dryRun", "patchFieldManager", "fieldValidation", "force"];
-const DELETE: &[&str] = &[
-    "dryRun",
-    "gracePeriodSeconds",
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "orphanDependents",
-    "propagationPolicy",
-];
-const DELETE_COLLECTION: &[&str] = &[
-    "continue",
-    "dryRun",
-    "fieldSelector",
-    "gracePeriodSeconds",
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "labelSelector",
-    "limit",
-    "orphanDependents",
-    "propagationPolicy",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "shardSelector",
-    "timeoutSeconds",
-];
-
-/// The group in one word: `rbac.authorization.k8s.io` is `RbacAuthorization` (or `rbacAuthorization`), the core group `Core`.
-pub(super) fn camel(group: &str, capital: bool) -> String {
-    let group = if group.is_empty() {
-        "core"
-    } else {
-        group.strip_suffix(".k8s.io").unwrap_or(group)
-    };
-    let mut word = String::new();
-    let mut upper = capital;
-    for character in group.chars() {
-        match character {
-            '.' | '-' => upper = true,
-            _ if upper => {
-                word.push(character.to_ascii_uppercase());
-                upper = false;
-            }
-            _ => word.push(character),
-        }
-    }
-    word
-}
-
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters
-        .next()
-        .map(|first| first.to_ascii_uppercase().to_string() + characters.as_str())
-        .unwrap_or_default()
-}
-
-pub(super) fn parameter(name: &str) -> Value {
-    // name, type, description
-    static DATA: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
-        budget::unlimited(|| {
-            serde_json::from_str(include_str!("../../data/parameters.json"))
-                .expect("the committed parameters are well formed: a test reads them")
-        })
-    });
-    let shown = if name == "patchFieldManager" {
-        "fieldManager"
-    } else {
-        name
-    };
-    let (type_, description) = DATA
-        .get(name)
-        .map_or(("string", ""), |(type_, description)| (type_, description));
-    json!({"name": shown, "in": "query", "description": description, "schema": {"type": type_, "uniqueItems": true}})
-}
-
-pub(super) fn path_parameter(name: &str, description: &str) -> Value {
-    json!({"name": name, "in": "path", "description": description, "required": true, "schema": {"type": "string", "uniqueItems": true}})
-}
-
-/// Answers of an operation: codes with words, all with one schema, and 401.
-pub(super) fn responses(codes: &[(&str, &str)], schema: &Value, types: &[&str]) -> Value {
-    let content: Map<String, Value> = types
-        .iter()
-        .map(|type_| ((*type_).to_owned(), json!({"schema": schema})))
-        .collect();
-    let mut all: Map<String, Value> = codes
-        .iter()
-        .map(|(code, words)| ((*code).to_owned(), json!({"description": words, "content": content})))
-        .collect();
-    all.insert("401".to_owned(), json!({"description": "Unauthorized"}));
-    Value::Object(all)
-}
-
-/// What an operation is called and whom it concerns.
-pub(super) struct Names<'a> {
-    tag: String,
-    /// `AppsV1`
-    pub(super) prefix: String,
-    /// `NamespacedDeployment` or `Node`
-    pub(super) noun: String,
-    pub(super) row: &'a Resource,
-}
-
-impl<'a> Names<'a> {
-    fn of(row: &'a Resource) -> Self {
-        Names {
-            tag: format!("{}_{}", camel(&row.group, false), row.version),
-            prefix: format!("{}{}", camel(&row.group, true), capital(&row.version)),
-            noun: format!("{}{}", if row.namespaced { "Namespaced" } else { "" }, row.kind),
-            row,
-        }
-    }
-
-    pub(super) fn operation(
-        &self,
-        verb: &str,
-        suffix: &str,
-        action: &str,
-        description: &str,
-        parameters: &[&str],
-        responses: Value,
-    ) -> Value {
-        let kind = json!({"group": self.row.group, "version": self.row.version, "kind": self.row.kind});
-        let mut operation = json!({
-            "tags": [self.tag],
-            "description": description,
-            "operationId": format!("{verb}{}{}{suffix}", self.prefix, self.noun),
-            "responses": responses,
-            "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind,
-        });
-        if !parameters.is_empty() {
-            operation["parameters"] = parameters.iter().map(|name| parameter(name)).collect();
-        }
-        operation
-    }
-}
-
-fn body(operation: &mut Value, types: &[&str], schema: &Value, required: bool) {
-    let content: Map<String, Value> = types
-        .iter()
-        .map(|type_| ((*type_).to_owned(), json!({"schema": schema})))
-        .collect();
-    operation["requestBody"] = json!({"content": content});
-    if required {
-        operation["requestBody"]["required"] = true.into();
-    }
-}
+pub(super) use operations::{BUILTIN_TYPES, Names, camel, parameter, path_parameter, responses};
+use operations::{
+    DELETE, DELETE_COLLECTION, LIST, PATCH, WATCH_TYPES, WRITE, answer_types, body, body_types, capital, capitalised,
+    list_words, watch_types, with_article,
+};
 
 /// The paths of one version.
 pub(super) fn version(snapshot: &Snapshot, group: &str, version: &str, schemas: &mut Schemas) -> Map<String, Value> {
@@ -236,16 +61,6 @@ fn arrange(item: &mut Value) {
     if let Some(common) = common {
         common.append(&mut moved);
         common.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
-    }
-}
-
-/// `a Pod`, `an Event`, `Endpoints`.
-fn with_article(kind: &str) -> String {
-    let plural = kind.ends_with('s') && !kind.ends_with("ss");
-    match kind.chars().next() {
-        _ if plural => kind.to_owned(),
-        Some('A' | 'E' | 'I' | 'O' | 'U') => format!("an {kind}"),
-        _ => format!("a {kind}"),
     }
 }
 
@@ -411,40 +226,6 @@ fn watches(names: &Names<'_>, base: &str, paths: &mut Map<String, Value>, common
     );
 }
 
-/// Media types of answers about a kind.
-fn answer_types(row: &Resource) -> &'static [&'static str] {
-    if row.custom.is_some() {
-        CUSTOM_TYPES
-    } else {
-        BUILTIN_TYPES
-    }
-}
-
-/// Media types of lists, which may be watched.
-fn watch_types(row: &Resource) -> &'static [&'static str] {
-    if row.custom.is_some() {
-        CUSTOM_TYPES
-    } else {
-        WATCH_TYPES
-    }
-}
-
-fn list_words(row: &Resource) -> &'static str {
-    if row.verbs == Verbs::ReadOnly || row.custom.is_some() {
-        "list"
-    } else {
-        "list or watch"
-    }
-}
-
-fn body_types(row: &Resource) -> &'static [&'static str] {
-    if row.custom.is_some() {
-        &["application/json", "application/yaml"]
-    } else {
-        &["*/*"]
-    }
-}
-
 fn collection(names: &Names<'_>, object: &Value, list: &Value, common: &[Value], schemas: &mut Schemas) -> Value {
     let row = names.row;
     let mut item = Map::new();
@@ -601,11 +382,6 @@ fn subresource(
         // They have paths of their own, see `connects`.
         Subresource::Refused { .. } => return None,
     })
-}
-
-fn capitalised(word: &str) -> String {
-    let (first, rest) = word.split_at(word.len().min(1));
-    format!("{}{rest}", first.to_ascii_uppercase())
 }
 
 fn post(names: &Names<'_>, document: &Document, schema: &Value) -> Map<String, Value> {

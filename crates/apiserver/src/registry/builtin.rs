@@ -1,6 +1,15 @@
-//! The built-in kinds, one row each. Adding a kind is adding a row here (and its columns to `data/columns.json`).
+//! The built-in kinds, one row each. Adding a kind is adding a row to the file of its group (and its columns to `data/columns.json`).
 //!
 //! The order is that of discovery: groups as kube-apiserver lists them, the core group first.
+
+mod access;
+mod core;
+mod events;
+mod extension;
+mod networking;
+mod scheduling;
+mod storage;
+mod workloads;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,11 +19,9 @@ use kubewright_schema::budget;
 use kubewright_schema::catalog;
 use kubewright_schema::protobuf::order::Order;
 
+pub(crate) use access::token_request;
+
 use super::{Cell, Column, Conversion, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs};
-use crate::kinds::{
-    admission_policies, autoscaling, certificates, core, cron, definitions, devices, events, flow, jobs, networking,
-    nodes, pods, policy, rbac, services, slices, storage, system, webhooks, workloads,
-};
 use crate::table::cells;
 
 /// A row as it is written here.
@@ -37,6 +44,10 @@ struct Kind {
     /// The version in which objects are stored.
     storage_version: &'static str,
     conversion: Option<Conversion>,
+    /// See [`Resource::etcd_name`].
+    etcd_name: Option<&'static str>,
+    /// See [`Resource::deprecation`].
+    deprecation: Option<&'static str>,
 }
 
 /// What most rows have.
@@ -56,715 +67,45 @@ const KIND: Kind = Kind {
     store: None,
     storage_version: "v1",
     conversion: None,
+    etcd_name: None,
+    deprecation: None,
 };
 
-const APPS: Kind = Kind {
-    group: "apps",
-    categories: &["all"],
-    ..KIND
-};
-/// One kind in two versions, which share a store.
-const AUTOSCALER: Kind = Kind {
-    group: "autoscaling",
-    kind: "HorizontalPodAutoscaler",
-    plural: "horizontalpodautoscalers",
-    short_names: &["hpa"],
-    categories: &["all"],
-    subresources: &[Subresource::Status],
-    cells: cells::AUTOSCALER,
-    storage_version: "v2",
-    ..KIND
-};
 /// Of the groups below, most kinds live outside of namespaces.
 const CLUSTER: Kind = Kind {
     namespaced: false,
     ..KIND
 };
-const STORAGE: Kind = Kind {
-    group: "storage.k8s.io",
-    ..CLUSTER
-};
-const NETWORKING: Kind = Kind {
-    group: "networking.k8s.io",
-    ..KIND
-};
-const ADMISSION: Kind = Kind {
-    group: "admissionregistration.k8s.io",
-    categories: &["api-extensions"],
-    ..CLUSTER
-};
-const RESOURCE: Kind = Kind {
-    group: "resource.k8s.io",
-    ..KIND
-};
-const FLOW: Kind = Kind {
-    group: "flowcontrol.apiserver.k8s.io",
-    subresources: &[Subresource::Status],
-    ..CLUSTER
-};
-/// Answered and never stored, so never shown in a Table.
-const AUTHENTICATION: Kind = Kind {
-    group: "authentication.k8s.io",
-    verbs: Verbs::CreateOnly,
-    cells: &[],
-    ..CLUSTER
-};
-const AUTHORIZATION: Kind = Kind {
-    group: "authorization.k8s.io",
-    ..AUTHENTICATION
-};
-const RBAC: Kind = Kind {
-    group: "rbac.authorization.k8s.io",
-    ..KIND
-};
-
+/// `/scale` of a built-in workload.
 const SCALE: Subresource = Subresource::Scale(ScalePaths {
     spec_replicas: Cow::Borrowed(".spec.replicas"),
     status_replicas: Cow::Borrowed(".status.replicas"),
     selector: Some(Cow::Borrowed(".spec.selector")),
 });
 
-/// A ReplicationController selects by plain labels; `Scale` shows them as a text all the same.
-const LABELS_SCALE: Subresource = SCALE;
-
-const NO_KUBELET: &str = "there is no kubelet: nodes are simulated and containers do not run";
-
-const NO_PROXY: &str = "connections are not passed on; reach the program at its own address";
-
-const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
-
-const fn proxy(kind: &'static str) -> Subresource {
-    Subresource::Refused {
-        name: "proxy",
-        kind,
-        verbs: PROXY_VERBS,
-        instead: NO_PROXY,
-    }
-}
-
-const fn refused(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
-    Subresource::Refused {
-        name,
-        kind,
-        verbs,
-        instead: NO_KUBELET,
-    }
-}
-
-const EVENT_FIELDS: &[(&str, &[&str])] = &[
-    ("involvedObject.kind", &["/involvedObject/kind"]),
-    ("involvedObject.namespace", &["/involvedObject/namespace"]),
-    ("involvedObject.name", &["/involvedObject/name"]),
-    ("involvedObject.uid", &["/involvedObject/uid"]),
-    ("involvedObject.apiVersion", &["/involvedObject/apiVersion"]),
-    ("involvedObject.resourceVersion", &["/involvedObject/resourceVersion"]),
-    ("involvedObject.fieldPath", &["/involvedObject/fieldPath"]),
-    ("reason", &["/reason"]),
-    ("reportingComponent", &["/reportingComponent"]),
-    ("source", &["/source/component", "/reportingComponent"]),
-    ("type", &["/type"]),
-];
-
-const REGARDING_FIELDS: &[(&str, &[&str])] = &[
-    ("regarding.kind", &["/regarding/kind"]),
-    ("regarding.namespace", &["/regarding/namespace"]),
-    ("regarding.name", &["/regarding/name"]),
-    ("regarding.uid", &["/regarding/uid"]),
-    ("regarding.apiVersion", &["/regarding/apiVersion"]),
-    ("regarding.resourceVersion", &["/regarding/resourceVersion"]),
-    ("regarding.fieldPath", &["/regarding/fieldPath"]),
-    ("reason", &["/reason"]),
-    ("reportingController", &["/reportingController"]),
-    ("type", &["/type"]),
-];
-
-const KINDS: &[Kind] = &[
-    Kind {
-        kind: "Binding",
-        plural: "bindings",
-        verbs: Verbs::CreateOnly,
-        cells: &[],
-        ..KIND
-    },
-    Kind {
-        kind: "ComponentStatus",
-        plural: "componentstatuses",
-        short_names: &["cs"],
-        namespaced: false,
-        verbs: Verbs::ReadOnly,
-        cells: cells::COMPONENT,
-        ..KIND
-    },
-    Kind {
-        kind: "ConfigMap",
-        plural: "configmaps",
-        short_names: &["cm"],
-        cells: cells::CONFIG_MAP,
-        strategy: core::CONFIG_MAP,
-        ..KIND
-    },
-    Kind {
-        kind: "Endpoints",
-        plural: "endpoints",
-        short_names: &["ep"],
-        cells: cells::ENDPOINTS,
-        strategy: core::ENDPOINTS,
-        ..KIND
-    },
-    Kind {
-        kind: "Event",
-        plural: "events",
-        short_names: &["ev"],
-        fields: EVENT_FIELDS,
-        cells: cells::EVENT,
-        strategy: events::CORE,
-        ..KIND
-    },
-    Kind {
-        kind: "Namespace",
-        plural: "namespaces",
-        short_names: &["ns"],
-        namespaced: false,
-        verbs: Verbs::AllButDeleteCollection,
-        subresources: &[Subresource::Part(&core::FINALIZE), Subresource::Status],
-        fields: &[("status.phase", &["/status/phase"])],
-        cells: cells::NAMESPACE,
-        strategy: core::NAMESPACE,
-        ..KIND
-    },
-    Kind {
-        kind: "Node",
-        plural: "nodes",
-        short_names: &["no"],
-        namespaced: false,
-        subresources: &[proxy("NodeProxyOptions"), Subresource::Status],
-        fields: &[("spec.unschedulable", &["/spec/unschedulable"])],
-        cells: cells::NODE,
-        strategy: nodes::NODE,
-        ..KIND
-    },
-    Kind {
-        kind: "Pod",
-        plural: "pods",
-        short_names: &["po"],
-        categories: &["all"],
-        subresources: &[
-            refused("attach", "PodAttachOptions", &["create", "get"]),
-            Subresource::Document(&pods::BINDING),
-            Subresource::Part(&pods::EPHEMERAL_CONTAINERS),
-            Subresource::Document(&pods::EVICTION),
-            refused("exec", "PodExecOptions", &["create", "get"]),
-            refused("log", "Pod", &["get"]),
-            refused("portforward", "PodPortForwardOptions", &["create", "get"]),
-            proxy("PodProxyOptions"),
-            Subresource::Part(&pods::RESIZE),
-            Subresource::Status,
-        ],
-        fields: &[
-            ("spec.nodeName", &["/spec/nodeName"]),
-            // The name of the first days.
-            ("spec.host", &["/spec/nodeName"]),
-            ("spec.hostNetwork", &["/spec/hostNetwork"]),
-            ("spec.restartPolicy", &["/spec/restartPolicy"]),
-            ("spec.schedulerName", &["/spec/schedulerName"]),
-            ("spec.serviceAccountName", &["/spec/serviceAccountName"]),
-            ("status.phase", &["/status/phase"]),
-            ("status.podIP", &["/status/podIP", "/status/podIPs/0/ip"]),
-            // May be asked for, but no pod has a value of it.
-            ("status.podIPs", &[]),
-            ("status.nominatedNodeName", &["/status/nominatedNodeName"]),
-        ],
-        cells: cells::POD,
-        strategy: pods::POD,
-        ..KIND
-    },
-    Kind {
-        kind: "LimitRange",
-        plural: "limitranges",
-        short_names: &["limits"],
-        cells: cells::PLAIN,
-        strategy: policy::LIMITS,
-        ..KIND
-    },
-    Kind {
-        kind: "PersistentVolumeClaim",
-        plural: "persistentvolumeclaims",
-        short_names: &["pvc"],
-        subresources: &[Subresource::Status],
-        cells: cells::CLAIM,
-        strategy: storage::CLAIM,
-        ..KIND
-    },
-    Kind {
-        kind: "PersistentVolume",
-        plural: "persistentvolumes",
-        short_names: &["pv"],
-        subresources: &[Subresource::Status],
-        cells: cells::VOLUME,
-        strategy: storage::VOLUME,
-        ..CLUSTER
-    },
-    Kind {
-        kind: "PodTemplate",
-        plural: "podtemplates",
-        cells: cells::POD_TEMPLATE,
-        strategy: workloads::POD_TEMPLATE,
-        ..KIND
-    },
-    Kind {
-        kind: "ReplicationController",
-        plural: "replicationcontrollers",
-        short_names: &["rc"],
-        categories: &["all"],
-        subresources: &[LABELS_SCALE, Subresource::Status],
-        fields: &[("status.replicas", &["/status/replicas"])],
-        cells: cells::REPLICATION_CONTROLLER,
-        strategy: workloads::REPLICATION_CONTROLLER,
-        ..KIND
-    },
-    Kind {
-        kind: "ResourceQuota",
-        plural: "resourcequotas",
-        short_names: &["quota"],
-        subresources: &[Subresource::Status],
-        cells: cells::QUOTA,
-        strategy: policy::QUOTA,
-        ..KIND
-    },
-    Kind {
-        kind: "Secret",
-        plural: "secrets",
-        fields: &[("type", &["/type"])],
-        cells: cells::SECRET,
-        strategy: core::SECRET,
-        ..KIND
-    },
-    Kind {
-        kind: "ServiceAccount",
-        plural: "serviceaccounts",
-        short_names: &["sa"],
-        subresources: &[Subresource::Document(&core::TOKEN)],
-        strategy: core::SERVICE_ACCOUNT,
-        ..KIND
-    },
-    Kind {
-        kind: "Service",
-        plural: "services",
-        short_names: &["svc"],
-        categories: &["all"],
-        subresources: &[proxy("ServiceProxyOptions"), Subresource::Status],
-        fields: &[("spec.clusterIP", &["/spec/clusterIP"]), ("spec.type", &["/spec/type"])],
-        cells: cells::SERVICE,
-        strategy: services::SERVICE,
-        ..KIND
-    },
-    Kind {
-        group: "apiregistration.k8s.io",
-        kind: "APIService",
-        plural: "apiservices",
-        categories: &["api-extensions"],
-        subresources: &[Subresource::Status],
-        cells: cells::API_SERVICE,
-        strategy: system::API_SERVICE,
-        ..CLUSTER
-    },
-    Kind {
-        kind: "ControllerRevision",
-        plural: "controllerrevisions",
-        categories: &[],
-        cells: cells::CONTROLLER_REVISION,
-        strategy: workloads::CONTROLLER_REVISION,
-        ..APPS
-    },
-    Kind {
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        short_names: &["ds"],
-        subresources: &[Subresource::Status],
-        cells: cells::DAEMON_SET,
-        strategy: workloads::DAEMON_SET,
-        ..APPS
-    },
-    Kind {
-        kind: "Deployment",
-        plural: "deployments",
-        short_names: &["deploy"],
-        subresources: &[SCALE, Subresource::Status],
-        cells: cells::DEPLOYMENT,
-        strategy: workloads::DEPLOYMENT,
-        ..APPS
-    },
-    Kind {
-        kind: "ReplicaSet",
-        plural: "replicasets",
-        short_names: &["rs"],
-        subresources: &[SCALE, Subresource::Status],
-        cells: cells::REPLICA_SET,
-        strategy: workloads::REPLICA_SET,
-        ..APPS
-    },
-    Kind {
-        kind: "StatefulSet",
-        plural: "statefulsets",
-        short_names: &["sts"],
-        subresources: &[SCALE, Subresource::Status],
-        cells: cells::STATEFUL_SET,
-        strategy: workloads::STATEFUL_SET,
-        ..APPS
-    },
-    Kind {
-        group: "events.k8s.io",
-        kind: "Event",
-        plural: "events",
-        short_names: &["ev"],
-        fields: REGARDING_FIELDS,
-        cells: cells::EVENT,
-        strategy: events::EVENTS,
-        store: Some("events"),
-        conversion: Some(events::CONVERSION),
-        ..KIND
-    },
-    Kind {
-        kind: "SelfSubjectReview",
-        plural: "selfsubjectreviews",
-        ..AUTHENTICATION
-    },
-    Kind {
-        kind: "TokenReview",
-        plural: "tokenreviews",
-        ..AUTHENTICATION
-    },
-    Kind {
-        kind: "LocalSubjectAccessReview",
-        plural: "localsubjectaccessreviews",
-        namespaced: true,
-        ..AUTHORIZATION
-    },
-    Kind {
-        kind: "SelfSubjectAccessReview",
-        plural: "selfsubjectaccessreviews",
-        ..AUTHORIZATION
-    },
-    Kind {
-        kind: "SelfSubjectRulesReview",
-        plural: "selfsubjectrulesreviews",
-        ..AUTHORIZATION
-    },
-    Kind {
-        kind: "SubjectAccessReview",
-        plural: "subjectaccessreviews",
-        ..AUTHORIZATION
-    },
-    Kind {
-        version: "v2",
-        strategy: autoscaling::V2,
-        ..AUTOSCALER
-    },
-    Kind {
-        strategy: autoscaling::V1,
-        conversion: Some(autoscaling::CONVERSION),
-        ..AUTOSCALER
-    },
-    Kind {
-        group: "batch",
-        kind: "CronJob",
-        plural: "cronjobs",
-        short_names: &["cj"],
-        categories: &["all"],
-        subresources: &[Subresource::Status],
-        cells: cells::CRON_JOB,
-        strategy: cron::CRON_JOB,
-        ..KIND
-    },
-    Kind {
-        group: "batch",
-        kind: "Job",
-        plural: "jobs",
-        categories: &["all"],
-        subresources: &[Subresource::Status],
-        fields: &[("status.successful", &["/status/succeeded"])],
-        cells: cells::JOB,
-        strategy: jobs::JOB,
-        ..KIND
-    },
-    Kind {
-        group: "certificates.k8s.io",
-        kind: "CertificateSigningRequest",
-        plural: "certificatesigningrequests",
-        short_names: &["csr"],
-        fields: &[("spec.signerName", &["/spec/signerName"])],
-        subresources: &[Subresource::Part(&certificates::APPROVAL), Subresource::Status],
-        cells: cells::SIGNING_REQUEST,
-        strategy: certificates::SIGNING_REQUEST,
-        ..CLUSTER
-    },
-    Kind {
-        kind: "IngressClass",
-        plural: "ingressclasses",
-        namespaced: false,
-        cells: cells::INGRESS_CLASS,
-        strategy: networking::INGRESS_CLASS,
-        ..NETWORKING
-    },
-    Kind {
-        kind: "Ingress",
-        plural: "ingresses",
-        short_names: &["ing"],
-        subresources: &[Subresource::Status],
-        cells: cells::INGRESS,
-        strategy: networking::INGRESS,
-        ..NETWORKING
-    },
-    Kind {
-        kind: "IPAddress",
-        plural: "ipaddresses",
-        short_names: &["ip"],
-        namespaced: false,
-        cells: cells::IP_ADDRESS,
-        strategy: networking::IP_ADDRESS,
-        ..NETWORKING
-    },
-    Kind {
-        kind: "NetworkPolicy",
-        plural: "networkpolicies",
-        short_names: &["netpol"],
-        cells: cells::NETWORK_POLICY,
-        strategy: networking::NETWORK_POLICY,
-        ..NETWORKING
-    },
-    Kind {
-        kind: "ServiceCIDR",
-        plural: "servicecidrs",
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        cells: cells::SERVICE_CIDR,
-        strategy: networking::SERVICE_CIDR,
-        ..NETWORKING
-    },
-    Kind {
-        group: "policy",
-        kind: "PodDisruptionBudget",
-        plural: "poddisruptionbudgets",
-        short_names: &["pdb"],
-        subresources: &[Subresource::Status],
-        cells: cells::BUDGET,
-        strategy: policy::BUDGET,
-        ..KIND
-    },
-    Kind {
-        kind: "ClusterRoleBinding",
-        plural: "clusterrolebindings",
-        namespaced: false,
-        cells: cells::BINDING,
-        strategy: rbac::CLUSTER_ROLE_BINDING,
-        ..RBAC
-    },
-    Kind {
-        kind: "ClusterRole",
-        plural: "clusterroles",
-        namespaced: false,
-        cells: cells::PLAIN,
-        strategy: rbac::CLUSTER_ROLE,
-        ..RBAC
-    },
-    Kind {
-        kind: "RoleBinding",
-        plural: "rolebindings",
-        cells: cells::BINDING,
-        strategy: rbac::ROLE_BINDING,
-        ..RBAC
-    },
-    Kind {
-        kind: "Role",
-        plural: "roles",
-        cells: cells::PLAIN,
-        strategy: rbac::ROLE,
-        ..RBAC
-    },
-    Kind {
-        kind: "CSIDriver",
-        plural: "csidrivers",
-        cells: cells::DRIVER,
-        strategy: storage::DRIVER,
-        ..STORAGE
-    },
-    Kind {
-        kind: "CSINode",
-        plural: "csinodes",
-        cells: cells::CSI_NODE,
-        strategy: storage::NODE,
-        ..STORAGE
-    },
-    Kind {
-        kind: "CSIStorageCapacity",
-        plural: "csistoragecapacities",
-        namespaced: true,
-        cells: cells::PLAIN,
-        strategy: storage::CAPACITY,
-        ..STORAGE
-    },
-    Kind {
-        kind: "StorageClass",
-        plural: "storageclasses",
-        short_names: &["sc"],
-        cells: cells::STORAGE_CLASS,
-        strategy: storage::CLASS,
-        ..STORAGE
-    },
-    Kind {
-        kind: "VolumeAttachment",
-        plural: "volumeattachments",
-        subresources: &[Subresource::Status],
-        cells: cells::ATTACHMENT,
-        strategy: storage::ATTACHMENT,
-        ..STORAGE
-    },
-    Kind {
-        kind: "VolumeAttributesClass",
-        plural: "volumeattributesclasses",
-        short_names: &["vac"],
-        cells: cells::ATTRIBUTES_CLASS,
-        strategy: storage::ATTRIBUTES,
-        ..STORAGE
-    },
-    Kind {
-        kind: "MutatingAdmissionPolicy",
-        plural: "mutatingadmissionpolicies",
-        cells: cells::MUTATING_POLICY,
-        strategy: admission_policies::MUTATING_POLICY,
-        ..ADMISSION
-    },
-    Kind {
-        kind: "MutatingAdmissionPolicyBinding",
-        plural: "mutatingadmissionpolicybindings",
-        cells: cells::POLICY_BINDING,
-        strategy: admission_policies::MUTATING_BINDING,
-        ..ADMISSION
-    },
-    Kind {
-        kind: "MutatingWebhookConfiguration",
-        plural: "mutatingwebhookconfigurations",
-        cells: cells::WEBHOOKS,
-        strategy: webhooks::MUTATING,
-        ..ADMISSION
-    },
-    Kind {
-        kind: "ValidatingAdmissionPolicy",
-        plural: "validatingadmissionpolicies",
-        subresources: &[Subresource::Status],
-        cells: cells::VALIDATING_POLICY,
-        strategy: admission_policies::VALIDATING_POLICY,
-        ..ADMISSION
-    },
-    Kind {
-        kind: "ValidatingAdmissionPolicyBinding",
-        plural: "validatingadmissionpolicybindings",
-        cells: cells::POLICY_BINDING,
-        strategy: admission_policies::VALIDATING_BINDING,
-        ..ADMISSION
-    },
-    Kind {
-        kind: "ValidatingWebhookConfiguration",
-        plural: "validatingwebhookconfigurations",
-        cells: cells::WEBHOOKS,
-        strategy: webhooks::VALIDATING,
-        ..ADMISSION
-    },
-    Kind {
-        group: "apiextensions.k8s.io",
-        kind: "CustomResourceDefinition",
-        plural: "customresourcedefinitions",
-        short_names: &["crd", "crds"],
-        categories: &["api-extensions"],
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        cells: cells::PLAIN,
-        strategy: Strategy {
-            ending: Some(&super::crd::ENDING),
-            ..definitions::DEFINITION
-        },
-        ..KIND
-    },
-    Kind {
-        group: "scheduling.k8s.io",
-        kind: "PriorityClass",
-        plural: "priorityclasses",
-        short_names: &["pc"],
-        cells: cells::PRIORITY_CLASS,
-        strategy: policy::PRIORITY_CLASS,
-        ..CLUSTER
-    },
-    Kind {
-        group: "coordination.k8s.io",
-        kind: "Lease",
-        plural: "leases",
-        cells: cells::LEASE,
-        strategy: core::LEASE,
-        ..KIND
-    },
-    Kind {
-        group: "node.k8s.io",
-        kind: "RuntimeClass",
-        plural: "runtimeclasses",
-        cells: cells::RUNTIME_CLASS,
-        strategy: policy::RUNTIME_CLASS,
-        ..CLUSTER
-    },
-    Kind {
-        group: "discovery.k8s.io",
-        kind: "EndpointSlice",
-        plural: "endpointslices",
-        cells: cells::ENDPOINT_SLICE,
-        strategy: slices::ENDPOINT_SLICE,
-        ..KIND
-    },
-    Kind {
-        kind: "DeviceClass",
-        plural: "deviceclasses",
-        namespaced: false,
-        strategy: devices::DEVICE_CLASS,
-        ..RESOURCE
-    },
-    Kind {
-        kind: "ResourceClaim",
-        plural: "resourceclaims",
-        subresources: &[Subresource::Status],
-        cells: cells::RESOURCE_CLAIM,
-        strategy: devices::CLAIM,
-        ..RESOURCE
-    },
-    Kind {
-        kind: "ResourceClaimTemplate",
-        plural: "resourceclaimtemplates",
-        strategy: devices::CLAIM_TEMPLATE,
-        ..RESOURCE
-    },
-    Kind {
-        kind: "ResourceSlice",
-        plural: "resourceslices",
-        namespaced: false,
-        fields: &[
-            ("spec.nodeName", &["/spec/nodeName"]),
-            ("spec.driver", &["/spec/driver"]),
-        ],
-        cells: cells::RESOURCE_SLICE,
-        strategy: devices::slices::DEVICES,
-        ..RESOURCE
-    },
-    Kind {
-        kind: "FlowSchema",
-        plural: "flowschemas",
-        cells: cells::FLOW_SCHEMA,
-        strategy: flow::SCHEMA,
-        ..FLOW
-    },
-    Kind {
-        kind: "PriorityLevelConfiguration",
-        plural: "prioritylevelconfigurations",
-        cells: cells::PRIORITY_LEVEL,
-        strategy: flow::LEVEL,
-        ..FLOW
-    },
+/// All of them, in the order of discovery.
+const KINDS: &[&[Kind]] = &[
+    core::CORE,
+    extension::API_SERVICES,
+    workloads::APPS_KINDS,
+    events::EVENTS,
+    access::REVIEWS_OF_USERS,
+    access::REVIEWS_OF_ACCESS,
+    workloads::AUTOSCALING,
+    workloads::BATCH,
+    access::CERTIFICATES,
+    networking::NETWORKING_KINDS,
+    workloads::POLICY,
+    access::RBAC_KINDS,
+    storage::STORAGE_KINDS,
+    extension::ADMISSION_KINDS,
+    extension::DEFINITIONS,
+    scheduling::SCHEDULING,
+    scheduling::COORDINATION,
+    scheduling::NODE,
+    networking::DISCOVERY,
+    scheduling::DEVICES,
+    extension::FLOW_CONTROL,
 ];
 
 /// The rows of the built-in kinds, made once.
@@ -772,7 +113,12 @@ pub(super) fn rows() -> Vec<Arc<Resource>> {
     static ROWS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
         budget::unlimited(|| {
             let mut columns = columns();
-            KINDS.iter().map(|kind| Arc::new(row(kind, &mut columns))).collect()
+            KINDS
+                .iter()
+                .copied()
+                .flatten()
+                .map(|kind| Arc::new(row(kind, &mut columns)))
+                .collect()
         })
     });
     ROWS.clone()
@@ -786,22 +132,6 @@ pub(crate) fn order_of_store(store: &str) -> Order {
         stored.map(|row| (row.store.to_string(), row)).collect()
     });
     KIND_OF.get(store).map_or(Order::SORTED, |row| row.order())
-}
-
-/// What `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
-pub(crate) fn token_request() -> Arc<Resource> {
-    static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
-        budget::unlimited(|| {
-            let kind = Kind {
-                kind: "TokenRequest",
-                plural: "tokenrequests",
-                namespaced: true,
-                ..AUTHENTICATION
-            };
-            Arc::new(row(&kind, &mut BTreeMap::new()))
-        })
-    });
-    ROW.clone()
 }
 
 /// name, type, format, priority, description
@@ -881,6 +211,8 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         strategy: kind.strategy,
         custom: None,
         conversion: kind.conversion,
+        etcd_name: kind.etcd_name,
+        deprecation: kind.deprecation,
     }
 }
 
@@ -894,6 +226,8 @@ mod tests {
         let shown = || {
             KINDS
                 .iter()
+                .copied()
+                .flatten()
                 .zip(rows())
                 .filter(|(kind, _)| kind.verbs != Verbs::CreateOnly)
         };

@@ -148,6 +148,8 @@ fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, seve
             }),
         }),
         conversion: None,
+        etcd_name: None,
+        deprecation: None,
     }
 }
 

@@ -63,11 +63,10 @@ enum After {
 }
 
 impl Call<'_> {
-    /// Who deletes jobs without a word about their pods keeps the pods.
+    /// A delete that says nothing of the dependents leaves them, which surprises where the default is older than the API's.
     fn warn_of_orphans(&mut self, options: &DeleteOptions) {
         let silent = options.propagation.is_none() && options.orphan_dependents.is_none();
-        // ReplicationControllers keep theirs as well, and always did.
-        if silent && self.resource.strategy.orphan_by_default && self.resource.kind == "Job" {
+        if silent && self.resource.strategy.warns_of_orphans {
             self.warnings.push(ORPHAN_WARNING.to_owned());
         }
     }

@@ -12,6 +12,7 @@ mod admit;
 mod apply;
 mod authorize;
 mod compress;
+mod config;
 mod conversion_review;
 pub(crate) mod convert;
 mod create;
@@ -34,6 +35,7 @@ mod quota_tests;
 mod read;
 pub(crate) mod respond;
 mod route;
+mod served;
 mod settle;
 mod special;
 mod subresource;
@@ -44,7 +46,7 @@ mod weight;
 mod write;
 
 #[cfg(test)]
-mod growth;
+mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
@@ -65,136 +67,31 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 use crate::model::form::key;
 pub use crate::wire::query::first_broken_escape;
+pub use config::{Config, Parts};
 pub use head::Admitted;
 use head::Target;
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use weight::{TRIAL, TooLong, Weight};
 
-use crate::admission::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
-use crate::admission::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, PodSecurity, Resizes, ResourceQuotas,
-    ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels, ValidatingWebhooks,
-};
+use crate::admission::Admission;
+use crate::admission::standard::Standard;
 use crate::audit::{AuditLog, Entry};
-use crate::authentication::{Authenticated, Authenticator, Identity, NoSigner, Signer, StaticTokens};
+use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::model::status::Status;
-use crate::model::{Resource, Subresource, Verbs};
-use crate::outbound::{NoOutbound, Outbound};
-use crate::registry::{Registry, Snapshot, order_of_store};
-use crate::storage::{Bounds, MemoryStorage, Storage};
+use crate::model::{Resource, Verbs};
+use crate::outbound::Outbound;
+use crate::registry::{Registry, Snapshot};
+use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
-use crate::{Body, Env, ServiceRange, UserInfo};
+use crate::{Body, Env, UserInfo};
 use respond::{Reply, Responder};
 use route::{ResourcePath, Verb};
+use served::{Missing, check_path_name, find, unrouted};
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// What may be set about a server. `Config::default()` is right for a test cluster.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// `gitVersion` that `/version` answers with.
-    pub version: String,
-    /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older ones
-    /// answer 410. Default 4096.
-    pub history: usize,
-    /// How many bytes of changes are kept of all kinds together, whatever their number. Default 64 MiB.
-    pub history_bytes: usize,
-    /// How many events may wait for one watcher before it is cut off. Default 4096.
-    pub watch_buffer: usize,
-    /// How many watches may be open at the same time; more are answered with 429. Default 20000.
-    pub max_watches: usize,
-    /// How often a watch that asked for bookmarks gets one. Default one minute.
-    pub bookmark_interval: std::time::Duration,
-    /// How long Events stay after their last write (`--event-ttl`), when somebody polls [`ApiServer::expire_events`]; zero: for ever.
-    /// Default one hour.
-    pub event_ttl: std::time::Duration,
-    /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
-    pub issuer: String,
-    /// Users who come with a token (`--token-auth-file`). Default nobody.
-    pub static_tokens: StaticTokens,
-    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
-    /// account `default` of every namespace: without it no pod can be created there. Default no.
-    pub service_account_admission: bool,
-    /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default yes.
-    pub anonymous: bool,
-    /// Who decides what users may do (`--authorization-mode`), in this order. Default RBAC.
-    pub authorization: Vec<authorization::Mode>,
-    /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`]. Default none.
-    pub disabled_plugins: std::collections::BTreeSet<String>,
-    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
-    pub service_range: ServiceRange,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            version: "v1.36.3".to_owned(),
-            history: 4096,
-            history_bytes: Bounds::default().history_bytes,
-            watch_buffer: 4096,
-            max_watches: 20_000,
-            bookmark_interval: std::time::Duration::from_secs(60),
-            event_ttl: std::time::Duration::from_secs(3600),
-            service_range: ServiceRange::default(),
-            issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
-            static_tokens: StaticTokens::default(),
-            service_account_admission: false,
-            anonymous: true,
-            authorization: vec![authorization::Mode::Rbac],
-            disabled_plugins: std::collections::BTreeSet::new(),
-        }
-    }
-}
-
-impl Config {
-    /// How a storage for this server writes objects down, and what it may hold besides them.
-    pub fn bounds(&self) -> Bounds {
-        Bounds {
-            history: self.history,
-            history_bytes: self.history_bytes,
-            buffer: self.watch_buffer,
-            order: order_of_store,
-            ..Bounds::default()
-        }
-    }
-}
-
-/// What a server is made of. [`Parts::new`] is right for a test cluster; change what is to be different.
-pub struct Parts {
-    /// Time, entropy, timers.
-    pub env: Arc<dyn Env>,
-    /// Sizes and limits.
-    pub config: Config,
-    /// Where objects live.
-    pub storage: Arc<dyn Storage>,
-    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
-    /// ([`authorization::standard`]).
-    pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// How webhooks are called.
-    pub outbound: Arc<dyn Outbound>,
-    /// The key that tokens of service accounts are signed with.
-    pub signer: Arc<dyn Signer>,
-    /// The audit log, if one is kept.
-    pub audit: Option<AuditLog>,
-}
-
-impl Parts {
-    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log.
-    pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
-        Parts {
-            storage: Arc::new(MemoryStorage::bounded(config.bounds())),
-            authorizer: None,
-            outbound: Arc::new(NoOutbound),
-            signer: Arc::new(NoSigner),
-            audit: None,
-            env,
-            config,
-        }
-    }
-}
 
 /// A Kubernetes API server without a socket. A clone is another handle to the same server.
 ///
@@ -225,7 +122,8 @@ pub(crate) struct Inner {
     /// What objects hold that no other may have, so that nothing is given twice.
     claims: upkeep::claims::Claims,
     endings: upkeep::endings::Attended,
-    of_others: upkeep::api_services::KnownOfOthers,
+    of_others: Followed<upkeep::api_services::OfOthers>,
+    flow_schemas: Followed<upkeep::FlowSchemas>,
     /// See [`crate::model::StrategyContext::turns`].
     turns: AtomicU64,
 }
@@ -247,70 +145,6 @@ pub(crate) struct Call<'a> {
     pub(crate) audit: Option<&'a Entry>,
 }
 
-/// The admission plugins that can be left out one by one, by their names upstream.
-pub const SEPARABLE_PLUGINS: [&str; 14] = [
-    "NamespaceLifecycle",
-    "LimitRanger",
-    "ServiceAccount",
-    "TaintNodesByCondition",
-    "PodSecurity",
-    "DefaultTolerationSeconds",
-    "StorageObjectInUseProtection",
-    "PersistentVolumeClaimResize",
-    "PodTopologyLabels",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
-    "ResourceQuota",
-];
-
-/// The admission plugins of a server, in the order in which they see a write (`AllOrderedPlugins`).
-fn plugins(
-    config: &Config,
-    storage: &Arc<dyn Storage>,
-    env: &Arc<dyn Env>,
-    authorizer: &Arc<dyn Authorizer>,
-) -> Vec<Box<dyn Admission>> {
-    let service_accounts = config
-        .service_account_admission
-        .then(|| Box::new(ServiceAccounts::new(storage.clone(), env.clone())) as Box<dyn Admission>);
-    // What has no name of its own here cannot be left out.
-    let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
-        (
-            "NamespaceLifecycle",
-            Some(Box::new(NamespaceLifecycle::new(storage.clone()))),
-        ),
-        ("LimitRanger", Some(Box::new(LimitRanger::new(storage.clone())))),
-        ("ServiceAccount", service_accounts),
-        ("TaintNodesByCondition", Some(Box::new(TaintNodes))),
-        ("PodSecurity", Some(Box::new(PodSecurity))),
-        ("", Some(Box::new(Classes::new(storage.clone())))),
-        ("DefaultTolerationSeconds", Some(Box::new(Tolerations))),
-        ("StorageObjectInUseProtection", Some(Box::new(StorageProtection))),
-        ("PersistentVolumeClaimResize", Some(Box::new(Resizes))),
-        ("", Some(Box::new(Signers::new(authorizer.clone())))),
-        ("PodTopologyLabels", Some(Box::new(TopologyLabels))),
-        ("", Some(Box::new(ParameterAccess))),
-        ("MutatingAdmissionPolicy", Some(Box::new(MutatingPolicies::default()))),
-        ("MutatingAdmissionWebhook", Some(Box::new(MutatingWebhooks::default()))),
-        (
-            "ValidatingAdmissionPolicy",
-            Some(Box::new(ValidatingPolicies::default())),
-        ),
-        (
-            "ValidatingAdmissionWebhook",
-            Some(Box::new(ValidatingWebhooks::default())),
-        ),
-        // What is charged is never refused by another plugin.
-        ("ResourceQuota", Some(Box::new(ResourceQuotas))),
-    ];
-    all.into_iter()
-        .filter(|(name, _)| !config.disabled_plugins.contains(*name))
-        .filter_map(|(_, plugin)| plugin)
-        .collect()
-}
-
 impl ApiServer {
     /// A new server with empty storage but for what every cluster has: the namespaces `default`, `kube-system`, `kube-public`
     /// and `kube-node-lease`, the service `default/kubernetes`, the two priority classes of the system, and the bootstrap policy of RBAC.
@@ -330,11 +164,20 @@ impl ApiServer {
             audit,
         } = parts;
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer = authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy));
+        let authorizer =
+            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage));
         let tokens = config.static_tokens.clone();
         let authenticator = Authenticator::new(tokens, &config.issuer, signer, storage.clone(), env.clone())
             .anonymous(config.anonymous);
-        let admission = plugins(&config, &storage, &env, &authorizer);
+        let admission = Standard {
+            storage: &storage,
+            env: &env,
+            authorizer: &authorizer,
+            service_accounts: config.service_account_admission,
+            disabled: &config.disabled_plugins,
+            enabled: &config.enabled_plugins,
+        }
+        .plugins();
         let turns = AtomicU64::new(env.random());
         let inner = Inner {
             authorizer,
@@ -352,7 +195,8 @@ impl ApiServer {
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             endings: upkeep::endings::Attended::default(),
-            of_others: upkeep::api_services::KnownOfOthers::default(),
+            of_others: upkeep::api_services::of_others(),
+            flow_schemas: upkeep::flow_schemas(),
             turns,
         };
         inner.recall();
@@ -513,7 +357,7 @@ fn check_timeout(query: &Query) -> Result<(), Status> {
     if timeout.is_empty() || query.flag("watch") {
         return Ok(());
     }
-    crate::kinds::cron::duration(timeout)
+    crate::wire::duration::check(timeout)
         .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
@@ -643,7 +487,7 @@ impl Inner {
             .as_ref()
             .is_err_and(|status| [Status::method_not_allowed(), Status::no_such_path()].contains(status));
         // A path that leads nowhere warns of nothing.
-        if let Some(deprecation) = call.resource.deprecation().filter(|_| !unrouted) {
+        if let Some(deprecation) = call.resource.deprecation.filter(|_| !unrouted) {
             call.warnings.insert(0, deprecation.to_owned());
             if let Some(entry) = audit {
                 entry.annotate("k8s.io/deprecated", "true");
@@ -691,80 +535,6 @@ fn noted<'s>(audit: Option<&Entry>, status: &'s Status) -> &'s Status {
         entry.answered(&status.to_value());
     }
     status
-}
-
-enum Missing {
-    Group,
-    Resource,
-}
-
-fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing> {
-    let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
-        // In a group that only definitions serve, what none of them serves is no path at all.
-        return Err(match kinds.is_built_in_group(&path.group) {
-            true => Missing::Resource,
-            false => Missing::Group,
-        });
-    };
-    let scope_fits = resource.namespaced || path.namespace.is_none() || resource.is_namespace();
-    let is_proxied = path.subresource.as_deref() == Some("proxy")
-        && resource
-            .subresources
-            .iter()
-            .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
-    let in_scope = scope_fits && (!resource.namespaced || path.namespace.is_some() || path.name.is_none());
-    if !in_scope {
-        // Definitions make no path of the other scope.
-        return Err(match resource.custom {
-            Some(_) => Missing::Group,
-            None => Missing::Resource,
-        });
-    }
-    if path.below.len() > 1 && !is_proxied {
-        return Err(Missing::Resource);
-    }
-    if path.namespace.as_deref() == Some("") || path.name.as_deref() == Some("") {
-        return Err(Missing::Resource);
-    }
-    Ok(resource)
-}
-
-/// A name that cannot be a segment of a path names nothing.
-fn check_path_name(name: &str) -> Result<(), Status> {
-    let messages = kubewright_schema::names::path_segment_name(name);
-    if messages.is_empty() {
-        return Ok(());
-    }
-    let why = format!("Name parameter invalid: {name:?}: {}", messages.join(";"));
-    Err(Status::bad_request(why))
-}
-
-/// What the router in front of a built-in kind answers to a path or a method that the kind does not have.
-fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
-    if resource.custom.is_some() {
-        return None;
-    }
-    let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
-    if let Some(wanted) = &path.subresource {
-        let mut known = resource.subresources.iter();
-        let Some(found) = known.find(|known| known.name() == wanted) else {
-            return Some(Status::no_such_path());
-        };
-        return refused(found.verbs().contains(&verb.as_str()));
-    }
-    let named = path.name.is_some();
-    let everywhere = resource.namespaced && path.namespace.is_none();
-    if resource.verbs == Verbs::CreateOnly {
-        return refused(verb == Verb::Create && !named);
-    }
-    refused(match verb {
-        Verb::Get => named,
-        Verb::List | Verb::Watch => true,
-        _ if resource.verbs == Verbs::ReadOnly => false,
-        Verb::Create => !named && !everywhere,
-        Verb::Update | Verb::Patch | Verb::Delete => named,
-        Verb::DeleteCollection => !everywhere && resource.verbs == Verbs::All,
-    })
 }
 
 impl Call<'_> {

@@ -131,8 +131,8 @@ impl Call<'_> {
         if !version.is_empty() {
             let version = parse_version(version).map_err(|why| {
                 let what = format!("resourceVersion: Invalid value: {version:?}: {why}");
-                // Events are never read from a cache, which asks in another place.
-                if self.resource.store == "events" {
+                // A watch cache asks in another place.
+                if self.resource.strategy.is_never_cached {
                     Status::bad_request(format!("invalid resource version: {what}"))
                 } else {
                     Status::untyped(what)
@@ -302,7 +302,7 @@ impl Call<'_> {
         self.server.wait_for(wanted).await?;
         Ok(match (wanted, matching) {
             // "Any version" is answered from the cache upstream, which knows no pages.
-            (0, _) => (None, None, limit.filter(|_| self.resource.store == "events")),
+            (0, _) => (None, None, limit.filter(|_| self.resource.strategy.is_never_cached)),
             (_, Match::Exact) => (Some(wanted), None, limit),
             (_, Match::Unset) if limit.is_some() => (Some(wanted), None, limit),
             _ => (None, None, limit),

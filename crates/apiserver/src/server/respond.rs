@@ -421,9 +421,9 @@ fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
         (true, true) => "unstructured.UnstructuredList".to_owned(),
         (true, false) => "unstructured.Unstructured".to_owned(),
         (false, list) => {
-            let package = match resource.group.split('.').next() {
-                // Both groups of events have one type.
-                None | Some("" | "events") => "core",
+            // Go's internal types are those of the stored form.
+            let package = match resource.stored_group().split('.').next() {
+                None | Some("") => "core",
                 Some(first) => first,
             };
             let kind = if list { &resource.list_kind } else { &resource.kind };

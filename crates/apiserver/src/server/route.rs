@@ -4,6 +4,7 @@
 
 use http::Method;
 
+use crate::model::NAMESPACES;
 use crate::wire::query::decode;
 
 /// What a path names.
@@ -72,8 +73,8 @@ fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
     }
     match rest {
         // The namespace itself, or one of its subresources.
-        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => {}
-        ["namespaces", namespace, below @ ..] => {
+        [NAMESPACES, _] | [NAMESPACES, _, "status" | "finalize"] => {}
+        [NAMESPACES, namespace, below @ ..] => {
             path.namespace = Some((*namespace).to_owned());
             rest = below;
         }
@@ -87,7 +88,7 @@ fn resource(group: &str, version: &str, mut rest: &[&str]) -> ResourcePath {
         path.below.push('/');
         path.below.push_str(&part);
     }
-    if path.plural == "namespaces" && path.namespace.is_none() {
+    if path.plural == NAMESPACES && path.namespace.is_none() {
         path.namespace.clone_from(&path.name);
     }
     path

@@ -1098,6 +1098,23 @@ fn watches_are_counted() {
     drop(world.watch(""));
 }
 
+/// Where pods are processes they have loopback addresses.
+#[test]
+fn endpoints_may_be_loopback_addresses() {
+    for (loopback_endpoints, code) in [(false, 422), (true, 201)] {
+        let world = World::with(Config {
+            loopback_endpoints,
+            ..Config::default()
+        });
+        let endpoints = json!({"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "127.1.0.1"}]}]});
+        let post = "POST /api/v1/namespaces/default/endpoints";
+        world.must(code, post, &endpoints);
+        let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.1.0.1"]}], "ports": []});
+        let post = "POST /apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        world.must(code, post, &slice);
+    }
+}
+
 #[test]
 fn scale() {
     let world = World::new();

@@ -11,6 +11,9 @@
 //! Invariants: see [`super`]. Memory is bounded but for the objects themselves: the history of all stores together, what waits for a
 //! watcher, and the objects that are kept open in the hope that they are asked for again.
 
+mod recent;
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -19,13 +22,14 @@ use std::task::{Context, Poll, Waker};
 use kubewright_schema::protobuf::order::Order;
 use serde_json::Value;
 
-use super::history::History;
 use super::journal::{Journal, Outcome, Progress, Record, Restored, Settled};
 use super::stored::{Entry, Prepared};
 use super::subscriber::Subscriber;
 use super::{
     Change, ChangeStream, Delivery, ListRequest, Listed, SizeLimit, Storage, StorageError, StoredObject, same_content,
 };
+use recent::{RECENT_BYTES, Recent};
+use state::State;
 
 /// The storage of a server: everything in memory.
 pub struct MemoryStorage {
@@ -82,53 +86,6 @@ struct Shared {
     bounds: Bounds,
     journal: Option<Arc<dyn Journal>>,
     progress: Arc<Progress>,
-}
-
-struct State {
-    /// Of the latest change that is present.
-    revision: u64,
-    /// The latest that was ever given out: larger than `revision` when a failing journal made changes be taken back.
-    given: u64,
-    /// Watchers have everything up to here.
-    published: u64,
-    /// Nothing is known of what was before.
-    floor: u64,
-    stores: BTreeMap<Arc<str>, Store>,
-    /// Bytes of all histories.
-    history_bytes: usize,
-    /// Changes that the journal has not made safe, oldest first.
-    pending: VecDeque<Record>,
-    /// Why nothing can be written now.
-    broken: Option<Arc<str>>,
-}
-
-struct Store {
-    objects: BTreeMap<Arc<str>, Arc<Entry>>,
-    /// How often something was written here, or taken back.
-    changes: u64,
-    history: History,
-    subscribers: Vec<Weak<Subscriber>>,
-}
-
-/// Texts of the objects that are kept open may have this many bytes; what is read of them is ten to twenty times as large.
-const RECENT_BYTES: usize = 512 * 1024;
-
-/// Objects that were asked for lately, kept so that they need not be read again.
-#[derive(Default)]
-struct Recent {
-    objects: VecDeque<Arc<StoredObject>>,
-    bytes: usize,
-}
-
-impl Recent {
-    fn add(&mut self, object: Arc<StoredObject>) {
-        self.bytes += object.encoded().len();
-        self.objects.push_back(object);
-        while self.bytes > RECENT_BYTES {
-            let Some(oldest) = self.objects.pop_front() else { break };
-            self.bytes -= oldest.encoded().len();
-        }
-    }
 }
 
 impl MemoryStorage {
@@ -337,116 +294,6 @@ impl Shared {
         let subscribers = &mut state.store(store).subscribers;
         subscribers.retain(|other| other.strong_count() > 0);
         subscribers.push(Arc::downgrade(subscriber));
-    }
-}
-
-impl State {
-    fn named_store(&mut self, name: &str) -> (Arc<str>, &mut Store) {
-        let name = match self.stores.get_key_value(name) {
-            Some((name, _)) => name.clone(),
-            None => Arc::from(name),
-        };
-        let floor = self.floor;
-        let store = self.stores.entry(name.clone()).or_insert_with(|| Store {
-            objects: BTreeMap::new(),
-            changes: 0,
-            history: History::since(floor),
-            subscribers: Vec::new(),
-        });
-        (name, store)
-    }
-
-    fn store(&mut self, name: &str) -> &mut Store {
-        self.named_store(name).1
-    }
-
-    /// Hands a change to its watchers.
-    fn publish(&mut self, record: &Record) -> Vec<Waker> {
-        let mut wake = Vec::new();
-        let Some(store) = self.stores.get_mut(&record.store) else {
-            return wake;
-        };
-        let company = store.subscribers.len();
-        store.subscribers.retain(|subscriber| {
-            let Some(subscriber) = subscriber.upgrade() else {
-                return false;
-            };
-            if subscriber.wants(&record.change) {
-                subscriber.push(&record.change, company, &mut wake);
-            }
-            true
-        });
-        wake
-    }
-
-    /// Forgets what is over the bounds after a change of `store`.
-    fn compact(&mut self, store: &str, bounds: &Bounds) {
-        if let Some(store) = self.stores.get_mut(store) {
-            while store.history.len() > bounds.history {
-                self.history_bytes -= store.history.compact();
-            }
-        }
-        while self.history_bytes > bounds.history_bytes {
-            let largest = self.stores.values_mut().max_by_key(|store| store.history.bytes());
-            let freed = largest.map_or(0, |store| store.history.compact());
-            if freed == 0 {
-                break;
-            }
-            self.history_bytes -= freed;
-        }
-    }
-
-    /// Undoes everything that is pending, and ends the watches that began with some of it.
-    fn take_back(&mut self, wake: &mut Vec<Waker>) {
-        while let Some(Record { store, change }) = self.pending.pop_back() {
-            let store = self.store(&store);
-            store.changes += 1;
-            let objects = &mut store.objects;
-            match &change.before {
-                Some(before) => objects.insert(change.key.clone(), Entry::of(before)),
-                None => objects.remove(&change.key),
-            };
-        }
-        self.revision = self.published;
-        for store in self.stores.values_mut() {
-            self.history_bytes -= store.history.take_back(self.published);
-            for subscriber in store.subscribers.iter().filter_map(Weak::upgrade) {
-                if subscriber.after() > self.published {
-                    subscriber.cut_off(wake);
-                }
-            }
-        }
-    }
-}
-
-impl Store {
-    /// What the request asks for, at this revision. Nothing but the page is copied, and what is behind it is only counted.
-    fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Listed<Arc<Entry>> {
-        let (start, end) = (start_of(request), after_all_with(&request.prefix));
-        let range = (start, end.as_ref().map(String::as_str));
-        let before = match revision < now {
-            true => self.history.undo(revision),
-            false => BTreeMap::new(),
-        };
-        let present = self.objects.range::<str, _>(range);
-        let mut present = present
-            .filter(|(key, _)| before.is_empty() || !before.contains_key(*key))
-            .peekable();
-        let was = before.range::<str, _>(range);
-        let mut was = was
-            .filter_map(|(key, entry)| entry.as_ref().map(|entry| (key, entry)))
-            .peekable();
-        let mut found = std::iter::from_fn(|| match (was.peek(), present.peek()) {
-            (Some((was_there, _)), Some((is_there, _))) if was_there < is_there => was.next(),
-            (Some(_), None) => was.next(),
-            _ => present.next(),
-        });
-        let page = found.by_ref().take(request.limit.unwrap_or(usize::MAX));
-        Listed {
-            revision,
-            items: page.map(|(key, entry)| (key.clone(), entry.clone())).collect(),
-            rest: found.count(),
-        }
     }
 }
 

@@ -24,6 +24,7 @@
 //! Not here: what may be written (see `server`), selectors (see `server::watch`), files (a shell's [`journal::Journal`]).
 
 pub mod conformance;
+mod follow;
 mod history;
 pub mod journal;
 mod memory;
@@ -37,6 +38,7 @@ use bytes::Bytes;
 use kubewright_schema::decode::{self, MAX_DEPTH};
 use serde_json::Value;
 
+pub(crate) use follow::{Derived, Followed};
 pub use memory::{Bounds, MemoryStorage, Usage};
 pub use stored::{Entry, StoredObject};
 

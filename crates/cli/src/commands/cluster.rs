@@ -13,6 +13,7 @@ use kubewright_cluster::{
 };
 use serde_json::json;
 
+use crate::images::Runtime;
 use crate::kubeconfig::KubeconfigFile;
 use crate::output::{DIM, Failure, Format, STRONG, paint, shell_word};
 use crate::parent::Parent;
@@ -61,6 +62,11 @@ pub(crate) struct Arguments {
     /// What becomes of pods: stages in kwok's vocabulary, as YAML
     #[arg(long, value_name = "FILE")]
     stages: Option<PathBuf>,
+
+    /// Where pods run: `simulated`, `process` (as processes of this machine, but those of the RuntimeClass `simulated`), or `class` (as
+    /// processes if they are of the RuntimeClass `process`). Which programs stand for images is said in `[images]` of kubewright.toml
+    #[arg(long, value_enum, default_value_t = Runtime::Simulated)]
+    runtime: Runtime,
 
     /// Users who authenticate with a token: CSV with a line `token,user,uid,"group1,group2"` for each
     #[arg(long, value_name = "FILE")]
@@ -114,6 +120,7 @@ impl Arguments {
             zones: self.node_zones,
         };
         let stages = self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
+        let processes = self.runtime.processes()?;
         let signal = stop_signal()?;
         let orphaned = async move {
             match parent {
@@ -135,6 +142,10 @@ impl Arguments {
                 .api(config)
                 .service_range(self.service_cluster_ip_range)
                 .event_ttl(self.event_ttl);
+            let builder = match processes {
+                Some(processes) => builder.processes(processes),
+                None => builder,
+            };
             let builder = match audit {
                 Some(log) => builder.audit(log),
                 None => builder,

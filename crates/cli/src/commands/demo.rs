@@ -14,10 +14,13 @@ use guestbook::Guestbook;
 use kubewright::kube::api::{Api, PostParams};
 use kubewright::kube::{self, ResourceExt};
 use kubewright::{Operator, Stop};
+use kubewright_codegen::MemoryFiles;
+use kubewright_codegen::manifests::{self, Declaration};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::commands::cluster::{Running, listen_address};
+use crate::commands::dev::account::Account;
 use crate::narrator::{Narrator, narrator};
 use crate::output::{DIM, Failure, Format, GOOD, STRONG, paint, shell_word};
 use crate::signals::stop_signal;
@@ -28,6 +31,10 @@ pub(crate) struct Arguments {
     /// End when the Guestbook is Ready; fail when it is not within 30 s
     #[arg(long)]
     once: bool,
+
+    /// Run the operator as the cluster's administrator instead of under its own role
+    #[arg(long)]
+    as_admin: bool,
 
     /// Address and port of the HTTPS listener; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = listen_address)]
@@ -56,11 +63,22 @@ impl Arguments {
 
         let printing = tokio::spawn(narration.run());
         let (end, ended) = Stop::pair();
+        let account = Account::named("guestbook");
+        let operators = match self.as_admin {
+            true => running.cluster.client(),
+            false => running
+                .cluster
+                .client_of_service_account(&account.namespace(), account.name()),
+        };
         let demo = Demo {
             narrator: narrator.clone(),
             client: running.cluster.client(),
+            operators,
             started,
         };
+        if !self.as_admin {
+            demo.grant(&operator, &account).await?;
+        }
         let mut operating = demo.start_operator(operator, ended).await?;
         let outcome = tokio::select! {
             outcome = demo.play(self.once) => outcome,
@@ -82,12 +100,31 @@ impl Arguments {
 struct Demo {
     narrator: Arc<Narrator>,
     client: kube::Client,
+    /// The operator's client.
+    operators: kube::Client,
     started: Instant,
 }
 
 type Operating = JoinHandle<kubewright::Result<()>>;
 
 impl Demo {
+    /// Gives the operator's account the role that `kubewright manifests` would write.
+    async fn grant(&self, operator: &Operator, account: &Account) -> Result<(), Failure> {
+        let cannot = || Failure::new("cannot learn which role the operator needs");
+        let mut declared = Vec::new();
+        kubewright::declare(operator, &mut declared).map_err(|why| cannot().because(why))?;
+        let declared = Declaration::parse(&String::from_utf8_lossy(&declared))?;
+        let objects = manifests::objects(&declared, &MemoryFiles::default(), &manifests::Options::default());
+        let objects = objects.map_err(|wrong| match wrong.into_iter().next() {
+            Some(first) => Failure::from(first),
+            None => cannot(),
+        })?;
+        account.grant(&self.client, &objects.roles).await?;
+        self.step("role", &format!("the operator runs as {}", account.user()))
+            .await;
+        Ok(())
+    }
+
     /// Installs the operator's definitions, starts it and waits until its caches are filled.
     async fn start_operator(&self, operator: Operator, end: Stop) -> Result<Operating, Failure> {
         let cannot = |what: &str, why: kubewright::Error| Failure::new(what).because(why);
@@ -100,7 +137,7 @@ impl Demo {
 
         let manager = operator
             .observe(self.narrator.clone())
-            .manager(self.client.clone())
+            .manager(self.operators.clone())
             .build();
         let manager = manager.map_err(|why| cannot("cannot build the operator", why))?;
         let ready = manager.ready();

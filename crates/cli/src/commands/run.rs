@@ -2,6 +2,9 @@
 //!
 //! Any cluster is legitimate here, also one far away; which one it is stands there before anything happens. Webhooks need certificates and a
 //! way for the API server to reach this machine, so they are off unless certificates are named. `dev` does without both.
+//!
+//! In an embedded cluster the operator runs under its own role; a cluster that somebody set up gets no roles from here, so there it runs with the
+//! rights of the kubeconfig.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,18 +18,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::process::Command;
 
+use crate::commands::dev::account::{self, Account};
 use crate::output::{DIM, Failure, Format, STRONG, paint};
 use crate::program::{self, How, Voice, declaration};
 use crate::project::Project;
 use crate::signals::stop_signal;
-use crate::target::{Target, chain};
+use crate::target::{Reach, Target, chain};
 
 /// The switch of a kubebuilder project.
 const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
 
 /// Build the project's operator and run it here, against the cluster of the kubeconfig
 ///
-/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). Webhooks are off unless the operator is given
+/// As `make run` of kubebuilder. The definitions must be there (`kubewright install`). In a cluster of kubewright on this machine it runs under its
+/// own role, elsewhere with the rights of the kubeconfig. Webhooks are off unless the operator is given
 /// certificates: kubewright run -- --webhook-cert-path DIR. For a cluster that needs no preparations see `kubewright dev`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -37,6 +42,10 @@ pub(crate) struct Arguments {
     /// The context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+
+    /// Run the operator with the rights of the kubeconfig in every cluster
+    #[arg(long)]
+    as_admin: bool,
 
     /// Build with optimisations, as `cargo build --release`
     #[arg(long)]
@@ -66,13 +75,31 @@ impl Arguments {
             voice: Voice::Cargo,
         };
         let (program, _) = program::built(&how).await?;
+        let kubeconfig = project.private_folder()?.join("run-kubeconfig");
+        let mut own_role = false;
         if let Ok(declaration) = declaration::ask(&program, &project.root).await {
             let client = target.client().await?;
             reachable(&client, &target).await?;
             installed(&client, &declaration, &target).await?;
+            if target.reach == Reach::Embedded && !self.as_admin {
+                let account = Account::of(&project.root);
+                let mut objects = declaration::objects(&declaration, &project.root).map_err(first)?;
+                objects
+                    .roles
+                    .extend(account::roles_of(&project.root, &account::FURTHER)?);
+                account.grant(&client, &objects.roles).await?;
+                account.write(&client, target.config(), &kubeconfig).await?;
+                own_role = true;
+                let user = account.user();
+                output.say(
+                    &paint(DIM, format!("runs under its role, as {user}")),
+                    &json!({"event": "account", "user": user}),
+                );
+            }
         }
-        let folder = project.private_folder()?;
-        let kubeconfig = target.write(&folder.join("run-kubeconfig"))?;
+        if !own_role {
+            target.write(&kubeconfig)?;
+        }
         let outcome = self.operate(&project, &program, &kubeconfig, output).await;
         // It holds credentials, and the next run writes it again.
         let _ = std::fs::remove_file(kubeconfig);
@@ -132,6 +159,12 @@ impl Arguments {
             Err(why) => Err(Failure::new("cannot wait for the operator").because(why)),
         }
     }
+}
+
+/// Of all that is wrong with a declaration what is told when only one thing can be.
+fn first(wrong: Vec<Diagnostic>) -> Failure {
+    let found = wrong.into_iter().next();
+    found.map_or_else(|| Failure::new("the declaration is wrong"), Failure::from)
 }
 
 /// # Errors

@@ -83,7 +83,8 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         service_account_admission: true,
         anonymous: settings.anonymous,
         authorization: settings.authorization.clone(),
-        disabled_plugins: settings.disabled_plugins.clone(),
+        disabled_plugins: settings.plugins.disabled.clone(),
+        enabled_plugins: settings.plugins.enabled.clone(),
         service_range: settings.service_range,
         event_ttl: settings.event_ttl,
         ..Config::default()

@@ -270,7 +270,7 @@ pub(super) const BUILT_IN_PLUGINS: [&str; 8] = [
 ];
 
 /// Those that this server does not have. None of them is on by default but the last.
-pub(super) const MISSING_PLUGINS: [&str; 15] = [
+pub(super) const MISSING_PLUGINS: [&str; 14] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -281,7 +281,6 @@ pub(super) const MISSING_PLUGINS: [&str; 15] = [
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
-    "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
     "PodTolerationRestriction",

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kubewright_cluster::{AuthorizationMode, Controllers, Rotation, SEPARABLE_PLUGINS, ServiceRange};
+use kubewright_cluster::{AuthorizationMode, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
 
 use super::features;
 use super::flags::Given;
@@ -33,13 +33,22 @@ pub(super) struct Settings {
     pub(super) tokens: Option<PathBuf>,
     pub(super) anonymous: bool,
     pub(super) authorization: Vec<AuthorizationMode>,
-    pub(super) disabled_plugins: BTreeSet<String>,
+    pub(super) plugins: Plugins,
     pub(super) service_range: ServiceRange,
     pub(super) event_ttl: Duration,
     pub(super) controllers: Controllers,
     pub(super) audit: Option<Audit>,
     /// What is accepted and does not act as it would upstream.
     pub(super) warnings: Vec<String>,
+}
+
+/// The admission plugins that are not as by default.
+#[derive(Debug, Default)]
+pub(super) struct Plugins {
+    /// Those that run besides.
+    pub(super) enabled: BTreeSet<String>,
+    /// Those that are left out.
+    pub(super) disabled: BTreeSet<String>,
 }
 
 /// What is said about an audit log.
@@ -78,7 +87,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let bound = mistakes.take(address(given, "bind-address"));
     let advertised = mistakes.take(address(given, "advertise-address"));
     let etcd = mistakes.take(etcd(given).map(Some));
-    let authorization = mistakes.take(modes(given, &mut warnings));
+    let authorization = mistakes.take(modes(given));
     let mut anonymous = given.flag("anonymous-auth").unwrap_or(true);
     // `BuiltInAuthenticationOptions.ApplyAuthorization`: nobody may do everything.
     if anonymous && authorization.contains(&AuthorizationMode::AlwaysAllow) {
@@ -88,7 +97,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         );
         anonymous = false;
     }
-    let disabled_plugins = mistakes.take(plugins(given, &mut warnings));
+    let plugins = mistakes.take(plugins(given, &mut warnings));
     let service_range = mistakes.take(range(given));
     let event_ttl = mistakes.take(event_ttl(given).map(Some));
     let controllers = mistakes.take(controllers(given));
@@ -125,7 +134,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         tokens: file(given, "token-auth-file"),
         anonymous,
         authorization,
-        disabled_plugins,
+        plugins,
         service_range,
         event_ttl: event_ttl.unwrap_or(Duration::from_secs(3600)),
         controllers: controllers.unwrap_or(Controllers::None),
@@ -188,7 +197,7 @@ pub(super) fn client_address(url: &str) -> Result<SocketAddr, String> {
     place.parse().map_err(|_| plain.to_owned())
 }
 
-fn modes(given: &Given, warnings: &mut Vec<String>) -> Result<Vec<AuthorizationMode>, String> {
+fn modes(given: &Given) -> Result<Vec<AuthorizationMode>, String> {
     let wanted = given.list("authorization-mode");
     if wanted.is_empty() {
         return Ok(vec![AuthorizationMode::AlwaysAllow]);
@@ -203,10 +212,7 @@ fn modes(given: &Given, warnings: &mut Vec<String>) -> Result<Vec<AuthorizationM
             "AlwaysAllow" => modes.push(AuthorizationMode::AlwaysAllow),
             "AlwaysDeny" => modes.push(AuthorizationMode::AlwaysDeny),
             "RBAC" => modes.push(AuthorizationMode::Rbac),
-            "Node" => warnings.push(
-                "--authorization-mode=Node allows nothing: no kubelet belongs to this server, and users of system:nodes get what RBAC gives them"
-                    .to_owned(),
-            ),
+            "Node" => modes.push(AuthorizationMode::Node),
             "Webhook" | "ABAC" => return Err(format!("authorization-mode {mode:?} is not served by kubewright")),
             _ => return Err(format!("authorization-mode {mode:?} is not a valid mode")),
         }
@@ -214,8 +220,8 @@ fn modes(given: &Given, warnings: &mut Vec<String>) -> Result<Vec<AuthorizationM
     Ok(modes)
 }
 
-/// The admission plugins that are left out (`AdmissionOptions.Validate`).
-fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<BTreeSet<String>, String> {
+/// `AdmissionOptions.Validate`
+fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<Plugins, String> {
     let (enabled, disabled) = (
         given.list("enable-admission-plugins"),
         given.list("disable-admission-plugins"),
@@ -223,7 +229,7 @@ fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<BTreeSet<String>
     let (here, fixed) = (&SEPARABLE_PLUGINS[..], &BUILT_IN_PLUGINS[..]);
     for (flag, names) in [("enable", &enabled), ("disable", &disabled)] {
         let unknown = |name: &&&str| {
-            ![here, fixed, &MISSING_PLUGINS]
+            ![here, fixed, &OPTIONAL_PLUGINS, &MISSING_PLUGINS]
                 .iter()
                 .any(|known| known.contains(*name))
         };
@@ -253,8 +259,14 @@ fn plugins(given: &Given, warnings: &mut Vec<String>) -> Result<BTreeSet<String>
                 .to_owned(),
         );
     }
-    let named = disabled.iter().filter(|name| here.contains(name));
-    Ok(named.map(|&name| name.to_owned()).collect())
+    let of = |names: &[&str], known: &[&str]| {
+        let named = names.iter().filter(|name| known.contains(name));
+        named.map(|&name| name.to_owned()).collect()
+    };
+    Ok(Plugins {
+        enabled: of(&enabled, &OPTIONAL_PLUGINS),
+        disabled: of(&disabled, here),
+    })
 }
 
 fn range(given: &Given) -> Result<ServiceRange, String> {
@@ -418,8 +430,8 @@ mod tests {
             "disable-admission-plugins plugin \"Priority\" cannot be left out of kubewright",
         );
         check(
-            &["--enable-admission-plugins=NodeRestriction"],
-            "enable-admission-plugins plugin \"NodeRestriction\" is not served by kubewright",
+            &["--enable-admission-plugins=NamespaceExists"],
+            "enable-admission-plugins plugin \"NamespaceExists\" is not served by kubewright",
         );
         check(
             &[
@@ -474,7 +486,7 @@ mod tests {
             PathBuf::from("/var/run/kubernetes/apiserver.crt")
         );
         // Who may do everything has to be somebody.
-        assert!(!settings.anonymous && settings.make_certificate && settings.disabled_plugins.is_empty());
+        assert!(!settings.anonymous && settings.make_certificate && settings.plugins.disabled.is_empty());
     }
 
     #[test]
@@ -493,10 +505,6 @@ mod tests {
             }
         }
         check(&[], &[]);
-        check(
-            &["--authorization-mode=Node"],
-            &["--authorization-mode=Node allows nothing"],
-        );
         check(
             &["--feature-gates=AllAlpha=true", "--runtime-config=api/all=true"],
             &[

@@ -8,4 +8,6 @@
 mod support;
 
 mod kubectl;
+#[cfg(target_os = "linux")]
+mod running;
 mod simulated;

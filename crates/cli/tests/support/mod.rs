@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod operators;
+pub mod picture;
 pub mod project;
 pub mod real;
 
@@ -40,12 +41,17 @@ impl RunningCluster {
 
     /// Starts it and waits for its line, whatever its form.
     pub fn start_json(arguments: &[&str]) -> RunningCluster {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        RunningCluster::start_in(tempfile::tempdir().expect("a temporary folder"), arguments)
+    }
+
+    /// The same in this folder, where it has its temporary files as well.
+    pub fn start_in(folder: tempfile::TempDir, arguments: &[&str]) -> RunningCluster {
         let mut process = Command::new(KUBEWRIGHT)
             .arg("cluster")
             .args(["--kubeconfig", "kubeconfig"])
             .args(arguments)
             .current_dir(folder.path())
+            .env("TMPDIR", folder.path())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");

@@ -47,7 +47,7 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-mod meta;
+pub(crate) mod meta;
 mod namespace;
 mod node;
 mod node_lifecycle;
@@ -55,7 +55,7 @@ mod pod_control;
 mod podgc;
 mod pods;
 mod protection;
-mod quantity;
+pub(crate) mod quantity;
 mod replicaset;
 mod resourcequota;
 mod scheduler;
@@ -75,6 +75,7 @@ use std::time::Duration;
 use kubewright::{Clock, Error, ManagerBuilder, Request, SystemClock};
 
 pub use self::node::{Behaviours, Nodes, Stages};
+pub use crate::processes::Processes;
 
 /// The names of the built-in controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[
@@ -146,6 +147,8 @@ pub struct Settings {
     pub behaviours: Behaviours,
     /// What becomes of pods, in kwok's vocabulary.
     pub stages: Stages,
+    /// Runs pods that are processes; `None`: all pods are simulated.
+    pub processes: Option<Processes>,
     /// How long a pod on a simulated node takes from being bound to being Ready.
     pub pod_start: Duration,
     /// How long a pod on a simulated node takes from being deleted to being gone.
@@ -163,6 +166,7 @@ impl Default for Settings {
             nodes: Nodes::default(),
             behaviours: Behaviours::default(),
             stages: Stages::default(),
+            processes: None,
             pod_start: Duration::from_millis(50),
             pod_stop: Duration::from_millis(50),
         }
@@ -179,6 +183,7 @@ impl fmt::Debug for Settings {
             heartbeats,
             behaviours: _,
             stages: _,
+            processes: _,
             nodes,
             pod_start,
             pod_stop,
@@ -234,11 +239,16 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 stop: settings.pod_stop,
             };
             let nodes = Arc::new(settings.nodes.clone());
+            let manager = match &settings.processes {
+                Some(_) => manager.runnable("runtime-classes", |client, _| node::register_classes(client)),
+                None => manager,
+            };
             manager
                 .add(node::kubelet(
                     pace,
                     settings.behaviours.clone(),
                     settings.stages.clone(),
+                    settings.processes.clone(),
                 ))
                 .add(node::keeper(nodes.clone(), settings.heartbeats))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))

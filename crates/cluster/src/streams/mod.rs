@@ -4,9 +4,8 @@
 //! - a stream ends when its client goes, when what it is connected with ends, and when the cluster stops;
 //! - what a client does not take is not read: nothing is gathered for a client that is slow.
 //!
-//! `lines` are the lines of logs, `simulated` is what a pod says in which nothing runs.
+//! `simulated` is what a pod says in which nothing runs.
 
-pub(crate) mod lines;
 mod simulated;
 
 use bytes::Bytes;
@@ -23,8 +22,9 @@ use tokio::sync::mpsc;
 
 use crate::front::Front;
 use crate::inprocess;
+use crate::processes::lines::{Filter, Line, tail};
+use crate::processes::{Processes, Reader};
 use crate::response::ResponseBody;
-use lines::{Filter, Line, tail};
 
 /// How many pieces may wait for a client.
 const PIECES: usize = 8;
@@ -51,7 +51,14 @@ fn log(front: &Front, connect: Connect, options: LogOptions) -> Response<Respons
     tokio::spawn(async move {
         let sending = async {
             // Who goes ends the stream; there is nobody to tell.
-            let _ = send_simulated(&front, &connect, &options, &sender).await;
+            let _ = match front
+                .processes
+                .as_ref()
+                .and_then(|processes| real_log(processes, &connect, &options))
+            {
+                Some(log) => send_real(log, &options, &sender).await,
+                None => send_simulated(&front, &connect, &options, &sender).await,
+            };
         };
         tokio::select! {
             () = sending => {}
@@ -75,6 +82,23 @@ async fn send(lines: &[Line], filter: &mut Filter, to: &mpsc::Sender<Bytes>) -> 
         return Ok(());
     }
     to.send(out.into()).await.map_err(|_| Gone)
+}
+
+/// The log of a container that runs, or has run.
+fn real_log(processes: &Processes, connect: &Connect, options: &LogOptions) -> Option<Reader> {
+    let uid = connect.pod.value().pointer("/metadata/uid")?.as_str()?;
+    processes.log(uid, &connect.container, options.previous)
+}
+
+async fn send_real(mut log: Reader, options: &LogOptions, to: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
+    let mut filter = Filter::new(options);
+    let Ok(first) = log.read() else { return Ok(()) };
+    send(tail(&first, options.tail_lines), &mut filter, to).await?;
+    while options.follow && !filter.is_spent() && log.more().await {
+        let Ok(lines) = log.read() else { return Ok(()) };
+        send(&lines, &mut filter, to).await?;
+    }
+    Ok(())
 }
 
 /// The log of a container in which nothing runs.

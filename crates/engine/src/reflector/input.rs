@@ -18,6 +18,8 @@ pub struct Config {
     pub watch_timeout: Duration,
     /// How much longer than its timeout a watch may stay silent before it is taken for dead.
     pub watch_grace: Duration,
+    /// How long a watch may be silent when its server sends bookmarks, before the events are asked for on another connection.
+    pub watch_silence: Duration,
     /// A watch that ends sooner than this, without an event, is a failure.
     pub short_watch: Duration,
     /// How long an initial stream may be silent before LIST is used instead.
@@ -27,7 +29,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Watch-list, pages of 500, watches of 5 to 10 minutes, 30 s of grace; 1 s is a short watch; 10 s of silence or 5 minutes in
+    /// Watch-list, pages of 500, watches of 5 to 10 minutes, 30 s of grace; 75 s of silence, because kube-apiserver sends a bookmark each
+    /// minute (`defaultBookmarkFrequency`); 1 s is a short watch; 10 s of silence or 5 minutes in
     /// all without the end of the initial events are too long.
     fn default() -> Config {
         Config {
@@ -35,6 +38,7 @@ impl Default for Config {
             page_size: Some(500),
             watch_timeout: Duration::from_secs(300),
             watch_grace: Duration::from_secs(30),
+            watch_silence: Duration::from_secs(75),
             short_watch: Duration::from_secs(1),
             initial_events_idle: Duration::from_secs(10),
             initial_events_total: Duration::from_secs(300),

@@ -359,6 +359,30 @@ fn rf6_silent_watch_is_given_up() {
 }
 
 #[test]
+fn rf13_a_watch_without_its_pulse_is_asked_for_again() {
+    // A server whose bookmarks were never seen may have none: its watch is let be until its timeout.
+    let mut bench = Bench::watching();
+    bench.check(modified("a", 12), "modified a");
+    bench.pass(329);
+    bench.check(Input::Timer, "");
+
+    let mut bench = Bench::watching();
+    bench.pass(60);
+    bench.check(bookmark("20", false), "bookmark 20");
+    bench.pass(60);
+    bench.check(modified("a", 30), "modified a");
+    // Half a minute after the bookmark would have come; no list, no wait, nothing that anybody is told of.
+    bench.check_wait("WATCH 30");
+    assert_eq!(bench.now, Instant::ZERO + Duration::from_secs(60 + 60 + 75));
+    // The next one is dead as well.
+    bench.check(failed(FailureKind::Connection), "Degraded; wait 800ms");
+    bench.check_wait("WATCH 30");
+    // And the one after it is silent from the beginning.
+    bench.check(Input::Started, "Synced");
+    bench.check_wait("WATCH 30");
+}
+
+#[test]
 fn rf7_expired_watch_lists_at_the_last_version() {
     for input in [failed(FailureKind::Expired), in_stream(FailureKind::Expired)] {
         let mut bench = Bench::watching();

@@ -7,12 +7,15 @@
 //! Absent and `null` are one thing for an optional field, as in Go: the API server drops such a `null`. Only who says
 //! `extend("nullable" = true)` gets a `null` that is kept. Items of lists and values of maps may be `null` when their type is an `Option`.
 
+mod known;
+
 use serde_json::{Map, Value, json};
 
 use super::inlined::{Inlined, says};
 use super::markers::{ITEMS, MARKERS};
 use super::merge::{both, is_rule, under};
 use super::{Problem, TYPE, union};
+use known::{KUBERNETES, anything, number, well_known};
 
 /// A schema in structural form.
 pub(super) type Node = Map<String, Value>;
@@ -79,12 +82,6 @@ const TAKEN_BY_NULL: &[&str] = &["description", "format", "maximum", "minimum", 
 
 /// What a word about the whole kind begins with; it stands on the spec.
 const ROOT: &str = "root:";
-
-/// What the names of Kubernetes' own types begin with.
-const KUBERNETES: &str = "io.k8s.";
-
-/// The pattern of a quantity, as Kubernetes' own generator has it.
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The schema of a whole object, and what is wrong with it.
 pub(super) fn root(raw: &Value, inlined: Value) -> (Value, Vec<Problem>) {
@@ -557,46 +554,6 @@ impl Writer {
             Some(known) => node.insert("format".to_owned(), json!(known)),
             None => node.remove("format"),
         };
-    }
-}
-
-/// The schema that allows everything and keeps it.
-fn anything() -> Node {
-    Node::from_iter([("x-kubernetes-preserve-unknown-fields".to_owned(), Value::Bool(true))])
-}
-
-/// Types of Kubernetes whose crate says too little about them.
-fn well_known(node: &mut Node, name: &str) {
-    match name.rsplit('.').next() {
-        Some("Quantity") => {
-            node.insert("pattern".to_owned(), json!(QUANTITY));
-        }
-        Some("RawExtension") => {
-            node.insert("type".to_owned(), json!("object"));
-            node.extend(anything());
-        }
-        Some("ObjectMeta") => {
-            // What may be said of an object that is made from a template; the rest belongs to the server.
-            const TOLD: [&str; 5] = ["annotations", "finalizers", "labels", "name", "namespace"];
-            if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
-                let known = std::mem::take(properties);
-                properties.extend(known.into_iter().filter(|(name, _)| TOLD.contains(&name.as_str())));
-            }
-        }
-        _ => {}
-    }
-    // Words about the type are for its own page; a field has words of its own, or none.
-    if node.get("type").is_none_or(|kind| kind != "object") || name.ends_with(".ObjectMeta") {
-        node.remove("description");
-    }
-}
-
-/// A bound without a fraction is a whole number.
-fn number(value: &Value) -> Value {
-    match value.as_f64() {
-        #[allow(clippy::cast_possible_truncation)]
-        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => json!(float as i64),
-        _ => value.clone(),
     }
 }
 

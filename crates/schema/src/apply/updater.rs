@@ -1,5 +1,7 @@
 //! What a write means for who owns what.
 
+mod scale;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -12,6 +14,7 @@ use super::shape::{Shape, fields, with_named};
 use super::views::{Changes, Views, changes, fit_entries, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
+pub use scale::{scale_managers, scale_to_parent};
 
 /// More Update entries than this are joined into one of [`ANCIENT`].
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -585,67 +588,6 @@ fn add_back(whole: &Value, left: &Value, owned: Option<&FieldSet>, shape: Shape<
         gone.subtract(&with_named(owned, shape));
     }
     merge::remove(whole, &gone, shape)
-}
-
-/// The owners of the replicas as a Scale shows them (`ScaleHandler.ToSubresource` upstream).
-pub fn scale_managers(parent: &ManagedFields, path: &FieldSet) -> ManagedFields {
-    let replicas = FieldSet::of_path(["spec", "replicas"].into_iter());
-    let owners = parent
-        .entries
-        .iter()
-        .filter(|(_, owned)| owned.fields.contains_all(path));
-    let entries = owners.map(|(manager, owned)| {
-        let owned = Owned {
-            fields: replicas.clone(),
-            api_version: "autoscaling/v1".to_owned(),
-            time: owned.time.clone(),
-        };
-        (in_scale(manager), owned)
-    });
-    ManagedFields {
-        entries: entries.collect(),
-    }
-}
-
-/// A manager as a Scale names it: whoever updated the object did so in the version of the Scale.
-fn in_scale(manager: &Manager) -> Manager {
-    let mut manager = manager.clone();
-    if manager.operation == Operation::Update {
-        "autoscaling/v1".clone_into(&mut manager.api_version);
-    }
-    manager
-}
-
-/// The owners of an object after its Scale was written (`ScaleHandler.ToParent` upstream): `version` is that of the object.
-///
-/// Who updated the object is another manager in the Scale, since it has another version, and loses the path to himself: in an entry of
-/// its own, which looks like his other one and is lost when the entries are read the next time. It is upstream's defect.
-pub fn scale_to_parent(parent: &ManagedFields, scale: ManagedFields, path: &FieldSet, version: &str) -> ManagedFields {
-    let mut scale = scale.entries;
-    let mut entries = BTreeMap::new();
-    for (manager, owned) in &parent.entries {
-        let mut owned = owned.clone();
-        if owned.fields.contains_all(path) && scale.remove(manager).is_none() {
-            owned.fields.subtract(path);
-        }
-        if !owned.fields.is_empty() {
-            entries.insert(manager.clone(), owned);
-        }
-    }
-    let replicas = FieldSet::of_path(["spec", "replicas"].into_iter());
-    for (manager, owned) in scale {
-        if !owned.fields.contains_all(&replicas) {
-            continue;
-        }
-        let time = parent.entries.get(&manager).and_then(|owned| owned.time.clone());
-        let owned = Owned {
-            fields: path.clone(),
-            api_version: version.to_owned(),
-            time,
-        };
-        entries.insert(manager, owned);
-    }
-    ManagedFields { entries }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //!
 //! Each object's fields are visited by name, where upstream visits them in no order.
 
+mod scalars;
+
 use serde_json::{Value, json};
 
 use super::Place;
@@ -82,30 +84,6 @@ struct Validator {
 }
 
 /// A number as Go's `%v` prints a float64.
-/// Whether a number is so often a factor, as near as floats can tell.
-fn is_multiple(number: f64, factor: f64) -> bool {
-    const NEAR: f64 = 1e-9;
-    let times = if factor < 1.0 {
-        1.0 / factor * number
-    } else {
-        number / factor
-    };
-    let whole = times.round();
-    times == whole || (times - whole).abs() / (times.abs() + whole.abs()) < NEAR
-}
-
-fn go_number(number: f64) -> String {
-    if number == 0.0 || (1e-4..1e21).contains(&number.abs()) {
-        return number.to_string();
-    }
-    let text = format!("{number:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = exponent
-        .strip_prefix('-')
-        .map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
-}
-
 /// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
@@ -360,115 +338,6 @@ impl Validator {
         if let Some(best) = best {
             outcome.add(best);
         }
-    }
-
-    /// The first of length and pattern that fails is the only one reported; the format is apart.
-    fn text(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
-        outcome.checks += 1;
-        outcome.errors.extend(self.text_error(text, value, schema, path));
-        if let Some(format) = schema.format.as_deref()
-            && schema.type_.is_none_or(|type_| type_ == Type::String)
-        {
-            outcome.checks += 1;
-            budget::spend_on_text(4 * text.len());
-            if !formats::is_valid(format, text) {
-                outcome.errors.push(self.wrong_type(path, format, text));
-            }
-        }
-    }
-
-    fn text_error(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<FieldError> {
-        // The count is only made when a bound asks for it.
-        let length = || {
-            budget::spend_on_text(text.len());
-            i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
-        };
-        if let Some(max) = schema.max_length
-            && length() > max
-        {
-            let detail = format!("may not be more than {max} bytes");
-            return Some(self.error(Reason::TooLong, &path.text(), None, detail));
-        }
-        if let Some(min) = schema.min_length
-            && length() < min
-        {
-            return Some(self.invalid(path, value, &format!("should be at least {min} chars long")));
-        }
-        let pattern = schema.pattern.as_ref()?;
-        match pattern.matches(text) {
-            Ok(true) => None,
-            Ok(false) => Some(self.invalid(path, value, &format!("should match '{}'", pattern.as_str()))),
-            Err(error) => {
-                let what = format!("should match '{}', but pattern is invalid: '{error}'", pattern.as_str());
-                Some(self.invalid(path, value, &what))
-            }
-        }
-    }
-
-    fn number(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
-        outcome.checks += 1;
-        outcome.errors.extend(self.range(number, value, schema, path));
-        // Of a whole number it is asked with bounds that are cut to whole ones.
-        let whole = value.is_i64();
-        let bound = |bound: f64| if whole { bound.trunc() } else { bound };
-        if let Some(factor) = schema.multiple_of.map(bound) {
-            if factor <= 0.0 {
-                let shown = go_number(factor);
-                let path = path.text();
-                let detail = format!("factor MultipleOf declared for {path} must be positive: {shown}");
-                let factor = serde_json::Number::from_f64(factor).map_or(Value::Null, Value::Number);
-                let factor = if whole { json!(0) } else { factor };
-                outcome
-                    .errors
-                    .push(self.error(Reason::Invalid, &path, Some(factor), detail));
-            } else if !is_multiple(number, factor) {
-                let what = format!("should be a multiple of {}", go_number(factor));
-                outcome.errors.push(self.invalid(path, value, &what));
-            }
-        }
-        if let Some(max) = schema.maximum.map(bound)
-            && (number > max || (schema.exclusive_maximum && number == max))
-        {
-            let or_equal = if schema.exclusive_maximum { "" } else { "or equal to " };
-            outcome.errors.push(self.invalid(
-                path,
-                value,
-                &format!("should be less than {or_equal}{}", go_number(max)),
-            ));
-        }
-        if let Some(min) = schema.minimum.map(bound)
-            && (number < min || (schema.exclusive_minimum && number == min))
-        {
-            let or_equal = if schema.exclusive_minimum { "" } else { "or equal to " };
-            let what = format!("should be greater than {or_equal}{}", go_number(min));
-            outcome.errors.push(self.invalid(path, value, &what));
-        }
-    }
-
-    /// Whether the number fits the width that type and format give it.
-    fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>) -> Option<FieldError> {
-        let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
-        let format = schema.format.as_deref().unwrap_or_default();
-        let whole = value
-            .as_i64()
-            .or_else(|| (number.fract() == 0.0 && number.abs() < 9.2e18).then_some(number as i64));
-        let fits = match (type_, format) {
-            (Type::Integer, "int32") => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
-            (Type::Integer, "uint32") => whole.is_some_and(|whole| u32::try_from(whole).is_ok()),
-            (Type::Integer, "uint64") => value.is_u64() || whole.is_some_and(|whole| whole >= 0),
-            (Type::Integer, _) => whole.is_some(),
-            (Type::Number, "float") => number.abs() <= f64::from(f32::MAX),
-            _ => true,
-        };
-        let format = if format.is_empty() {
-            "(default format)".to_owned()
-        } else {
-            format!("with format {format}")
-        };
-        (!fits).then(|| {
-            let path = path.text();
-            self.placeless(format!("Checked value must be of type {type_} {format} in {path}"))
-        })
     }
 
     fn list(

@@ -1,5 +1,6 @@
 //! The metrics endpoint, with a real API server that says who may read it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -134,10 +135,40 @@ async fn what_happens_is_counted_under_controller_runtimes_names() -> Result<()>
     ] {
         assert!(text.lines().any(|found| found.starts_with(name)), "{name}:\n{text}");
     }
+    check_page(&text);
     assert_eq!(plain(address, "/").await.0, 404);
     stop.stop();
     running.await.expect("no panic").expect("it stops in order");
     Ok(())
+}
+
+/// The book lists every metric with its type, as the endpoint describes it. `KUBEWRIGHT_UPDATE_BOOK=1` renews the page.
+fn check_page(text: &str) {
+    let described = |prefix: &str| {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(prefix)?.split_once(' '));
+        lines.collect::<BTreeMap<_, _>>()
+    };
+    let (helps, types) = (described("# HELP "), described("# TYPE "));
+    let mut page =
+        "# Metrics\n\nWhat `/metrics` of an operator serves, with the words that it says itself. Who may read it: \
+                    [the operator's program](operator.md#metrics).\n\n| metric | type | what it says |\n|---|---|---|\n"
+            .to_owned();
+    for (name, help) in helps.iter().filter(|(name, _)| **name != "shop_orders") {
+        let kind = types[name];
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        page.push_str(&format!(
+            "| `{name}{suffix}` | {kind} | {} |\n",
+            help.trim_end_matches('.')
+        ));
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/metrics.md");
+    if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        std::fs::write(file, &page).expect("it can be written");
+    }
+    let present = std::fs::read_to_string(file).expect("it can be read");
+    assert_eq!(present, page, "KUBEWRIGHT_UPDATE_BOOK=1 renews docs/src/metrics.md");
 }
 
 /// A token for a service account, which may read the metrics or not.

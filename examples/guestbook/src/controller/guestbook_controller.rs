@@ -21,6 +21,7 @@ use crate::v1::{Guestbook, GuestbookStatus};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuestbookReconciler;
 
+// ANCHOR: reconcile
 impl Reconciler for GuestbookReconciler {
     type Object = Guestbook;
 
@@ -36,6 +37,7 @@ impl Reconciler for GuestbookReconciler {
         Ok(Action::await_change())
     }
 }
+// ANCHOR_END: reconcile
 
 /// Labels of everything that belongs to the guestbook, and the selector of its pods.
 fn labels(guestbook: &Guestbook) -> BTreeMap<String, String> {
@@ -97,6 +99,7 @@ fn deployment(guestbook: &Guestbook) -> Deployment {
     }
 }
 
+// ANCHOR: service
 fn service(guestbook: &Guestbook) -> Service {
     Service {
         metadata: metadata(guestbook),
@@ -113,6 +116,7 @@ fn service(guestbook: &Guestbook) -> Service {
         status: None,
     }
 }
+// ANCHOR_END: service
 
 fn status(guestbook: &Guestbook, deployment: &Deployment, now: Time) -> GuestbookStatus {
     let seen = deployment.status.clone().unwrap_or_default();

@@ -4,6 +4,7 @@ use kubewright_cel::Program;
 use serde_json::Value;
 
 use super::super::matching::Criteria;
+use super::source::Kind;
 use crate::kinds::admission_policies::expression::{Compiler, Returns};
 use crate::model::object;
 use crate::scheme::split_version;
@@ -132,8 +133,13 @@ pub(super) struct ValidatingPolicy {
     pub(super) audits: Vec<(String, Expression)>,
 }
 
-impl ValidatingPolicy {
-    pub(super) fn new(stored: &Value) -> ValidatingPolicy {
+impl Kind for ValidatingPolicy {
+    const STORES: [&'static str; 2] = [
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    ];
+
+    fn read(stored: &Value) -> ValidatingPolicy {
         let (policy, compiler) = Policy::new(stored);
         let spec = get(stored, &["spec"]);
         let validation = |entry: &Value| {
@@ -179,8 +185,13 @@ pub(super) struct MutatingPolicy {
     pub(super) reinvocable: bool,
 }
 
-impl MutatingPolicy {
-    pub(super) fn new(stored: &Value) -> MutatingPolicy {
+impl Kind for MutatingPolicy {
+    const STORES: [&'static str; 2] = [
+        "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+    ];
+
+    fn read(stored: &Value) -> MutatingPolicy {
         let (policy, compiler) = Policy::new(stored);
         let spec = get(stored, &["spec"]);
         let mutation = |entry: &Value| {

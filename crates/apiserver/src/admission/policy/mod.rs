@@ -4,7 +4,7 @@
 //! parameters. `source` keeps the policies compiled, `params` finds the parameters, `expression` compiles and `activation`
 //! evaluates, `validating` and `mutating` are the two plugins, `access` asks whether a writer may read the parameters that it names.
 //!
-//! Invariants: a request without a policy in force costs two look-ups; policies do not apply to policies and bindings, nor to reviews of
+//! Invariants: a request that no policy in force may concern costs two look-ups; policies do not apply to policies and bindings, nor to reviews of
 //! access; an expression costs no more than its budget; policies run in the order of their names, their bindings likewise.
 //!
 //! Not here: how policies are written (`kinds::admission_policies`), types of the matched kinds.

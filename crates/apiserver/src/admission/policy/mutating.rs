@@ -3,8 +3,6 @@
 //! All policies in force are chosen on the object as it came; then they change it one after the other, each seeing what those before it
 //! did. A patch whose `test` fails changes nothing and is no error.
 
-use std::sync::Arc;
-
 use kubewright_cel::eval::RUNTIME_BUDGET;
 use kubewright_cel::names::unescape;
 use kubewright_cel::value::Value as Cel;
@@ -38,13 +36,7 @@ pub struct MutatingPolicies {
 
 impl Default for MutatingPolicies {
     fn default() -> MutatingPolicies {
-        MutatingPolicies {
-            source: Source::new(
-                "mutatingadmissionpolicies.admissionregistration.k8s.io",
-                "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-                MutatingPolicy::new,
-            ),
-        }
+        MutatingPolicies { source: Source::new() }
     }
 }
 
@@ -137,7 +129,7 @@ impl From<String> for Failure {
 
 /// Runs what the policies say.
 async fn change(
-    hooks: Arc<Vec<Hook<MutatingPolicy>>>,
+    hooks: Vec<Hook<MutatingPolicy>>,
     session: &Session<'_>,
     attributes: &Attributes,
     object: &mut Value,
@@ -145,7 +137,7 @@ async fn change(
 ) -> Result<(), Status> {
     let mut denied = Denied::default();
     let mut invocations = Vec::new();
-    for hook in hooks.iter() {
+    for hook in &hooks {
         choose(
             &hook.policy,
             &hook.bindings,
@@ -493,7 +485,7 @@ impl Admission for MutatingPolicies {
         if is_exempt(attributes) || attributes.operation == Operation::Delete {
             return Admitted::YES;
         }
-        let hooks = self.source.hooks(session.storage().as_ref());
+        let hooks = self.source.hooks(session, attributes);
         if hooks.is_empty() {
             return Admitted::YES;
         }

@@ -1,16 +1,20 @@
 //! Which policies are in force now, compiled.
 //!
-//! Invariants: a policy is compiled once for each version that is stored; what a request sees is never older than the request. Anything
-//! here may be thrown away: it is made from storage.
+//! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding puts it into
+//! force; what a request sees is never older than the request; neither a write nor a change of a policy looks at policies whose rules
+//! name another resource. Anything here may be thrown away: it is made from storage.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use kubewright_schema::budget;
 use serde_json::Value;
 
+use super::super::matching::{ByResource, Criteria};
+use super::super::{Attributes, Session};
 use super::compiled::Binding;
-use crate::model::object;
-use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::storage::{Derived, Followed, Storage, StoredObject};
+use crate::values::get;
 
 /// A policy with the bindings that put it into force, by name.
 pub(super) struct Hook<P> {
@@ -18,107 +22,122 @@ pub(super) struct Hook<P> {
     pub(super) bindings: Vec<Arc<Binding>>,
 }
 
+/// A kind of policies.
+pub(super) trait Kind: Sized {
+    /// The store of the policies, and that of their bindings.
+    const STORES: [&'static str; 2];
+
+    /// Compiles what is stored.
+    fn read(stored: &Value) -> Self;
+}
+
 /// The policies of one kind.
 pub(super) struct Source<P> {
-    policies: &'static str,
-    bindings: &'static str,
-    read: fn(&Value) -> P,
-    known: Mutex<Known<P>>,
+    known: Followed<Known<P>>,
 }
-
-/// Something read from a stored object, with the version that it was read from.
-type Read<T> = BTreeMap<String, (u64, Arc<T>)>;
 
 struct Known<P> {
-    /// The state of both stores that it is about.
-    at: Option<[u64; 2]>,
-    policies: Read<P>,
-    bindings: Read<Binding>,
-    hooks: Arc<Vec<Hook<P>>>,
+    policies: BTreeMap<String, Entry<P>>,
+    /// Names of policies.
+    by_resource: ByResource,
+    /// By the name of the policy, then by their own.
+    bindings: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
+    /// The policy of a binding.
+    bound: BTreeMap<String, String>,
 }
 
-/// Everything in a store, with what was known of it before.
-fn refresh<T>(storage: &dyn Storage, store: &str, known: &Read<T>, read: impl Fn(&Value) -> T) -> Read<T> {
-    let Ok(listed) = storage.list(store, &ListRequest::default()) else {
-        // Only lists of the past can fail.
-        return Read::new();
-    };
-    let fresh = |stored: &StoredObject| match known.get(object::name(stored.value())) {
-        Some((revision, same)) if *revision == stored.revision() => same.clone(),
-        _ => Arc::new(read(stored.value())),
-    };
-    let items = listed.items.iter();
-    items
-        .map(|(_, stored)| {
-            let name = object::name(stored.value()).to_owned();
-            (name, (stored.revision(), fresh(stored)))
-        })
-        .collect()
+/// A policy that may have to be compiled.
+struct Entry<P> {
+    criteria: Criteria,
+    compiled: OnceLock<Arc<P>>,
 }
 
-impl<P> Source<P> {
-    /// Policies in the store `policies`, bindings in the store `bindings`.
-    pub(super) fn new(policies: &'static str, bindings: &'static str, read: fn(&Value) -> P) -> Source<P> {
-        Source {
-            policies,
-            bindings,
-            read,
-            known: Mutex::new(Known {
-                at: None,
-                policies: Read::new(),
-                bindings: Read::new(),
-                hooks: Arc::default(),
-            }),
+impl<P> Default for Known<P> {
+    fn default() -> Known<P> {
+        Known {
+            policies: BTreeMap::new(),
+            by_resource: ByResource::default(),
+            bindings: BTreeMap::new(),
+            bound: BTreeMap::new(),
         }
     }
+}
 
-    /// The policies that have a binding.
-    pub(super) fn hooks(&self, storage: &dyn Storage) -> Arc<Vec<Hook<P>>> {
-        // Asked before anything is listed: what is written in between makes it look old, not new.
-        let at = [self.policies, self.bindings].map(|store| storage.changes(store));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.at == Some(at) {
-            return known.hooks.clone();
-        }
-        let bindings = refresh(storage, self.bindings, &known.bindings, Binding::new);
-        let policies = if bindings.is_empty() {
-            Read::new()
+impl<P: Kind> Derived for Known<P> {
+    fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        let [policies, _] = P::STORES;
+        if store == policies {
+            self.take_policy(key, object.map(|object| object.value()));
         } else {
-            refresh(storage, self.policies, &known.policies, self.read)
-        };
-        let same = |new: &Read<P>| {
-            new.len() == known.policies.len()
-                && new
-                    .iter()
-                    .all(|(name, (version, _))| known.policies.get(name).is_some_and(|(before, _)| before == version))
-        };
-        let unchanged = same(&policies)
-            && bindings.len() == known.bindings.len()
-            && bindings
-                .iter()
-                .all(|(name, (version, _))| known.bindings.get(name).is_some_and(|(before, _)| before == version));
-        if !unchanged {
-            known.hooks = Arc::new(join(&policies, &bindings));
-            known.policies = policies;
-            known.bindings = bindings;
+            self.take_binding(key, object.map(|object| object.value()));
         }
-        known.at = Some(at);
-        known.hooks.clone()
     }
 }
 
-/// A binding to a policy that is not there waits for it.
-fn join<P>(policies: &Read<P>, bindings: &Read<Binding>) -> Vec<Hook<P>> {
-    let mut bound: BTreeMap<&str, Vec<Arc<Binding>>> = BTreeMap::new();
-    for (_, binding) in bindings.values() {
-        bound.entry(&binding.policy).or_default().push(binding.clone());
+impl<P: Kind> Known<P> {
+    fn take_policy(&mut self, name: &str, policy: Option<&Value>) {
+        if let Some(before) = self.policies.remove(name) {
+            self.by_resource.remove(name, std::iter::once(&before.criteria));
+        }
+        let Some(policy) = policy else { return };
+        let entry = Entry {
+            criteria: Criteria::of_match_resources(get(policy, &["spec", "matchConstraints"])),
+            compiled: OnceLock::new(),
+        };
+        self.by_resource.insert(name, std::iter::once(&entry.criteria));
+        self.policies.insert(name.to_owned(), entry);
     }
-    let hooks = bound.into_iter().filter_map(|(name, bindings)| {
-        let (_, policy) = policies.get(name)?;
+
+    fn take_binding(&mut self, name: &str, binding: Option<&Value>) {
+        if let Some(policy) = self.bound.remove(name)
+            && let Some(bindings) = self.bindings.get_mut(&policy)
+        {
+            bindings.remove(name);
+            if bindings.is_empty() {
+                self.bindings.remove(&policy);
+            }
+        }
+        let Some(binding) = binding else { return };
+        let binding = Arc::new(Binding::new(binding));
+        self.bound.insert(name.to_owned(), binding.policy.clone());
+        let bindings = self.bindings.entry(binding.policy.clone()).or_default();
+        bindings.insert(name.to_owned(), binding);
+    }
+
+    /// A policy with its bindings; none while it has none. A binding to a policy that is not there waits for it.
+    fn hook(&self, storage: &dyn Storage, name: &str) -> Option<Hook<P>> {
+        let bindings = self.bindings.get(name)?;
+        let entry = self.policies.get(name)?;
+        let policy = match entry.compiled.get() {
+            Some(policy) => policy.clone(),
+            None => {
+                let [policies, _] = P::STORES;
+                // What was written since is compiled as well: the request ends later still.
+                let stored = storage.get(policies, name)?;
+                let compiled = budget::unlimited(|| Arc::new(P::read(stored.value())));
+                entry.compiled.get_or_init(|| compiled).clone()
+            }
+        };
         Some(Hook {
-            policy: policy.clone(),
-            bindings,
+            policy,
+            bindings: bindings.values().cloned().collect(),
         })
-    });
-    hooks.collect()
+    }
+}
+
+impl<P: Kind> Source<P> {
+    pub(super) const fn new() -> Source<P> {
+        Source {
+            known: Followed::new(&P::STORES),
+        }
+    }
+
+    /// The policies in force that a request may concern, by name.
+    pub(super) fn hooks(&self, session: &Session<'_>, attributes: &Attributes) -> Vec<Hook<P>> {
+        let storage = session.storage().as_ref();
+        self.known.look(storage, |known| {
+            let names = known.by_resource.of(&attributes.resource.plural).into_iter();
+            names.filter_map(|name| known.hook(storage, name)).collect()
+        })
+    }
 }

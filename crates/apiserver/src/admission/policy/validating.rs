@@ -1,7 +1,6 @@
 //! ValidatingAdmissionPolicies: rules that may refuse a request, or warn.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use kubewright_cel::eval::RUNTIME_BUDGET;
 use kubewright_cel::value::Value as Cel;
@@ -31,13 +30,7 @@ pub struct ValidatingPolicies {
 
 impl Default for ValidatingPolicies {
     fn default() -> ValidatingPolicies {
-        ValidatingPolicies {
-            source: Source::new(
-                "validatingadmissionpolicies.admissionregistration.k8s.io",
-                "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-                ValidatingPolicy::new,
-            ),
-        }
+        ValidatingPolicies { source: Source::new() }
     }
 }
 
@@ -139,14 +132,14 @@ impl Denied {
 
 /// Holds the object against the policies.
 async fn check(
-    hooks: Arc<Vec<Hook<ValidatingPolicy>>>,
+    hooks: Vec<Hook<ValidatingPolicy>>,
     session: &Session<'_>,
     attributes: &Attributes,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let mut denied = Denied::default();
-    for hook in hooks.iter() {
+    for hook in &hooks {
         check_hook(hook, session, attributes, object, old, &mut denied).await?;
     }
     denied.into_result(attributes, object)
@@ -457,7 +450,7 @@ impl Admission for ValidatingPolicies {
         if is_exempt(attributes) {
             return Admitted::YES;
         }
-        let hooks = self.source.hooks(session.storage().as_ref());
+        let hooks = self.source.hooks(session, attributes);
         if hooks.is_empty() {
             return Admitted::YES;
         }

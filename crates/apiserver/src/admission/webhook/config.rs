@@ -1,16 +1,20 @@
-//! Configurations of webhooks, read once for each version of the stored objects.
+//! Configurations of webhooks, read once for each version of a stored object.
+//!
+//! Invariant: neither a write nor a change of a configuration looks at configurations whose rules name another resource.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::admission::matching::{Criteria, is_exempt};
+use crate::admission::matching::{ByResource, Criteria, is_exempt};
 use crate::admission::policy::conditions::Conditions;
 use crate::admission::{Attributes, Session};
 use crate::model::object;
 use crate::outbound::client::Client;
-use crate::storage::{ListRequest, Storage, StoredObject};
+use crate::storage::{Derived, Followed, StoredObject};
 use crate::values::get;
 
 /// What a webhook without `timeoutSeconds` gets; defaulting fills the field in, so that none is stored so.
@@ -64,70 +68,70 @@ impl Webhook {
 
 /// The webhooks of all configurations of one kind, in the order in which they are asked.
 pub(super) struct Configurations {
-    store: &'static str,
-    known: Mutex<Known>,
+    known: Followed<Known>,
 }
 
-/// What was read, and from which objects.
+/// What is configured, by the name of the configuration.
 #[derive(Default)]
 struct Known {
-    /// The state of the store that they were read from.
-    at: Option<u64>,
-    from: Vec<Arc<StoredObject>>,
-    webhooks: Arc<Vec<Webhook>>,
+    webhooks: BTreeMap<String, Arc<Vec<Webhook>>>,
+    by_resource: ByResource,
+}
+
+impl Derived for Known {
+    fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        if let Some(before) = self.webhooks.remove(key) {
+            let criteria = before.iter().map(|webhook| &webhook.criteria);
+            self.by_resource.remove(key, criteria);
+        }
+        let webhooks = object.map(|object| read(object.value())).unwrap_or_default();
+        if !webhooks.is_empty() {
+            let criteria = webhooks.iter().map(|webhook| &webhook.criteria);
+            self.by_resource.insert(key, criteria);
+            self.webhooks.insert(key.to_owned(), Arc::new(webhooks));
+        }
+    }
+}
+
+/// The webhooks of one configuration.
+pub(super) struct Configured {
+    /// The place of the first of them among all that are configured.
+    pub(super) first: usize,
+    pub(super) webhooks: Arc<Vec<Webhook>>,
 }
 
 impl Configurations {
-    pub(super) fn new(store: &'static str) -> Configurations {
+    pub(super) const fn new(stores: &'static [&'static str; 1]) -> Configurations {
         Configurations {
-            store,
-            known: Mutex::default(),
+            known: Followed::new(stores),
         }
     }
 
-    /// The webhooks that a write may concern; none where there are none, or where nobody is asked about such a write.
-    pub(super) fn of(&self, session: &Session<'_>, attributes: &Attributes) -> Option<Arc<Vec<Webhook>>> {
+    /// The configurations that a write may concern, by name; none where nobody is asked about such a write.
+    pub(super) fn of(&self, session: &Session<'_>, attributes: &Attributes) -> Vec<Configured> {
         if is_exempt(attributes) {
-            return None;
+            return Vec::new();
         }
-        let webhooks = self.webhooks(session.storage().as_ref());
-        (!webhooks.is_empty()).then_some(webhooks)
-    }
-
-    /// What is configured now.
-    fn webhooks(&self, storage: &dyn Storage) -> Arc<Vec<Webhook>> {
-        // Asked before anything is listed: what is written in between makes it look old, not new.
-        let at = storage.changes(self.store);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.at == Some(at) {
-            return known.webhooks.clone();
-        }
-        let listed = storage.list(self.store, &ListRequest::default());
-        // What cannot be listed was never written: the store comes into being with its first object.
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
-        known.at = Some(at);
-        let same = known.from.len() == items.len()
-            && known
-                .from
-                .iter()
-                .zip(&items)
-                .all(|(known, (_, item))| known.revision() == item.revision());
-        if !same {
-            known.from = items.into_iter().map(|(_, item)| item).collect();
-            known.webhooks = Arc::new(read(&known.from));
-        }
-        known.webhooks.clone()
+        self.known.look(session.storage().as_ref(), |known| {
+            let names = known.by_resource.of(&attributes.resource.plural);
+            let concerned = names.into_iter().filter_map(|name| {
+                let webhooks = known.webhooks.get(name)?.clone();
+                // Only the audit log tells of places, and only there is it worth a walk over all that come before.
+                let before = session
+                    .is_audited()
+                    .then(|| known.webhooks.range::<str, _>((Unbounded, Excluded(name))));
+                let first = before.into_iter().flatten().map(|(_, webhooks)| webhooks.len()).sum();
+                Some(Configured { first, webhooks })
+            });
+            concerned.collect()
+        })
     }
 }
 
-fn read(configurations: &[Arc<StoredObject>]) -> Vec<Webhook> {
-    let mut webhooks = Vec::new();
-    for configuration in configurations {
-        let value = configuration.value();
-        let entries = get(value, &["webhooks"]).as_array();
-        for (index, webhook) in entries.into_iter().flatten().enumerate() {
-            webhooks.push(Webhook::new(object::name(value), index, webhook));
-        }
-    }
-    webhooks
+fn read(configuration: &Value) -> Vec<Webhook> {
+    let entries = get(configuration, &["webhooks"]).as_array();
+    let entries = entries.into_iter().flatten().enumerate();
+    entries
+        .map(|(index, webhook)| Webhook::new(object::name(configuration), index, webhook))
+        .collect()
 }

@@ -6,7 +6,7 @@ use kubewright_schema::patch;
 use kubewright_schema::schema::GroupVersionKind;
 use serde_json::Value;
 
-use super::config::{Configurations, Webhook};
+use super::config::{Configurations, Configured, Webhook};
 use super::review::{self, Objects};
 use super::{Failure, match_conditions};
 use crate::admission::matching::Matched;
@@ -25,7 +25,7 @@ pub struct MutatingWebhooks {
 impl Default for MutatingWebhooks {
     fn default() -> MutatingWebhooks {
         MutatingWebhooks {
-            configurations: Configurations::new("mutatingwebhookconfigurations.admissionregistration.k8s.io"),
+            configurations: Configurations::new(&["mutatingwebhookconfigurations.admissionregistration.k8s.io"]),
         }
     }
 }
@@ -72,7 +72,7 @@ impl Travelling<'_> {
 
 /// Asks the webhooks, each about what the one before left.
 async fn dispatch(
-    webhooks: Arc<Vec<Webhook>>,
+    configured: Vec<Configured>,
     session: &Session<'_>,
     attributes: &Attributes,
     object: &mut Value,
@@ -86,8 +86,10 @@ async fn dispatch(
         original: None,
         patched: false,
     };
-    for (at, hook) in webhooks.iter().enumerate() {
-        ask(hook, at, session, attributes, &mut travelling, old).await?;
+    for Configured { first, webhooks } in &configured {
+        for (index, hook) in webhooks.iter().enumerate() {
+            ask(hook, first + index, session, attributes, &mut travelling, old).await?;
+        }
     }
     travelling.arrive(session, &Matched::own(attributes)).await?;
     session.end(PLUGIN, object);
@@ -206,9 +208,10 @@ impl Admission for MutatingWebhooks {
         object: &'a mut Value,
         old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        match self.configurations.of(session, attributes) {
-            None => Admitted::YES,
-            Some(webhooks) => Admitted::later(dispatch(webhooks, session, attributes, object, old)),
+        let configured = self.configurations.of(session, attributes);
+        if configured.is_empty() {
+            return Admitted::YES;
         }
+        Admitted::later(dispatch(configured, session, attributes, object, old))
     }
 }

@@ -1,11 +1,9 @@
 //! ValidatingAdmissionWebhook.
 
-use std::sync::Arc;
-
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::config::{Configurations, Webhook};
+use super::config::{Configurations, Configured, Webhook};
 use super::match_conditions;
 use super::review::{self, Objects};
 use crate::admission::matching::Matched;
@@ -20,7 +18,7 @@ pub struct ValidatingWebhooks {
 impl Default for ValidatingWebhooks {
     fn default() -> ValidatingWebhooks {
         ValidatingWebhooks {
-            configurations: Configurations::new("validatingwebhookconfigurations.admissionregistration.k8s.io"),
+            configurations: Configurations::new(&["validatingwebhookconfigurations.admissionregistration.k8s.io"]),
         }
     }
 }
@@ -35,7 +33,7 @@ struct Invocation<'a> {
 
 /// Asks the webhooks, all at once.
 async fn dispatch(
-    webhooks: Arc<Vec<Webhook>>,
+    configured: Vec<Configured>,
     session: &Session<'_>,
     attributes: &Attributes,
     object: &Value,
@@ -43,7 +41,7 @@ async fn dispatch(
 ) -> Result<(), Status> {
     let mut asked = Vec::new();
     // Nobody is asked before it is clear who is, for an error in that is the answer.
-    for hook in webhooks.iter() {
+    for hook in configured.iter().flat_map(|configured| configured.webhooks.iter()) {
         let Some(seen) = hook.criteria.matches(session, attributes, object, old)? else {
             continue;
         };
@@ -90,9 +88,10 @@ impl Admission for ValidatingWebhooks {
         object: &'a Value,
         old: Option<&'a Value>,
     ) -> Admitted<'a> {
-        match self.configurations.of(session, attributes) {
-            None => Admitted::YES,
-            Some(webhooks) => Admitted::later(dispatch(webhooks, session, attributes, object, old)),
+        let configured = self.configurations.of(session, attributes);
+        if configured.is_empty() {
+            return Admitted::YES;
         }
+        Admitted::later(dispatch(configured, session, attributes, object, old))
     }
 }

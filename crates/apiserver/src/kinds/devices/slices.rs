@@ -11,7 +11,7 @@ use super::super::check::{At, Errors, child, each, ensure, fill, fill_text, get}
 use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
-use crate::model::{Empties, Looks, Strategy, StrategyContext};
+use crate::model::{Empties, Looks, Strategy, StrategyContext, UnknownField};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
@@ -28,6 +28,7 @@ const MAX_ATTRIBUTE_VALUES: usize = 48;
 pub(crate) const DEVICES: Strategy = Strategy {
     empties: Empties::Seen,
     looks: Looks::CHANGED,
+    unknown_field: UnknownField::LabelOfVersion,
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {
             return;

@@ -5,13 +5,13 @@
 use serde_json::{Value, json};
 
 use super::projections::descending;
+use super::references::MIRROR;
 use crate::kinds::check::{At, Errors, Object, child, ensure, get};
 
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 

@@ -7,6 +7,7 @@ pub(crate) mod host;
 pub(crate) mod needs;
 mod portions;
 mod projections;
+pub(crate) mod references;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 pub(crate) mod validate;

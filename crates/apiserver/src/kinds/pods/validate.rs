@@ -2,19 +2,23 @@
 //!
 //! [`spec`] serves pods and every pod template. Errors come in the order of Kubernetes' own validation where it is cheap to keep.
 
+mod changes;
+mod network;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::{internal, names};
+use kubewright_schema::names;
 use serde_json::Value;
 
 use super::{annotations, containers, host, resources, scheduling, volumes};
-use crate::kinds::check::{At, Errors, check_ip, ensure, get, keep};
+use crate::kinds::check::{At, Errors, check_ip, get};
+pub(crate) use changes::{ephemeral_containers, resize, update};
+use network::{DNS_POLICIES, dns, host_aliases, hostname_override};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
-const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
-/// Errors in a `PodSpec`.
+/// Errors in a `PodSpec` (`ValidatePodSpec`).
 pub(crate) fn spec(errors: &mut Errors, at: &At<'_>) {
     let claims = host::claims(errors, &at.key("resourceClaims"));
     let facts = containers::PodFacts {
@@ -97,73 +101,7 @@ fn node_selector(errors: &mut Errors, at: &At<'_>) {
     }
 }
 
-fn dns(errors: &mut Errors, at: &At<'_>) {
-    let config = at.key("dnsConfig");
-    let servers = config.key("nameservers");
-    if at.key("dnsPolicy").text() == "None" && servers.is_empty() {
-        if config.present() {
-            errors.required(
-                &servers,
-                "must provide at least one DNS nameserver when `dnsPolicy` is None",
-            );
-        } else {
-            errors.required(&config, "must provide `dnsConfig` when `dnsPolicy` is None");
-        }
-    }
-    if servers.len() > 3 {
-        errors.invalid(&servers, "must not have more than 3 nameservers");
-    }
-    for server in servers.items() {
-        check_ip(errors, &server);
-    }
-    searches(errors, &config.key("searches"));
-    for option in config.key("options").items() {
-        if option.key("name").text().is_empty() {
-            errors.required(&option, "must not be empty");
-        }
-    }
-}
-
-/// `dnsConfig.searches`: domains, whose labels may begin with an underscore, or a lone dot.
-fn searches(errors: &mut Errors, at: &At<'_>) {
-    const MAX: usize = 32;
-    const MAX_TEXT: usize = 2048;
-    if at.len() > MAX {
-        errors.invalid(at, format!("must not have more than {MAX} search paths"));
-    }
-    let texts: Vec<&str> = at.items().map(|entry| entry.value.as_str().unwrap_or("")).collect();
-    if texts.join(" ").len() > MAX_TEXT {
-        errors.invalid(
-            at,
-            format!("must not have more than {MAX_TEXT} characters (including spaces) in the search list"),
-        );
-    }
-    for entry in at.items().filter(|entry| entry.text() != ".") {
-        let domain = entry.text().strip_suffix('.').unwrap_or(entry.text());
-        for message in names::underscored_subdomain(domain) {
-            errors.invalid(&entry, message);
-        }
-    }
-}
-
-/// `hostnameOverride`: the name of the pod's host in the pod, instead of one that is made of other fields.
-fn hostname_override(errors: &mut Errors, spec: &At<'_>) {
-    const MAX: usize = 64;
-    let at = spec.key("hostnameOverride");
-    if !at.present() {
-        return;
-    }
-    errors.messages(&at, names::dns1123_subdomain(at.text()));
-    if at.text().len() > MAX {
-        errors.push(FieldError::too_long(at.path.to_string(), MAX));
-    }
-    for field in ["hostNetwork", "setHostnameAsFQDN"] {
-        if spec.key(field).is_true() {
-            errors.forbidden(&at, format!("may not be specified when {field} is true"));
-        }
-    }
-}
-
+/// `validateSchedulingGates`.
 fn gates(errors: &mut Errors, at: &At<'_>) {
     let mut seen = BTreeSet::new();
     let gates = at.key("schedulingGates");
@@ -185,19 +123,6 @@ fn gated_has_no_node(errors: &mut Errors, at: &At<'_>) {
             &at.key("nodeName"),
             "cannot be set until all schedulingGates have been cleared",
         );
-    }
-}
-
-fn host_aliases(errors: &mut Errors, at: &At<'_>) {
-    for alias in at.items() {
-        if let Some(std::net::IpAddr::V6(address)) = check_ip(errors, &alias.key("ip"))
-            && address.to_ipv4_mapped().is_some()
-        {
-            errors.invalid(&alias.key("ip"), "must not be an IPv4-mapped IPv6 address");
-        }
-        for name in alias.key("hostnames").items() {
-            errors.messages(&name, names::dns1123_subdomain(name.text()));
-        }
     }
 }
 
@@ -265,7 +190,7 @@ fn devices(errors: &mut Errors, at: &At<'_>, container: &At<'_>) {
     }
 }
 
-/// Errors in a pod that is created.
+/// Errors in a pod that is created (`ValidatePodCreate`).
 pub(crate) fn create(new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
@@ -296,287 +221,7 @@ fn tokens_without_account(errors: &mut Errors, spec: &At<'_>) {
     }
 }
 
-const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
-    (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-/// Errors in a pod that changes: nearly nothing of the spec may.
-pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let at = At::root(new).key("spec");
-    let was = At::root(old).key("spec");
-    spec(&mut errors, &at);
-    for list in ["containers", "initContainers"] {
-        if at.key(list).len() != was.key(list).len() {
-            errors.forbidden(&at.key(list), "pod updates may not add or remove containers");
-            return errors.into_vec();
-        }
-        for container in at.key(list).items() {
-            let image = container.key("image");
-            if image.text().is_empty() {
-                errors.required(&image, "");
-            }
-            if image.text().trim().len() != image.text().len() {
-                errors.invalid(&image, "must not have leading or trailing whitespace");
-            }
-        }
-    }
-    if deadline(&mut errors, &at, &was) {
-        return errors.into_vec();
-    }
-    tolerations(&mut errors, &at, &was);
-    scheduling_gates(&mut errors, &at, &was);
-    if at.value == was.value {
-        return errors.into_vec();
-    }
-    let munged = with_what_may_change(&mut errors, &at, &was);
-    if munged != *was.value {
-        let difference = internal::difference("", "Pod", "spec", was.value, &munged);
-        errors.forbidden(
-            &at,
-            format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
-        );
-    }
-    errors.into_vec()
-}
-
-/// The new spec with the old values of what may change, so that the rest can be compared.
-fn with_what_may_change(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> Value {
-    let mut munged = at.value.clone();
-    for list in ["containers", "initContainers"] {
-        let containers = munged.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, before) in containers.zip(was.key(list).items()) {
-            keep(container, before.value, "image");
-        }
-    }
-    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        keep(&mut munged, was.value, field);
-    }
-    let grace = "terminationGracePeriodSeconds";
-    if was.key(grace).int().is_some_and(|seconds| seconds < 0) && at.key(grace).int() == Some(1) {
-        keep(&mut munged, was.value, grace);
-    }
-    // While a gate holds the pod back, where it may run can still be narrowed.
-    if !was.key("schedulingGates").is_empty() {
-        let selector = at.key("nodeSelector");
-        let changed = |(key, before): (&str, At<'_>)| selector.key(key).value != before.value;
-        if was.key("nodeSelector").entries().any(changed) {
-            errors.invalid(
-                &selector,
-                "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
-            );
-        }
-        keep(&mut munged, was.value, "nodeSelector");
-        let affinity = was.key("affinity");
-        let others = ["podAffinity", "podAntiAffinity"];
-        if !affinity.present() && others.iter().all(|kind| !at.key("affinity").key(kind).present()) {
-            keep(&mut munged, was.value, "affinity");
-        } else if let Some(spec) = munged.as_object_mut()
-            && let Some(after) = ensure(spec, "affinity")
-        {
-            let mut value = Value::Object(std::mem::take(after));
-            keep(&mut value, affinity.value, "nodeAffinity");
-            spec.insert("affinity".to_owned(), value);
-        }
-    }
-    munged
-}
-
-/// Whether the deadline is so wrong that nothing else is looked at.
-fn deadline(errors: &mut Errors, at: &At<'_>, was: &At<'_>) -> bool {
-    const FIELD: &str = "activeDeadlineSeconds";
-    let new = at.key(FIELD);
-    match (new.int(), was.key(FIELD).int()) {
-        (Some(seconds), _) if !(0..=i64::from(i32::MAX)).contains(&seconds) => {
-            errors.invalid(&new, "must be between 0 and 2147483647, inclusive");
-            true
-        }
-        (Some(seconds), Some(before)) if seconds > before => {
-            errors.invalid(&new, "must be less than or equal to previous value");
-            true
-        }
-        (None, Some(_)) => {
-            errors.invalid_value(
-                &new,
-                Value::Null,
-                "must not update from a positive integer to nil value",
-            );
-            false
-        }
-        _ => false,
-    }
-}
-
-fn tolerations(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
-    let new = at.key("tolerations");
-    let without_seconds = |at: &At<'_>| {
-        let mut value = at.value.clone();
-        if let Some(map) = value.as_object_mut() {
-            map.remove("tolerationSeconds");
-        }
-        value.to_string()
-    };
-    let kept: BTreeSet<String> = new.items().map(|toleration| without_seconds(&toleration)).collect();
-    if was
-        .key("tolerations")
-        .items()
-        .any(|toleration| !kept.contains(&without_seconds(&toleration)))
-    {
-        errors.forbidden(
-            &new,
-            "existing toleration can not be modified except its tolerationSeconds",
-        );
-    } else {
-        // Upstream looks at them here and with the rest.
-        scheduling::tolerations(errors, &new);
-    }
-}
-
-fn scheduling_gates(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
-    let names = |at: &At<'_>| -> BTreeSet<String> {
-        at.key("schedulingGates")
-            .items()
-            .map(|gate| gate.key("name").text().to_owned())
-            .collect()
-    };
-    let old = names(was);
-    for gate in at.key("schedulingGates").items() {
-        let name = gate.key("name");
-        if !old.contains(name.text()) {
-            let why = format!(
-                "only deletion is allowed, but found new scheduling gate '{}'",
-                name.text()
-            );
-            errors.forbidden(&name, why);
-        }
-    }
-}
-
-/// Errors in a change of `/ephemeralcontainers`: those that are there stay as they are.
-pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let at = At::root(new).key("spec");
-    spec(&mut errors, &at);
-    let list = at.key("ephemeralContainers");
-    let named = first_by_name(&list);
-    for before in At::root(old).keys(&["spec", "ephemeralContainers"]).items() {
-        let name = before.key("name").text();
-        match named.get(name) {
-            None => errors.forbidden(
-                &list,
-                format!("existing ephemeral containers {name:?} may not be removed\n"),
-            ),
-            Some(after) if after.value != before.value => {
-                let path = "spec.ephemeralContainers[0]";
-                let difference = internal::difference("", "Pod", path, before.value, after.value);
-                errors.forbidden(
-                    &list,
-                    format!("existing ephemeral containers {name:?} may not be changed\n{difference}"),
-                );
-            }
-            Some(_) => {}
-        }
-    }
-    errors.into_vec()
-}
-
-/// Errors in a change of `/resize`: requests and limits fit each other, and the class of the pod stays.
-pub(crate) fn resize(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let (at, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
-    spec(&mut errors, &at);
-    if was.key("os").key("name").text() == "windows" {
-        let mut only = Errors::default();
-        only.push(FieldError::forbidden("", "windows pods cannot be resized"));
-        return only.into_vec();
-    }
-    let class = super::qos_class(old);
-    if super::qos_class(new) != class {
-        errors.invalid_value(&at, class, "Pod QOS Class may not change as a result of resizing");
-    }
-    let running = At::root(old)
-        .keys(&["status", "containerStatuses"])
-        .items()
-        .find(|status| status.keys(&["state", "running"]).present())
-        .map(|status| status.key("resources").present());
-    if running == Some(false) {
-        errors.forbidden(&at, "Pod running on node without support for resize");
-    }
-    let known = errors.len();
-    for list in ["containers", "initContainers"] {
-        if at.key(list).len() != was.key(list).len() {
-            errors.forbidden(&at.key(list), format!("{list} may not be added or removed on resize"));
-            continue;
-        }
-        for (container, before) in at.key(list).items().zip(was.key(list).items()) {
-            if container.key("name").text() != before.key("name").text() {
-                errors.forbidden(
-                    &container.key("name"),
-                    format!("{list} may not be renamed or reordered on resize"),
-                );
-            }
-        }
-    }
-    if errors.len() > known {
-        return errors.into_vec();
-    }
-    for list in ["initContainers", "containers"] {
-        for (container, before) in at.key(list).items().zip(was.key(list).items()) {
-            if list == "containers" || container.key("restartPolicy").text() == "Always" {
-                nothing_removed(&mut errors, &container.key("resources"), &before.key("resources"));
-            }
-        }
-    }
-    only_cpu_and_memory(&mut errors, &at, &was);
-    errors.into_vec()
-}
-
-fn nothing_removed(errors: &mut Errors, new: &At<'_>, old: &At<'_>) {
-    for list in ["requests", "limits"] {
-        let now = new.key(list);
-        if old.key(list).entries().any(|(name, _)| !now.key(name).present()) {
-            errors.forbidden(&now, format!("resource {list} cannot be removed"));
-        }
-    }
-}
-
-fn only_cpu_and_memory(errors: &mut Errors, at: &At<'_>, was: &At<'_>) {
-    let others = |container: &At<'_>| {
-        let mut value = container.value.clone();
-        for list in ["requests", "limits"] {
-            let amounts = value
-                .pointer_mut(&format!("/resources/{list}"))
-                .and_then(Value::as_object_mut);
-            if let Some(amounts) = amounts {
-                amounts.remove("cpu");
-                amounts.remove("memory");
-            }
-        }
-        // An empty list of amounts is none.
-        if let Some(resources) = value.get_mut("resources").and_then(Value::as_object_mut) {
-            resources.retain(|_, amounts| amounts.as_object().is_none_or(|amounts| !amounts.is_empty()));
-        }
-        value
-    };
-    for (container, before) in at.key("containers").items().zip(was.key("containers").items()) {
-        if others(&container) != others(&before) {
-            errors.forbidden(at, "only cpu and memory resources are mutable");
-        }
-    }
-    for (container, before) in at.key("initContainers").items().zip(was.key("initContainers").items()) {
-        if container.key("restartPolicy").text() == "Always" {
-            if others(&container) != others(&before) {
-                errors.forbidden(
-                    &container,
-                    "only cpu and memory resources for init or sidecar containers are mutable",
-                );
-            }
-        } else if container.value != before.value {
-            errors.forbidden(at, "resources for non-sidecar init containers are immutable");
-        }
-    }
-}
-
-/// Errors in a change of `/status`.
+/// Errors in a change of `/status` (`ValidatePodStatusUpdate`).
 pub(crate) fn status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("status");

@@ -9,7 +9,8 @@ use kubewright_schema::quantity::Quantity;
 use kubewright_schema::{internal, names};
 use serde_json::{Value, json};
 
-use super::{OLD_ANNOTATIONS, STORED, access_modes, class_name, driver_name, old_annotations, resource_amount};
+use super::claims::{OLD_ANNOTATIONS, old_annotations};
+use super::{STORED, access_modes, class_name, driver_name, resource_amount};
 use crate::kinds::check::{At, Errors, child, ensure, fill, fill_text, get, keep};
 use crate::kinds::pods::defaults;
 use crate::kinds::pods::scheduling::node_selector;

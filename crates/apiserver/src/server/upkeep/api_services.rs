@@ -7,8 +7,8 @@
 //!
 //! Invariant: an APIService without the label, or with another value of it, is nobody's business here.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::kinds::system::locally_available;
 use crate::model::object;
 use crate::registry::definitions::Definitions;
 use crate::server::Inner;
-use crate::storage::{ListRequest, StoredObject};
+use crate::storage::{Derived, Followed, ListRequest, StoredObject};
 use crate::values::get;
 
 pub(crate) const STORE: &str = "apiservices.apiregistration.k8s.io";
@@ -76,11 +76,42 @@ fn spec(group: &str, version: &str) -> Value {
     json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version})
 }
 
-/// APIServices that name a Service: the namespace and the name of that.
-pub(crate) type OfOthers = BTreeMap<Arc<str>, (String, String)>;
+/// APIServices of other servers: those that name a Service.
+#[derive(Default)]
+pub(crate) struct OfOthers {
+    /// Namespace and name of the Service, by the name of the APIService.
+    services: BTreeMap<String, (String, String)>,
+    /// The other way round.
+    through: BTreeMap<(String, String), BTreeSet<String>>,
+}
 
-/// [`OfOthers`], and the state of the store that it was read from: nearly all writes leave that alone.
-pub(crate) type KnownOfOthers = Mutex<(Option<u64>, Arc<OfOthers>)>;
+impl Derived for OfOthers {
+    fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        if let Some(before) = self.services.remove(key)
+            && let Some(names) = self.through.get_mut(&before)
+        {
+            names.remove(key);
+            if names.is_empty() {
+                self.through.remove(&before);
+            }
+        }
+        let Some(object) = object.filter(|object| names_a_service(object.encoded())) else {
+            return;
+        };
+        let service = get(object.value(), &["spec", "service"]);
+        let text = |field: &str| get(service, &[field]).as_str().unwrap_or("").to_owned();
+        if service.is_object() {
+            let named = (text("namespace"), text("name"));
+            self.through.entry(named.clone()).or_default().insert(key.to_owned());
+            self.services.insert(key.to_owned(), named);
+        }
+    }
+}
+
+/// [`OfOthers`] as they are whenever somebody looks.
+pub(crate) const fn of_others() -> Followed<OfOthers> {
+    Followed::new(&[STORE])
+}
 
 /// Whether the text of an APIService may name a Service. Nearly none does, so the text is asked first.
 fn names_a_service(encoded: &[u8]) -> bool {
@@ -101,7 +132,8 @@ impl Inner {
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
     pub(crate) fn ranked(&self) -> Vec<Ranked> {
-        if self.services_of_others().is_empty() {
+        let of_others = |others: &OfOthers| others.services.is_empty();
+        if self.of_others.look(self.storage.as_ref(), of_others) {
             return Vec::new();
         }
         let listed = self.storage.list(STORE, &ListRequest::default());
@@ -121,24 +153,15 @@ impl Inner {
         ranked.collect()
     }
 
-    /// The APIServices of other servers, each with the namespace and the name of the Service that it names.
-    pub(crate) fn services_of_others(&self) -> Arc<OfOthers> {
-        let at = self.storage.changes(STORE);
-        let mut known = self.of_others.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 == Some(at) {
-            return known.1.clone();
-        }
-        let listed = self.storage.entries(STORE, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
-        let named = items.into_iter().filter(|(_, entry)| names_a_service(entry.encoded()));
-        let named = named.filter_map(|(name, entry)| {
-            let service = entry.object();
-            let service = get(service.value(), &["spec", "service"]);
-            let text = |field: &str| get(service, &[field]).as_str().unwrap_or("").to_owned();
-            service.is_object().then(|| (name, (text("namespace"), text("name"))))
-        });
-        *known = (Some(at), Arc::new(named.collect()));
-        known.1.clone()
+    /// The names of the APIServices of other servers that are reached through a Service.
+    pub(crate) fn reached_through(&self, namespace: &str, service: &str) -> Vec<String> {
+        self.of_others.look(self.storage.as_ref(), |others| {
+            if others.services.is_empty() {
+                return Vec::new();
+            }
+            let names = others.through.get(&(namespace.to_owned(), service.to_owned()));
+            names.into_iter().flatten().cloned().collect()
+        })
     }
 
     /// After a write of an APIService: one of those that the server keeps is put back.

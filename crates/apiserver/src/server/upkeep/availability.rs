@@ -110,10 +110,8 @@ impl Inner {
 
     /// The same of those that name a Service which was written, or of which an endpoint was.
     pub(crate) fn settle_available_through(&self, namespace: &str, service: &str) {
-        for (key, (of, name)) in &*self.services_of_others() {
-            if (of.as_str(), name.as_str()) == (namespace, service)
-                && let Some(api_service) = self.storage.get(api_services::STORE, key)
-            {
+        for name in self.reached_through(namespace, service) {
+            if let Some(api_service) = self.storage.get(api_services::STORE, &name) {
                 self.settle_availability(&api_service);
             }
         }

@@ -20,6 +20,7 @@ pub(crate) mod expiry;
 pub(crate) mod quotas;
 pub(crate) mod rehearsal;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -31,7 +32,7 @@ use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::registry::crd;
 use crate::server::Inner;
-use crate::storage::{ListRequest, StoredObject};
+use crate::storage::{Derived, Followed, StoredObject};
 use crate::values::{ensure, get};
 
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
@@ -43,6 +44,42 @@ const SERVICE_RANGE: &str = "kubernetes";
 
 /// Who writes the status of FlowSchemas upstream.
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
+/// The FlowSchemas by the PriorityLevelConfiguration that they name.
+#[derive(Default)]
+pub(crate) struct FlowSchemas {
+    by_level: BTreeMap<String, BTreeSet<String>>,
+    levels: BTreeMap<String, String>,
+}
+
+impl Derived for FlowSchemas {
+    fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        if let Some(before) = self.levels.remove(key)
+            && let Some(names) = self.by_level.get_mut(&before)
+        {
+            names.remove(key);
+            if names.is_empty() {
+                self.by_level.remove(&before);
+            }
+        }
+        if let Some(object) = object {
+            let level = level_of(object.value()).to_owned();
+            self.by_level.entry(level.clone()).or_default().insert(key.to_owned());
+            self.levels.insert(key.to_owned(), level);
+        }
+    }
+}
+
+/// [`FlowSchemas`] as they are whenever somebody looks.
+pub(crate) const fn flow_schemas() -> Followed<FlowSchemas> {
+    Followed::new(&[FLOW_SCHEMAS])
+}
+
+/// The name of the PriorityLevelConfiguration that a FlowSchema names.
+fn level_of(schema: &Value) -> &str {
+    let level = get(schema, &["spec", "priorityLevelConfiguration", "name"]);
+    level.as_str().unwrap_or("")
+}
 
 impl Inner {
     /// Makes anew, from what is stored, all that is kept in step with it.
@@ -123,17 +160,15 @@ impl Inner {
         }
     }
 
-    /// The FlowSchemas of a priority level that came or went say whether it is there. Others are not opened for it.
+    /// The FlowSchemas of a priority level that came or went say whether it is there.
     fn settle_flow_schemas(&self, level: &str) {
-        let named = format!("\"name\":{level:?}");
-        let listed = self.storage.entries(FLOW_SCHEMAS, &ListRequest::default());
-        for (_, schema) in listed.iter().flat_map(|listed| &listed.items) {
-            if schema
-                .encoded()
-                .windows(named.len())
-                .any(|text| text == named.as_bytes())
-            {
-                self.settle_flow_schema(&schema.object());
+        let named = self.flow_schemas.look(self.storage.as_ref(), |schemas| {
+            let names = schemas.by_level.get(level).into_iter();
+            names.flatten().cloned().collect::<Vec<_>>()
+        });
+        for name in named {
+            if let Some(schema) = self.storage.get(FLOW_SCHEMAS, &name) {
+                self.settle_flow_schema(&schema);
             }
         }
     }
@@ -150,8 +185,7 @@ impl Inner {
     }
 
     fn settle_flow_schema(&self, stored: &Arc<StoredObject>) {
-        let level = get(stored.value(), &["spec", "priorityLevelConfiguration", "name"]);
-        let level = level.as_str().unwrap_or("");
+        let level = level_of(stored.value());
         let is_there = self.storage.get(PRIORITY_LEVELS, level).is_some();
         let now = rfc3339(self.env.now());
         if let Some(next) = with_dangling(stored.value(), level, is_there, &now) {

@@ -21,7 +21,9 @@ use crate::project::Project;
 use crate::signals::stop_signal;
 use crate::target::Target;
 
+pub(crate) mod account;
 mod advice;
+mod kept;
 mod machine;
 pub(crate) mod objects;
 mod observations;
@@ -30,9 +32,11 @@ pub(crate) mod screen;
 mod session;
 mod story;
 mod teller;
+mod wanted;
 mod watch;
 mod webhooks;
 
+use account::Account;
 use screen::Terminal;
 use session::{Equipment, Session};
 use story::{Fact, News, Story};
@@ -69,6 +73,10 @@ pub(crate) struct Arguments {
     /// Use the context even though its cluster is not of this machine; must be its name once more
     #[arg(long, value_name = "NAME", requires = "context")]
     allow_context: Option<String>,
+
+    /// Run the operator as the cluster's administrator instead of under its own role
+    #[arg(long)]
+    as_admin: bool,
 
     /// Apply config/samples when the operator is ready, and again when a sample is saved
     #[arg(long)]
@@ -147,6 +155,8 @@ impl Arguments {
             kubeconfig: OsString::from(absolute(kubeconfig)?),
             scratch: scratch.0.clone(),
             arguments: self.operator,
+            // A cluster that somebody else set up gets no roles from here.
+            account: (matches!(ground, Ground::Embedded(_)) && !self.as_admin).then(|| Account::of(&project.root)),
             embedded: matches!(ground, Ground::Embedded(_)),
             samples: self.samples,
             news: news.clone(),

@@ -202,7 +202,7 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
     }
 }
 
-/// Applies a webhook configuration.
+/// Applies a webhook configuration, or an object of the operator's account.
 ///
 /// # Errors
 /// KWR0703 with the server's words.
@@ -211,38 +211,58 @@ pub(crate) async fn apply_configuration(client: &Client, item: &Item) -> Result<
         Diagnostic::new(codes::dev::REFUSED, format!("the API server refused {}", item.name()))
             .at(item.place.clone())
             .because(words(&why))
-            .fix("mend the webhook's settings and save")
+            .fix("mend the settings there and save")
     })
 }
 
-/// Removes the webhook configurations that an earlier build had and this one lacks: nobody answers for them.
+/// Group and kinds of webhook configurations.
+pub(crate) const WEBHOOKS: (&str, &[&str]) = (
+    "admissionregistration.k8s.io",
+    &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+);
+/// Group and kinds of what an account may do.
+pub(crate) const RIGHTS: (&str, &[&str]) = (
+    "rbac.authorization.k8s.io",
+    &["ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"],
+);
+
+/// Removes the objects of these kinds that an earlier build had and this one lacks.
 ///
 /// # Errors
 /// KWR0703 with the server's words.
-pub(crate) async fn remove_others(client: &Client, kept: &[Item]) -> Result<(), Diagnostic> {
+pub(crate) async fn remove_others(
+    client: &Client,
+    (group, kinds): (&str, &[&str]),
+    kept: &[Item],
+) -> Result<(), Diagnostic> {
     let ours = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
-    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
-        let resource = ApiResource {
-            group: "admissionregistration.k8s.io".into(),
-            version: "v1".into(),
-            api_version: "admissionregistration.k8s.io/v1".into(),
-            kind: kind.into(),
-            plural: format!("{}s", kind.to_lowercase()),
-        };
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    for kind in kinds {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let cannot = |why: kube::Error| {
             Diagnostic::new(
                 codes::dev::REFUSED,
-                "cannot remove the configuration of a webhook that is gone",
+                format!("cannot remove a {kind} that is declared no more"),
             )
             .because(words(&why))
         };
-        for found in api.list_metadata(&ours).await.map_err(cannot)?.items {
-            let name = found.metadata.name.unwrap_or_default();
-            if !kept
-                .iter()
-                .any(|item| item.text("/kind") == kind && item.plain_name() == name)
-            {
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        for found in all.list_metadata(&ours).await.map_err(cannot)?.items {
+            let (name, namespace) = (
+                found.metadata.name.unwrap_or_default(),
+                found.metadata.namespace.unwrap_or_default(),
+            );
+            let is_kept = |item: &Item| {
+                item.text("/kind") == *kind
+                    && item.plain_name() == name
+                    && item.text("/metadata/namespace") == namespace
+            };
+            if !kept.iter().any(is_kept) {
+                let scope = if namespace.is_empty() {
+                    Scope::Cluster
+                } else {
+                    Scope::Namespaced
+                };
+                let api = api(client, &resource, &scope, &namespace);
                 api.delete(&name, &DeleteParams::default()).await.map_err(cannot)?;
             }
         }

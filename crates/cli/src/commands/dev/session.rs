@@ -6,22 +6,24 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use kubewright::Message;
 use kubewright::kube::Client;
-use kubewright_cluster::WebhookCertificates;
 use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
 use tokio::sync::{mpsc, oneshot};
 
+use super::account::Account;
 use super::advice::Advisor;
+use super::kept::{Fingerprint, keep};
 use super::machine::{Action, Answer, Compiled, Event, Generation, Machine};
-use super::objects::{self, Item};
+use super::objects;
 use super::observations::{Ear, Heard, Readiness};
 use super::operator::{Conditions, Exit, Running};
 use super::screen::Key;
 use super::story::{Fact, News};
+use super::wanted::{CERTIFICATES, DEFINITIONS, SAMPLES, apply_all, certified, introduce, wanted};
 use super::watch::{Interest, Saved, Watcher};
 use super::webhooks::{self, Address};
 use crate::output::Failure;
@@ -29,18 +31,15 @@ use crate::program::{self, Built, How, Outcome, build, declaration};
 
 /// An operator that has not introduced itself after so long does not tell what it does.
 const SILENT: Duration = Duration::from_secs(3);
-/// Where definitions are, for an operator that does not declare them.
-const DEFINITIONS: &str = "config/crd/bases";
-const SAMPLES: &str = "config/samples";
-/// The folder of the webhooks' certificate, within the private one.
-const CERTIFICATES: &str = "certificates";
 
 /// What a session works with.
 pub(crate) struct Equipment {
     pub(crate) how: How,
     pub(crate) client: Client,
-    /// What the operator is given as `KUBECONFIG`.
+    /// What the operator is given as `KUBECONFIG`; in its place one of the operator's account, when it runs as that.
     pub(crate) kubeconfig: OsString,
+    /// Whom the operator runs as; `None` for the administrator, or whoever the kubeconfig speaks of.
+    pub(crate) account: Option<Account>,
     pub(crate) scratch: PathBuf,
     /// Arguments for the operator, from the command line.
     pub(crate) arguments: Vec<String>,
@@ -54,10 +53,17 @@ pub(crate) struct Equipment {
 enum Report {
     Event(Event),
     Built(Result<Built, std::io::Error>),
-    Prepared(Generation, Box<Result<Option<Declaration>, Vec<Diagnostic>>>),
+    Prepared(Generation, Box<Result<Prepared, Vec<Diagnostic>>>),
     Exited(Exit),
     /// A while has passed since this start of an operator.
     Silence(u64),
+}
+
+/// What was done for a build before it starts.
+struct Prepared {
+    declared: Option<Declaration>,
+    /// The kubeconfig of the operator's account, when it runs as that.
+    kubeconfig: Option<PathBuf>,
 }
 
 /// A running `dev`.
@@ -78,6 +84,8 @@ pub(crate) struct Session {
     newest: Generation,
     /// What the operator declares; `None` while that is not known, `Some(None)` when it declares nothing.
     declared: Option<Option<Declaration>>,
+    /// Of the operator's account, once it exists.
+    account_kubeconfig: Option<PathBuf>,
     readiness: Readiness,
     advisor: Advisor,
     /// Where webhooks are answered; the same for all operators of a session.
@@ -111,6 +119,7 @@ impl Session {
             programs: BTreeMap::new(),
             newest: 0,
             declared: None,
+            account_kubeconfig: None,
             readiness: Readiness::default(),
             advisor: Advisor::default(),
             webhooks,
@@ -300,6 +309,9 @@ impl Session {
         let news = self.equipment.news.clone();
         // A cluster elsewhere, even one in a container of this machine, does not reach the operator.
         let webhooks = self.equipment.embedded.then(|| self.webhooks.clone());
+        let account = self.equipment.account.clone();
+        let introduced = self.account_kubeconfig.is_some();
+        let (kubeconfig, scratch) = (self.equipment.kubeconfig.clone(), self.equipment.scratch.clone());
         self.later(async move {
             let tell = async |fact| drop(news.send(News::Fact(fact)).await);
             let declared = match declaration::ask(&program, &root).await {
@@ -315,33 +327,40 @@ impl Session {
                     None
                 }
             };
-            let result = match wanted(declared.as_ref(), webhooks.as_ref(), &root) {
-                Ok(wanted) => {
-                    for doubt in wanted.doubts {
-                        tell(Fact::Trouble(Box::new(doubt))).await;
-                    }
-                    match apply_all(&client, wanted.definitions, wanted.configurations).await {
-                        Ok(applied) => {
-                            tell(Fact::Definitions(applied)).await;
-                            Ok(declared)
-                        }
-                        Err(why) => Err(vec![why]),
-                    }
+            let result = async {
+                let wanted = wanted(declared.as_ref(), webhooks.as_ref(), &root)?;
+                for doubt in wanted.doubts {
+                    tell(Fact::Trouble(Box::new(doubt))).await;
                 }
-                Err(why) => Err(why),
+                let applied = apply_all(&client, wanted.definitions, wanted.configurations).await;
+                tell(Fact::Definitions(applied.map_err(|why| vec![why])?)).await;
+                let kubeconfig = match (account, wanted.roles) {
+                    (Some(account), Some(roles)) => {
+                        let made = introduce(&account, &client, &roles, kubeconfig.as_ref(), &scratch).await;
+                        let made = made.map_err(|why| vec![why])?;
+                        if !introduced {
+                            tell(Fact::Account(account.user())).await;
+                        }
+                        Some(made)
+                    }
+                    (Some(_), None) => {
+                        let words = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all rights";
+                        tell(Fact::Note(words.to_owned())).await;
+                        None
+                    }
+                    (None, _) => None,
+                };
+                Ok(Prepared { declared, kubeconfig })
             };
-            Report::Prepared(generation, Box::new(result))
+            Report::Prepared(generation, Box::new(result.await))
         });
     }
 
-    async fn prepared(
-        &mut self,
-        generation: Generation,
-        result: Result<Option<Declaration>, Vec<Diagnostic>>,
-    ) -> Event {
+    async fn prepared(&mut self, generation: Generation, result: Result<Prepared, Vec<Diagnostic>>) -> Event {
         let answer = match result {
-            Ok(declared) => {
-                self.declared = Some(declared);
+            Ok(prepared) => {
+                self.declared = Some(prepared.declared);
+                self.account_kubeconfig = prepared.kubeconfig;
                 Answer::Taken
             }
             Err(wrong) => {
@@ -396,8 +415,12 @@ impl Session {
     }
 
     fn conditions(&self) -> Conditions {
+        let kubeconfig = match &self.account_kubeconfig {
+            Some(own) => own.clone().into_os_string(),
+            None => self.equipment.kubeconfig.clone(),
+        };
         let mut environment = vec![
-            ("KUBECONFIG".to_owned(), self.equipment.kubeconfig.clone()),
+            ("KUBECONFIG".to_owned(), kubeconfig),
             (
                 kubewright::OBSERVE_SOCKET.to_owned(),
                 self.ear.path().as_os_str().to_owned(),
@@ -551,113 +574,7 @@ impl Session {
     }
 }
 
-/// What is to be applied.
-struct Wanted {
-    definitions: Vec<Item>,
-    /// `None` where the server cannot ask the operator.
-    configurations: Option<Vec<Item>>,
-    doubts: Vec<Diagnostic>,
-}
-
-/// What a build wants to be applied. `webhooks`: where they are answered, if the server can ask.
-fn wanted(declared: Option<&Declaration>, webhooks: Option<&Address>, root: &Path) -> Result<Wanted, Vec<Diagnostic>> {
-    let Some(declaration) = declared else {
-        let definitions = objects::read(root, DEFINITIONS, codes::dev::REFUSED).map_err(|why| vec![why])?;
-        return Ok(Wanted {
-            definitions,
-            configurations: None,
-            doubts: Vec::new(),
-        });
-    };
-    let objects = declaration::objects(declaration, root)?;
-    let item = |place: &str, object| Item {
-        object,
-        place: Place::file(place),
-    };
-    let definitions = objects.crds.into_iter().map(|(_, mut definition)| {
-        webhooks::convert_here(&mut definition, webhooks);
-        item("api", definition)
-    });
-    let configurations = webhooks.map(|address| {
-        let led = objects.webhooks.into_iter().map(|mut configuration| {
-            webhooks::lead_here(&mut configuration, address);
-            item("src/webhook", configuration)
-        });
-        led.collect()
-    });
-    Ok(Wanted {
-        definitions: definitions.collect(),
-        configurations,
-        doubts: objects.warnings,
-    })
-}
-
-/// Applies definitions, then webhook configurations; those of webhooks that are gone go, too.
-async fn apply_all(
-    client: &Client,
-    definitions: Vec<Item>,
-    configurations: Option<Vec<Item>>,
-) -> Result<Vec<(String, &'static str)>, Diagnostic> {
-    let mut applied = Vec::new();
-    for item in definitions {
-        let what = objects::apply_definition(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
-    }
-    let Some(configurations) = configurations else {
-        return Ok(applied);
-    };
-    objects::remove_others(client, &configurations).await?;
-    for item in configurations {
-        let what = objects::apply_configuration(client, &item).await?;
-        applied.push((item.plain_name().to_owned(), what.word()));
-    }
-    Ok(applied)
-}
-
-/// Where the operator will serve its webhooks, with a certificate for that in the folder.
-fn certified(folder: &Path) -> Result<Address, Box<dyn std::error::Error + Send + Sync>> {
-    let certificates = WebhookCertificates::new()?;
-    certificates.write(folder, &["localhost", "127.0.0.1"])?;
-    Ok(Address {
-        port: free_port()?,
-        authority: certificates.ca(),
-    })
-}
-
 /// A port that nobody listens on. Somebody may take it before the operator does; then the operator says so.
-fn free_port() -> std::io::Result<u16> {
+pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// Tells one program from another without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Fingerprint {
-    path: PathBuf,
-    modified: SystemTime,
-    length: u64,
-}
-
-impl Fingerprint {
-    fn of(program: &Path) -> std::io::Result<Fingerprint> {
-        let metadata = std::fs::metadata(program)?;
-        Ok(Fingerprint {
-            path: program.to_path_buf(),
-            modified: metadata.modified()?,
-            length: metadata.len(),
-        })
-    }
-}
-
-/// Gives a program another name beside it. A link costs nothing, and linkers write a new file instead of into the old one.
-fn keep(program: &Path, number: Generation) -> std::io::Result<PathBuf> {
-    let folder = program.with_file_name(".kubewright-dev");
-    std::fs::create_dir_all(&folder)?;
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let kept = folder.join(format!("{name}-{number}"));
-    match std::fs::remove_file(&kept) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
-    std::fs::hard_link(program, &kept).or_else(|_| std::fs::copy(program, &kept).map(|_| ()))?;
-    Ok(kept)
 }

@@ -57,6 +57,8 @@ pub(crate) enum Fact {
     },
     NotCompiled(Failed),
     Definitions(Vec<(String, &'static str)>),
+    /// The operator will run as this user, under the roles that it declares.
+    Account(String),
     Samples(Vec<(String, &'static str)>),
     Started {
         build: u64,
@@ -124,6 +126,8 @@ pub(crate) struct Story {
     /// The errors of the newest build, until one succeeds.
     pub(crate) failed: Option<Failed>,
     pub(crate) definitions: Vec<String>,
+    /// Whom the operator runs as, when it is not the administrator.
+    pub(crate) account: Option<String>,
     pub(crate) operator: OperatorState,
     pub(crate) pid: Option<u32>,
     pub(crate) build_number: u64,
@@ -155,6 +159,7 @@ impl Story {
             build: BuildState::None,
             failed: None,
             definitions: Vec::new(),
+            account: None,
             operator: OperatorState::None,
             pid: None,
             build_number: 0,
@@ -347,6 +352,7 @@ impl Story {
             Fact::Definitions(definitions) => {
                 self.definitions = definitions.iter().map(|(name, _)| name.clone()).collect();
             }
+            Fact::Account(user) => self.account = Some(user.clone()),
             Fact::Started { build, pid } => {
                 self.operator = OperatorState::Starting;
                 self.pid = *pid;
@@ -436,6 +442,11 @@ impl Story {
                 }),
             ),
             Fact::Definitions(list) => self.objects(now, "definitions", "definition", list),
+            Fact::Account(user) => step(
+                "operator",
+                format!("runs under its role, as {user}"),
+                json!({"event": "account", "user": user}),
+            ),
             Fact::Samples(list) => self.objects(now, "samples", "sample", list),
             Fact::Started { build, pid } => {
                 let number = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();

@@ -27,13 +27,13 @@ impl Addresses {
         self.taken.insert(ip.to_owned());
     }
 
-    /// An address that no pod has.
-    pub(super) fn give(&mut self, request: &Request) -> String {
+    /// An address that no pod has; in this network of loopback addresses, if one is said.
+    pub(super) fn give(&mut self, request: &Request, loopback: Option<u8>) -> String {
         if let Some(present) = self.of.get(request) {
             return present.clone();
         }
         loop {
-            let ip = numbered(self.next);
+            let ip = numbered(self.next, loopback);
             self.next = self.next.wrapping_add(1);
             if !self.taken.contains(&ip) || self.taken.len() > 65_000 {
                 self.take(request, &ip);
@@ -50,10 +50,11 @@ impl Addresses {
     }
 }
 
-/// The pod address with this number, out of 10.244.0.0/16 without its first and last.
-fn numbered(number: u32) -> String {
+/// The pod address with this number, out of 10.244.0.0/16 or 127.x.0.0/16 without its first and last.
+fn numbered(number: u32, loopback: Option<u8>) -> String {
     let number = number % 65_534 + 1;
-    format!("10.244.{}.{}", number / 256, number % 256)
+    let network = loopback.map_or_else(|| "10.244".to_owned(), |second| format!("127.{second}"));
+    format!("{network}.{}.{}", number / 256, number % 256)
 }
 
 #[cfg(test)]
@@ -62,12 +63,13 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let check = |number, expected: &str| assert_eq!(numbered(number), expected);
+        let check = |number, expected: &str| assert_eq!(numbered(number, None), expected);
         check(0, "10.244.0.1");
         check(254, "10.244.0.255");
         check(255, "10.244.1.0");
         check(65_533, "10.244.255.254");
         check(65_534, "10.244.0.1");
+        assert_eq!(numbered(300, Some(77)), "127.77.1.45");
     }
 
     #[test]
@@ -76,7 +78,7 @@ mod tests {
         let key = |name: &str| Request::new(Some("a"), name);
         addresses.take(&key("old"), "10.244.0.1");
         let check = |addresses: &mut Addresses, name: &str, expected: &str| {
-            assert_eq!(addresses.give(&key(name)), expected, "{name}");
+            assert_eq!(addresses.give(&key(name), None), expected, "{name}");
         };
         check(&mut addresses, "p", "10.244.0.2");
         check(&mut addresses, "p", "10.244.0.2");

@@ -14,7 +14,9 @@ use kubewright::k8s_openapi::api::core::v1::{
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{self, Behaviour, KILLED, Role, Which};
+use super::live;
 use crate::controllers::meta;
+use crate::processes::Seen;
 
 /// Begins the ids of containers, as the node says that its runtime is called.
 pub(super) const RUNTIME: &str = "simulated://";
@@ -33,6 +35,8 @@ pub(super) struct Scene<'a> {
     pub(super) obstacles: &'a BTreeMap<String, (String, String)>,
     /// Whether the node has an image already.
     pub(super) has_image: &'a (dyn Fn(&str) -> bool + Sync),
+    /// What is seen of the containers where they really run; none where they are simulated.
+    pub(super) live: Option<&'a BTreeMap<String, Seen>>,
 }
 
 /// What has been seen on the way.
@@ -45,10 +49,14 @@ pub(super) struct Notes {
     pub(super) failing: Vec<(String, String)>,
     /// The images that were pulled.
     pub(super) pulled: Vec<String>,
+    /// Containers that are to be started, and for which time; of a node whose containers really run.
+    pub(super) starts: Vec<(String, i32)>,
+    /// Containers that are to be stopped, and why in the words of an event.
+    pub(super) stops: Vec<(String, String)>,
 }
 
 impl Notes {
-    fn say(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
+    pub(super) fn say(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
         self.events.push((kind, reason, message.into()));
     }
 
@@ -79,7 +87,7 @@ pub(super) fn waiting(container: &Container, reason: &str, message: &str) -> Con
     }
 }
 
-fn waits(reason: &str, message: &str) -> ContainerState {
+pub(super) fn waits(reason: &str, message: &str) -> ContainerState {
     ContainerState {
         waiting: Some(ContainerStateWaiting {
             reason: Some(reason.to_owned()),
@@ -109,7 +117,9 @@ pub(super) fn go_on(
     // A container that ends at once ends twice before the first back-off holds it.
     loop {
         let state = status.state.clone().unwrap_or_default();
-        let moved = if state.running.is_some() {
+        let moved = if let (Some(live), true) = (scene.live, state.running.is_some()) {
+            live::run(scene, live, container, role, &mut status, notes)
+        } else if state.running.is_some() {
             run(scene, container, role, &behaviour, &mut status, notes)
         } else if let Some(ended) = &state.terminated {
             match restarts(scene.pod, container, role, ended.exit_code) {
@@ -161,6 +171,7 @@ fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus,
         return false;
     }
     let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let has_run = last.is_some();
     if let Some(last) = last {
         let wait = status.state.as_ref().and_then(|state| state.waiting.as_ref());
         let is_crashing = wait.is_some_and(|wait| wait.reason.as_deref() == Some(CRASHING));
@@ -170,19 +181,29 @@ fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus,
             notes.wake(left);
             return false;
         }
-        status.restart_count = status.restart_count.saturating_add(1);
     }
     let image = container.image.clone().unwrap_or_default();
-    pull(scene, container, &image, notes);
+    let next = status.restart_count.saturating_add(i32::from(has_run));
+    match scene.live {
+        None => {
+            status.restart_count = next;
+            pull(scene, container, &image, notes);
+            status.image_id = image_id(&image);
+        }
+        Some(live) => match live::start(live, container, next, status, notes) {
+            true => {}
+            false => return false,
+        },
+    }
     notes.say(EventType::Normal, "Created", "Container created");
     notes.say(EventType::Normal, "Started", "Container started");
     status.container_id = Some(format!(
-        "{RUNTIME}{}/{}/{}",
+        "{}{}/{}/{}",
+        if scene.live.is_some() { live::RUNTIME } else { RUNTIME },
         meta::uid(&scene.pod.metadata),
         container.name,
         status.restart_count
     ));
-    status.image_id = image_id(&image);
     status.image = image;
     (status.ready, status.started) = (false, Some(false));
     status.state = Some(ContainerState {
@@ -317,7 +338,7 @@ pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus, code: i32, re
 }
 
 /// A container that has ended and is to be started again waits for its turn.
-fn fall(status: &mut ContainerStatus, reason: &str, message: &str) {
+pub(super) fn fall(status: &mut ContainerStatus, reason: &str, message: &str) {
     status.last_state = status.state.take();
     status.state = Some(waits(reason, message));
 }
@@ -375,6 +396,7 @@ mod tests {
             now: Timestamp::from_second(now).expect("small"),
             obstacles: &obstacles,
             has_image: &|_| true,
+            live: None,
         };
         let mut notes = Notes::default();
         let (status, progress) = go_on(&scene, container, Role::Main, before, &mut notes);

@@ -15,6 +15,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, Notes, Progress, Scene, since};
+use super::live;
 use crate::controllers::{meta, pods};
 
 /// Where a pod is.
@@ -53,6 +54,9 @@ pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
     let mut status = begun(pod, place, scene.now);
     if let Some(left) = overdue(spec, &status, scene.now) {
         if left.is_zero() {
+            if live::stop_all(scene, notes) {
+                return status;
+            }
             return too_long(scene, spec, status, notes);
         }
         notes.wake(left);
@@ -62,8 +66,13 @@ pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
     // What the next container waits for, and whether the pod is lost.
     let (mut is_open, mut lost) = (!place.unmounted, false);
     let mut codes = Vec::new();
+    let sidecars_end = scene.live.is_some() && is_over(pod, spec);
     for (container, role) in all(spec) {
         let before = known(pod, &container.name);
+        if let (Some(before), Role::Sidecar, true) = (before, role, sidecars_end) {
+            init.push(live::ending(scene, before, notes));
+            continue;
+        }
         let into = if role == Role::Main { &mut main } else { &mut init };
         if role == Role::Init && was_initialized {
             into.extend(before.cloned());
@@ -96,14 +105,34 @@ pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> 
         None if main.iter().any(|status| status.container_id.is_some()) => "Running",
         None => "Pending",
     };
-    if matches!(phase, "Succeeded" | "Failed") {
-        end_sidecars(scene, spec, &mut init);
-    }
+    let phase = match phase {
+        "Succeeded" | "Failed" if live::stop_all(scene, notes) => "Running",
+        "Succeeded" | "Failed" => {
+            end_sidecars(scene, spec, &mut init);
+            phase
+        }
+        phase => phase,
+    };
     status.phase = Some(phase.to_owned());
     status.init_container_statuses = Some(init).filter(|init| !init.is_empty());
     status.container_statuses = Some(main);
     conditions(pod, spec, &mut status, place, scene.now);
     status
+}
+
+/// Whether all that a pod is for has ended, so that its sidecars are to end, too.
+fn is_over(pod: &Pod, spec: &PodSpec) -> bool {
+    let is_over = |container: &Container, role: Role| {
+        let state = known(pod, &container.name).and_then(|status| status.state.as_ref());
+        let ended = state.and_then(|state| state.terminated.as_ref());
+        ended.is_some_and(|ended| !container::restarts(pod, container, role, ended.exit_code))
+    };
+    let mut main = spec.containers.iter();
+    let is_lost = |(container, role): (&Container, Role)| {
+        let ended = known(pod, &container.name).and_then(|status| status.state.as_ref()?.terminated.as_ref());
+        role == Role::Init && ended.is_some_and(|ended| ended.exit_code != 0) && is_over(container, role)
+    };
+    main.all(|container| is_over(container, Role::Main)) || all(spec).any(is_lost)
 }
 
 fn over(progress: &Progress) -> Option<i32> {
@@ -190,6 +219,10 @@ fn end_all(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, grace: Dur
         let Some((container, role)) = all(spec).find(|(container, _)| container.name == status.name) else {
             continue;
         };
+        if scene.live.is_some() {
+            live::end(scene, status);
+            continue;
+        }
         let (takes, code) = stopping(scene.pod, container, role);
         container::end(scene, status, if takes > grace { KILLED } else { code }, None);
     }
@@ -429,6 +462,7 @@ mod tests {
                 now: Timestamp::from_second(*now).expect("small"),
                 obstacles: &obstacles,
                 has_image: &|_| true,
+                live: None,
             };
             let place = Place {
                 ip: "10.0.0.1",
@@ -578,6 +612,7 @@ mod tests {
             now: Timestamp::UNIX_EPOCH,
             obstacles: &obstacles,
             has_image: &|_| true,
+            live: None,
         };
         let place = Place {
             ip: "10.0.0.1",

@@ -1,7 +1,8 @@
-//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container is ever started.
+//! Simulated nodes and their kubelets: pods that are bound to them pass through what a kubelet writes, and no container is started.
 //!
 //! Which nodes there are is in `fleet`, who keeps them in `keeper`. How a container behaves is said by the annotations of its pod
 //! (`behaviour`), of the pod itself or of all with certain labels (`rules`), or by stages (`stage`); what follows is the life of a container (`container`) and that of a pod (`life`); what a pod lacks is found in `needs`.
+//! Where the cluster was started so, the containers of a pod really run (`running`, `live`; as what: `crate::processes`).
 //!
 //! Invariants: nodes that others play for are left alone, and so are their pods. What others write into a pod's status stays until the
 //! simulation has something else to say. A node that has fallen silent does nothing.
@@ -13,8 +14,10 @@ mod fleet;
 mod keeper;
 mod lease;
 mod life;
+mod live;
 mod needs;
 mod rules;
+mod running;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +38,12 @@ pub(crate) use self::fleet::is_silent;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
 pub use self::rules::Behaviours;
+pub(crate) use self::running::register_classes;
 use self::stage::Stage;
 pub use self::stage::Stages;
 use super::bound::{self, Bound};
 use super::{Waiting, meta, pods};
+use crate::processes::{self, Processes};
 
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
 pub(crate) const RENEW: Duration = Duration::from_secs(10);
@@ -59,6 +64,8 @@ pub(crate) struct Kubelet {
     stages: Stages,
     memory: Mutex<Memory>,
     addresses: Mutex<Addresses>,
+    /// Runs pods that are processes.
+    processes: Option<Processes>,
     /// Pods by the node that they were bound to, whether it is known yet or not.
     bound: Bound,
     /// Pods that wait for a Secret or a ConfigMap.
@@ -90,8 +97,10 @@ struct OfPod {
 }
 
 /// The kubelets as a controller of pods.
-pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages) -> Controller {
+pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages, processes: Option<Processes>) -> Controller {
+    let woken = processes.as_ref().map(Processes::source);
     let kubelet = Kubelet {
+        processes,
         pace,
         behaviours,
         stages,
@@ -102,8 +111,12 @@ pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages) -> Con
     };
     let bound = kubelet.bound.clone();
     let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
-    Controller::of(kubelet)
-        .named("kubelet")
+    let controller = Controller::of(kubelet).named("kubelet");
+    let controller = match woken {
+        Some(woken) => controller.source(woken),
+        None => controller,
+    };
+    controller
         // A pod can be bound before its node is known, and a node that was silent begins to talk again.
         .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
         .watches::<Secret>(move |secret| near(&for_secret, secret.metadata.namespace.as_deref()))
@@ -141,6 +154,11 @@ impl Kubelet {
         look(of_pod)
     }
 
+    /// The processes of a pod that is not simulated.
+    fn processes_of(&self, pod: &Pod) -> Option<&Processes> {
+        self.processes.as_ref().filter(|processes| processes.runs(pod))
+    }
+
     /// The address of a pod, which it keeps. Before the first is given, those are learned that pods have from an earlier life of the cluster.
     async fn address(&self, ctx: &Context, pod: &Pod) -> Result<String> {
         let present = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
@@ -158,7 +176,8 @@ impl Kubelet {
             }
             addresses.learned = true;
         }
-        Ok(self.addresses().give(ctx.request()))
+        let loopback = self.processes_of(pod).map(Processes::network);
+        Ok(self.addresses().give(ctx.request(), loopback))
     }
 
     /// What keeps containers from starting: by container; and whether a volume cannot be mounted, which keeps all of them.
@@ -190,8 +209,12 @@ impl Kubelet {
         let spec = pod.spec.iter();
         for container in spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers)) {
             let image = container.image.as_deref().unwrap_or_default();
-            if !behaviour::can_pull(image) {
-                let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {NO_SUCH_REGISTRY}");
+            let why = match self.processes_of(pod) {
+                Some(processes) => processes.cannot_pull(image),
+                None => (!behaviour::can_pull(image)).then(|| NO_SUCH_REGISTRY.to_owned()),
+            };
+            if let Some(why) = why {
+                let message = format!("Back-off pulling image \"{image}\": {PULL_FAILED}{why}");
                 obstacles.insert(container.name.clone(), ("ImagePullBackOff".to_owned(), message));
             }
         }
@@ -212,6 +235,7 @@ impl Kubelet {
             now: ctx.now(),
             obstacles: &obstacles,
             has_image: &has_image,
+            live: None,
         };
         let place = Place {
             ip: &ip,
@@ -365,6 +389,7 @@ impl Kubelet {
                 now: ctx.now(),
                 obstacles: &obstacles,
                 has_image: &|_| true,
+                live: None,
             };
             let place = Place {
                 ip: "",
@@ -383,6 +408,8 @@ impl Kubelet {
     }
 }
 
+/// Stands before the reason why an image cannot be pulled.
+const PULL_FAILED: &str = "ErrImagePull: ";
 const NO_SUCH_REGISTRY: &str = "registries under .invalid do not exist";
 
 /// Says what holds a pod up, when that is new.
@@ -413,14 +440,17 @@ fn hindrances(ctx: &Context, pod: &Pod, next: &PodStatus, mount: Option<&str>) {
         }
         match reason.as_str() {
             "CreateContainerConfigError" => ctx.event(pod, EventType::Warning, "Failed", format!("Error: {message}")),
-            "ImagePullBackOff" => cannot_pull(ctx, pod, &name),
+            "ImagePullBackOff" => {
+                let why = message.split_once(PULL_FAILED).map_or("", |(_, why)| why);
+                cannot_pull(ctx, pod, &name, why);
+            }
             _ => {}
         }
     }
 }
 
 /// The image of a container cannot be pulled.
-fn cannot_pull(ctx: &Context, pod: &Pod, name: &str) {
+fn cannot_pull(ctx: &Context, pod: &Pod, name: &str, why: &str) {
     let spec = pod.spec.iter();
     let mut all = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
     let image = all
@@ -428,7 +458,7 @@ fn cannot_pull(ctx: &Context, pod: &Pod, name: &str) {
         .and_then(|container| container.image.as_deref());
     let image = image.unwrap_or_default();
     let pulling = format!("Pulling image \"{image}\"");
-    let failed = format!("Failed to pull image \"{image}\": {NO_SUCH_REGISTRY}");
+    let failed = format!("Failed to pull image \"{image}\": {why}");
     let back_off = format!("Back-off pulling image \"{image}\"");
     for (kind, reason, message) in [
         (EventType::Normal, "Pulling", pulling.as_str()),
@@ -469,6 +499,15 @@ impl Reconciler for Kubelet {
         if fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
+        if let Some(processes) = self.processes_of(&pod) {
+            return gone_is_fine(self.run(processes, &ctx, &pod, &node).await);
+        }
+        if processes::class(&pod) == Some(processes::CLASS) {
+            // Of a cluster that was started so before.
+            let why = "Failed to create pod sandbox: no runtime for \"process\" is configured: start the cluster with --runtime process";
+            ctx.event(&*pod, EventType::Warning, "FailedCreatePodSandBox", why);
+            return Ok(Action::await_change());
+        }
         if let Some(done) = self.staged(&ctx, &pod).await {
             return gone_is_fine(done);
         }
@@ -500,7 +539,10 @@ impl Reconciler for Kubelet {
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.bound.remove(&request);
         self.held_up.remove(&request);
-        self.memory().pods.remove(&request);
+        let known = self.memory().pods.remove(&request);
+        if let (Some(processes), Some(known)) = (&self.processes, known) {
+            processes.forget(&known.uid);
+        }
         self.addresses().give_back(&request);
         Ok(Action::await_change())
     }

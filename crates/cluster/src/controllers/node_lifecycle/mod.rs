@@ -35,6 +35,8 @@ pub(crate) struct NodeLifecycle {
 struct Memory {
     heard: Heard,
     ready: bool,
+    /// Whether the pods of a node that is not ready were marked so. A controller that has just started cannot know, and does it again.
+    marked: bool,
 }
 
 /// The controller of all nodes.
@@ -52,19 +54,30 @@ impl NodeLifecycle {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the node as it is now, and answers its last sign of life, and whether it was ready before and is not any more.
-    fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool) {
-        let ready = health::ready(node).is_some_and(|ready| ready.status == "True");
+    /// Remembers the node as it is now, and answers its last sign of life, whether it was ready before and is not any more, and whether its
+    /// pods are to be marked.
+    fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool, bool) {
+        let condition = health::ready(node);
+        let ready = condition.is_some_and(|ready| ready.status == "True");
         let mut memory = self.memory();
         let before = memory.get(request);
         let heard = health::hear(before.map(|before| &before.heard), node, lease, ctx.now());
         let fell = before.is_some_and(|before| before.ready) && !ready;
+        let marked = !ready && before.is_some_and(|before| before.marked);
         let next = Memory {
             heard: heard.clone(),
             ready,
+            marked,
         };
         memory.insert(request.clone(), next);
-        (heard, fell)
+        // A node without the condition has only just been made.
+        (heard, fell, condition.is_some() && !ready && !marked)
+    }
+
+    fn remember_marked(&self, request: &Request) {
+        if let Some(memory) = self.memory().get_mut(request) {
+            memory.marked = true;
+        }
     }
 }
 
@@ -73,11 +86,14 @@ impl Reconciler for NodeLifecycle {
 
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
         let lease = ctx.client().get::<Lease>(Some(LEASES), ctx.request().name()).await?;
-        let (heard, fell) = self.look(ctx.request(), &node, lease.as_deref(), &ctx);
+        let (heard, fell, to_mark) = self.look(ctx.request(), &node, lease.as_deref(), &ctx);
         if fell {
             let message = format!("Node {} status is now: NodeNotReady", ctx.request().name());
             ctx.event(&*node, EventType::Normal, "NodeNotReady", &message);
+        }
+        if to_mark {
             mark_pods(&ctx, ctx.request().name()).await?;
+            self.remember_marked(ctx.request());
         }
         if !self.heartbeats && super::node::is_silent(&node) == Some(false) {
             follow(&node, &ctx).await?;
@@ -136,7 +152,8 @@ async fn follow(node: &Node, ctx: &Context) -> Result<()> {
     }
 }
 
-/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`). This happens so rarely that all pods are looked at.
+/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for what was missed, `processPod`). This happens so rarely that all
+/// pods are looked at.
 async fn mark_pods(ctx: &Context, node: &str) -> Result<()> {
     for pod in ctx.client().list::<Pod>(None).await? {
         if bound::node_of(&pod) != Some(node) || !pods::is_ready(&pod) {

@@ -1,5 +1,6 @@
 //! Recorded errors, the words that no recording has, and properties over any value and any schema.
 
+use super::scalars::go_number;
 use super::*;
 use proptest::prelude::*;
 

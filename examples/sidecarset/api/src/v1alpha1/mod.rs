@@ -1,8 +1,15 @@
 //! `apps.kruise.io/v1alpha1`.
 
+pub mod container;
 pub mod sidecarset_types;
 
-pub use sidecarset_types::{SidecarSet, SidecarSetSpec, SidecarSetStatus};
+pub use container::{
+    PodInjectPolicy, ShareVolumePolicy, ShareVolumePolicyType, SidecarContainer, SourceContainerName, TransferEnv,
+    UpgradeStrategy, UpgradeType,
+};
+pub use sidecarset_types::{
+    InjectionStrategy, SidecarSet, SidecarSetSpec, SidecarSetStatus, UpdateStrategy, UpdateStrategyType,
+};
 
 /// The group of the kinds in this module.
 pub const GROUP: &str = "apps.kruise.io";

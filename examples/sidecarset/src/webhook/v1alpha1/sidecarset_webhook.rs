@@ -4,6 +4,9 @@ use kubewright::prelude::*;
 
 use sidecarset_api::v1alpha1;
 
+use crate::sidecar::{conflicts, defaults, rules};
+use crate::webhook::pod_template;
+
 /// Fills in what a SidecarSet leaves open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SidecarSetDefaulter;
@@ -11,10 +14,11 @@ pub struct SidecarSetDefaulter;
 impl Defaulter for SidecarSetDefaulter {
     type Object = v1alpha1::SidecarSet;
 
-    /// Called before a SidecarSet is created or changed, perhaps twice: the second time there must be nothing left to do.
-    async fn default(&self, sidecarset: &mut v1alpha1::SidecarSet, _: &AdmissionRequest) -> Result<(), Denied> {
-        // Set what is missing.
-        let _ = sidecarset;
+    /// Called before a SidecarSet is created or changed, perhaps twice: the second time there is nothing left to do.
+    async fn default(&self, sidecarset: &mut v1alpha1::SidecarSet, request: &AdmissionRequest) -> Result<(), Denied> {
+        defaults::set(sidecarset);
+        pod_template::set_defaults(request.client()?, sidecarset).await?;
+        defaults::annotate(sidecarset);
         Ok(())
     }
 }
@@ -27,20 +31,23 @@ impl Validator for SidecarSetValidator {
     type Object = v1alpha1::SidecarSet;
 
     /// Called before a SidecarSet is created.
-    async fn create(&self, sidecarset: &v1alpha1::SidecarSet, _: &AdmissionRequest) -> Result<(), Denied> {
-        let errors = FieldErrors::new();
-        // A field that is wrong is named: `errors.invalid("spec.foo", &sidecarset.spec.foo, "must be …")`.
-        let _ = sidecarset;
-        errors.into_result()
+    async fn create(&self, sidecarset: &v1alpha1::SidecarSet, request: &AdmissionRequest) -> Result<(), Denied> {
+        let client = request.client()?;
+        let mut errors = rules::check(sidecarset);
+        let all = client.list::<v1alpha1::SidecarSet>(None).await?;
+        errors.extend(conflicts::check(sidecarset, all.iter().map(|set| &**set)));
+        errors.into_result()?;
+        pod_template::check(client, sidecarset).await
     }
 
     /// Called before a SidecarSet is changed.
     async fn update(
         &self,
-        _: &v1alpha1::SidecarSet,
+        old: &v1alpha1::SidecarSet,
         sidecarset: &v1alpha1::SidecarSet,
         request: &AdmissionRequest,
     ) -> Result<(), Denied> {
+        rules::check_update(old, sidecarset).into_result()?;
         self.create(sidecarset, request).await
     }
 }

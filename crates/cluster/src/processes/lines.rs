@@ -22,7 +22,6 @@ impl Line {
     }
 
     /// As it stands in a file.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for containers that run"))]
     pub(crate) fn kept(&self, stream: &str) -> Vec<u8> {
         let mut kept = format!("{} {stream} F ", stamp(self.time)).into_bytes();
         kept.extend_from_slice(&self.text);
@@ -31,7 +30,6 @@ impl Line {
     }
 
     /// A line of a file; none where it is damaged.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for containers that run"))]
     pub(crate) fn read(kept: &[u8]) -> Option<Line> {
         let mut parts = kept.splitn(4, |byte| *byte == b' ');
         let time = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;

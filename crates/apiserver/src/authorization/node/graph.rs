@@ -1,0 +1,313 @@
+//! Which objects belong to which node: what its pods refer to, and what names the node itself (`graph.go` of the node authorizer).
+//!
+//! ```text
+//! node ← pod ← secret, configmap, service account, resource claim, claim ← volume ← secret
+//! node ← volume attachment, resource slice
+//! ```
+//!
+//! Invariant: an object is counted for a node as often as pods there refer to it, and forgotten with the last of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::kinds::pods::references;
+use crate::storage::{Derived, StoredObject};
+use crate::values::get;
+
+/// What a pod may refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    ConfigMap,
+    Secret,
+    ServiceAccount,
+    Claim,
+    ResourceClaim,
+}
+
+/// A kind, and `namespace/name`.
+type Item = (Kind, String);
+
+/// Where a pod runs, and what it refers to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pod {
+    node: String,
+    items: BTreeSet<Item>,
+}
+
+impl Pod {
+    /// `None`: it is on no node.
+    fn of(key: &str, pod: &Value) -> Option<Pod> {
+        let node = get(pod, &["spec", "nodeName"])
+            .as_str()
+            .filter(|node| !node.is_empty())?;
+        let node = node.to_owned();
+        // Nobody but the kubelet says what such a pod needs, and it must not win rights by that.
+        if references::is_mirror(pod) {
+            return Some(Pod { node, ..Pod::default() });
+        }
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let item = |kind: Kind, name: &str| (kind, format!("{namespace}/{name}"));
+        let account = get(pod, &["spec", "serviceAccountName"]).as_str();
+        let account = account.filter(|name| !name.is_empty());
+        let mut items: BTreeSet<Item> = account
+            .map(|name| item(Kind::ServiceAccount, name))
+            .into_iter()
+            .collect();
+        items.extend(references::secrets(pod).map(|name| item(Kind::Secret, name)));
+        items.extend(references::config_maps(pod).map(|name| item(Kind::ConfigMap, name)));
+        items.extend(references::volume_claims(pod).map(|name| item(Kind::Claim, &name)));
+        items.extend(references::resource_claims(pod).map(|name| item(Kind::ResourceClaim, name)));
+        Some(Pod { node, items })
+    }
+}
+
+/// A bound persistent volume.
+#[derive(Debug)]
+struct Volume {
+    /// `namespace/name` of its claim.
+    claim: String,
+    /// The same of the secrets that the kubelet reads for it.
+    secrets: Vec<String>,
+}
+
+/// What is stored, as far as it belongs to nodes.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pods: BTreeMap<String, Pod>,
+    /// How many pods of a node refer to an item.
+    users: BTreeMap<Item, BTreeMap<String, usize>>,
+    volumes: BTreeMap<String, Volume>,
+    /// The volumes that need a secret.
+    volumes_of: BTreeMap<String, BTreeSet<String>>,
+    /// The node of each VolumeAttachment.
+    attachments: BTreeMap<String, String>,
+    /// The node of each ResourceSlice.
+    slices: BTreeMap<String, String>,
+}
+
+/// The stores that say what belongs to nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Store {
+    Pods,
+    Volumes,
+    Attachments,
+    Slices,
+}
+
+/// How storage calls the stores, in the order of [`Store`].
+pub(super) const STORES: [&str; 4] = [
+    "pods",
+    "persistentvolumes",
+    "volumeattachments.storage.k8s.io",
+    "resourceslices.resource.k8s.io",
+];
+
+impl Store {
+    /// The one of [`STORES`] that has this name.
+    fn named(name: &str) -> Option<Store> {
+        let all = [Store::Pods, Store::Volumes, Store::Attachments, Store::Slices];
+        all.into_iter()
+            .zip(STORES)
+            .find_map(|(store, known)| (known == name).then_some(store))
+    }
+}
+
+impl Derived for Graph {
+    fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+        if let Some(store) = Store::named(store) {
+            self.take_in(store, key, object.map(|object| object.value()));
+        }
+    }
+}
+
+/// Notes the node that an object names in its spec.
+fn put_node(nodes: &mut BTreeMap<String, String>, key: &str, value: Option<&Value>) {
+    let node = value.and_then(|value| get(value, &["spec", "nodeName"]).as_str());
+    match node.filter(|node| !node.is_empty()) {
+        Some(node) => nodes.insert(key.to_owned(), node.to_owned()),
+        None => nodes.remove(key),
+    };
+}
+
+impl Graph {
+    /// Takes in what is stored at `key` now; `None`: nothing.
+    fn take_in(&mut self, store: Store, key: &str, value: Option<&Value>) {
+        match store {
+            Store::Pods => self.put_pod(key, value.and_then(|pod| Pod::of(key, pod))),
+            Store::Volumes => self.put_volume(key, value),
+            Store::Attachments => put_node(&mut self.attachments, key, value),
+            Store::Slices => put_node(&mut self.slices, key, value),
+        }
+    }
+
+    fn put_pod(&mut self, key: &str, pod: Option<Pod>) {
+        // Most changes of pods are of their status.
+        if self.pods.get(key) == pod.as_ref() {
+            return;
+        }
+        if let Some(old) = self.pods.remove(key) {
+            for item in old.items {
+                let Some(nodes) = self.users.get_mut(&item) else {
+                    continue;
+                };
+                let left = nodes.get(&old.node).map_or(0, |count| count.saturating_sub(1));
+                match left {
+                    0 => nodes.remove(&old.node),
+                    left => nodes.insert(old.node.clone(), left),
+                };
+                if nodes.is_empty() {
+                    self.users.remove(&item);
+                }
+            }
+        }
+        let Some(pod) = pod else { return };
+        for item in &pod.items {
+            let nodes = self.users.entry(item.clone()).or_default();
+            *nodes.entry(pod.node.clone()).or_default() += 1;
+        }
+        self.pods.insert(key.to_owned(), pod);
+    }
+
+    fn put_volume(&mut self, key: &str, volume: Option<&Value>) {
+        if let Some(old) = self.volumes.remove(key) {
+            for secret in old.secrets {
+                if let Some(volumes) = self.volumes_of.get_mut(&secret) {
+                    volumes.remove(key);
+                    if volumes.is_empty() {
+                        self.volumes_of.remove(&secret);
+                    }
+                }
+            }
+        }
+        let claim = |volume: &Value| {
+            let reference = get(volume, &["spec", "claimRef"]);
+            let text = |field: &str| get(reference, &[field]).as_str().unwrap_or("").to_owned();
+            reference
+                .is_object()
+                .then(|| format!("{}/{}", text("namespace"), text("name")))
+        };
+        let Some((volume, claim)) = volume.and_then(|volume| Some((volume, claim(volume)?))) else {
+            return;
+        };
+        let secrets = references::volume_secrets(volume);
+        for secret in &secrets {
+            self.volumes_of
+                .entry(secret.clone())
+                .or_default()
+                .insert(key.to_owned());
+        }
+        self.volumes.insert(key.to_owned(), Volume { claim, secrets });
+    }
+
+    /// Whether a pod of the node refers to it; a secret may also be that of a volume.
+    pub(super) fn has(&self, node: &str, kind: Kind, key: &str) -> bool {
+        let used = self.users.get(&(kind, key.to_owned()));
+        let direct = used.is_some_and(|nodes| nodes.contains_key(node));
+        direct || (kind == Kind::Secret && self.has_by_volume(node, key))
+    }
+
+    fn has_by_volume(&self, node: &str, secret: &str) -> bool {
+        let mut volumes = self.volumes_of.get(secret).into_iter().flatten();
+        volumes.any(|volume| self.has_volume(node, volume))
+    }
+
+    /// Whether a pod of the node uses the claim of the volume.
+    pub(super) fn has_volume(&self, node: &str, name: &str) -> bool {
+        let volume = self.volumes.get(name);
+        volume.is_some_and(|volume| self.has(node, Kind::Claim, &volume.claim))
+    }
+
+    /// Whether the pod is on the node.
+    pub(super) fn has_pod(&self, node: &str, key: &str) -> bool {
+        self.pods.get(key).is_some_and(|pod| pod.node == node)
+    }
+
+    /// Whether the VolumeAttachment is the node's.
+    pub(super) fn has_attachment(&self, node: &str, name: &str) -> bool {
+        self.attachments.get(name).is_some_and(|its| its == node)
+    }
+
+    /// Whether the ResourceSlice is the node's.
+    pub(super) fn has_slice(&self, node: &str, name: &str) -> bool {
+        self.slices.get(name).is_some_and(|its| its == node)
+    }
+
+    /// Whether nothing is left, for tests.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+            && self.users.is_empty()
+            && self.volumes.is_empty()
+            && self.volumes_of.is_empty()
+            && self.attachments.is_empty()
+            && self.slices.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(node: &str, secret: &str) -> Value {
+        let volumes = json!([{"name": "v", "secret": {"secretName": secret}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]);
+        json!({"spec": {"nodeName": node, "serviceAccountName": "runner", "volumes": volumes}})
+    }
+
+    #[test]
+    fn an_object_is_a_nodes_until_its_last_pod_there_is_gone() {
+        let mut graph = Graph::default();
+        graph.take_in(Store::Pods, "n/a", Some(&pod("one", "s")));
+        graph.take_in(Store::Pods, "n/b", Some(&pod("one", "s")));
+        graph.take_in(Store::Pods, "n/c", Some(&pod("two", "other")));
+        graph.take_in(Store::Pods, "n/a", None);
+        assert!(graph.has("one", Kind::Secret, "n/s") && !graph.has("two", Kind::Secret, "n/s"));
+        // A pod of the same name on another node takes its rights along.
+        graph.take_in(Store::Pods, "n/b", Some(&pod("two", "s")));
+        assert!(!graph.has("one", Kind::Secret, "n/s") && graph.has("two", Kind::Secret, "n/s"));
+        assert!(graph.has_pod("two", "n/b") && !graph.has_pod("one", "n/b"));
+        graph.take_in(Store::Pods, "n/b", None);
+        graph.take_in(Store::Pods, "n/c", None);
+        assert!(graph.is_empty(), "{graph:?}");
+    }
+
+    #[test]
+    fn the_secret_of_a_volume_is_reached_through_its_claim() {
+        let mut graph = Graph::default();
+        let secret = json!({"namespace": "x", "name": "s"});
+        let bound =
+            json!({"spec": {"claimRef": {"namespace": "n", "name": "c"}, "csi": {"nodePublishSecretRef": secret}}});
+        graph.take_in(Store::Volumes, "v", Some(&bound));
+        assert!(!graph.has("one", Kind::Secret, "x/s"));
+        graph.take_in(Store::Pods, "n/a", Some(&pod("one", "t")));
+        assert!(graph.has_volume("one", "v") && graph.has("one", Kind::Secret, "x/s"));
+        graph.take_in(Store::Volumes, "v", Some(&json!({"spec": {}})));
+        assert!(!graph.has_volume("one", "v") && !graph.has("one", Kind::Secret, "x/s"));
+        graph.take_in(Store::Pods, "n/a", None);
+        assert!(graph.is_empty(), "{graph:?}");
+    }
+
+    #[test]
+    fn a_mirror_pod_gives_nothing_but_itself() {
+        let mut graph = Graph::default();
+        let mut mirror = pod("one", "s");
+        mirror["metadata"] = json!({"annotations": {references::MIRROR: "x"}});
+        graph.take_in(Store::Pods, "n/a", Some(&mirror));
+        assert!(graph.has_pod("one", "n/a") && !graph.has("one", Kind::Secret, "n/s"));
+    }
+
+    #[test]
+    fn what_names_no_node_belongs_to_none() {
+        let mut graph = Graph::default();
+        for (store, key) in [(Store::Attachments, "a"), (Store::Slices, "s"), (Store::Pods, "n/p")] {
+            graph.take_in(store, key, Some(&json!({"spec": {"nodeName": "one"}})));
+            graph.take_in(store, key, Some(&json!({"spec": {"nodeName": ""}})));
+            graph.take_in(store, key, Some(&json!({"spec": {"nodeName": 7}})));
+        }
+        assert!(graph.is_empty(), "{graph:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What a server is told and given when it is made: its settings, and the parts that do IO for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audit::AuditLog;
+use crate::authentication::{NoSigner, Signer, StaticTokens};
+use crate::authorization::{self, Authorizer};
+use crate::outbound::{NoOutbound, Outbound};
+use crate::registry::order_of_store;
+use crate::storage::{Bounds, MemoryStorage, Storage};
+use crate::{Env, ServiceRange};
+
+/// What may be set about a server. `Config::default()` is right for a test cluster.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `gitVersion` that `/version` answers with.
+    pub version: String,
+    /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older ones
+    /// answer 410. Default 4096.
+    pub history: usize,
+    /// How many bytes of changes are kept of all kinds together, whatever their number. Default 64 MiB.
+    pub history_bytes: usize,
+    /// How many events may wait for one watcher before it is cut off. Default 4096.
+    pub watch_buffer: usize,
+    /// How many watches may be open at the same time; more are answered with 429. Default 20000.
+    pub max_watches: usize,
+    /// How often a watch that asked for bookmarks gets one. Default one minute.
+    pub bookmark_interval: Duration,
+    /// How long Events stay after their last write (`--event-ttl`), when somebody polls [`ApiServer::expire_events`](super::ApiServer::expire_events); zero: for ever.
+    /// Default one hour.
+    pub event_ttl: Duration,
+    /// The issuer of service account tokens (`--service-account-issuer`), which is their audience as well.
+    pub issuer: String,
+    /// Users who come with a token (`--token-auth-file`). Default nobody.
+    pub static_tokens: StaticTokens,
+    /// Whether new pods get their service account and its token (the admission plugin `ServiceAccount`). It needs somebody who makes the
+    /// account `default` of every namespace: without it no pod can be created there. Default no.
+    pub service_account_admission: bool,
+    /// Whether requests without credentials are answered as those of `system:anonymous` (`--anonymous-auth`). Default yes.
+    pub anonymous: bool,
+    /// Who decides what users may do (`--authorization-mode`), in this order. Default RBAC.
+    pub authorization: Vec<authorization::Mode>,
+    /// The admission plugins that do not run (`--disable-admission-plugins`), of [`SEPARABLE_PLUGINS`](crate::SEPARABLE_PLUGINS). Default none.
+    pub disabled_plugins: BTreeSet<String>,
+    /// The admission plugins that run besides the usual ones (`--enable-admission-plugins`), of
+    /// [`OPTIONAL_PLUGINS`](crate::OPTIONAL_PLUGINS). Default none.
+    pub enabled_plugins: BTreeSet<String>,
+    /// The addresses that Services get. Default `10.0.0.0/24`, as kube-apiserver.
+    pub service_range: ServiceRange,
+    /// Whether Endpoints and EndpointSlices may hold loopback addresses, as pods have them that are processes of this machine. Default no:
+    /// kube-apiserver refuses them.
+    pub loopback_endpoints: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            version: "v1.36.3".to_owned(),
+            history: 4096,
+            history_bytes: Bounds::default().history_bytes,
+            watch_buffer: 4096,
+            max_watches: 20_000,
+            bookmark_interval: Duration::from_secs(60),
+            event_ttl: Duration::from_secs(3600),
+            service_range: ServiceRange::default(),
+            loopback_endpoints: false,
+            issuer: "https://kubernetes.default.svc.cluster.local".to_owned(),
+            static_tokens: StaticTokens::default(),
+            service_account_admission: false,
+            anonymous: true,
+            authorization: vec![authorization::Mode::Rbac],
+            disabled_plugins: BTreeSet::new(),
+            enabled_plugins: BTreeSet::new(),
+        }
+    }
+}
+
+impl Config {
+    /// How a storage for this server writes objects down, and what it may hold besides them.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            history: self.history,
+            history_bytes: self.history_bytes,
+            buffer: self.watch_buffer,
+            order: order_of_store,
+            ..Bounds::default()
+        }
+    }
+}
+
+/// What a server is made of. [`Parts::new`] is right for a test cluster; change what is to be different.
+pub struct Parts {
+    /// Time, entropy, timers.
+    pub env: Arc<dyn Env>,
+    /// Sizes and limits.
+    pub config: Config,
+    /// Where objects live.
+    pub storage: Arc<dyn Storage>,
+    /// Who may do what; `None`: `system:masters` everything, others what the stored roles and bindings give them
+    /// ([`authorization::standard`]).
+    pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// How webhooks are called.
+    pub outbound: Arc<dyn Outbound>,
+    /// The key that tokens of service accounts are signed with.
+    pub signer: Arc<dyn Signer>,
+    /// The audit log, if one is kept.
+    pub audit: Option<AuditLog>,
+}
+
+impl Parts {
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log.
+    pub fn new(env: Arc<dyn Env>, config: Config) -> Parts {
+        Parts {
+            storage: Arc::new(MemoryStorage::bounded(config.bounds())),
+            authorizer: None,
+            outbound: Arc::new(NoOutbound),
+            signer: Arc::new(NoSigner),
+            audit: None,
+            env,
+            config,
+        }
+    }
+}

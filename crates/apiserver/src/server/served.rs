@@ -1,0 +1,86 @@
+//! Whether what a path names is served: its group, its resource in this scope, its subresource, and the method there.
+
+use std::sync::Arc;
+
+use super::route::{ResourcePath, Verb};
+use crate::model::status::Status;
+use crate::model::{Resource, Subresource, Verbs};
+use crate::registry::Snapshot;
+
+/// What a path lacks that leads nowhere.
+pub(super) enum Missing {
+    /// Its group and version are not served.
+    Group,
+    /// They are, and the resource is not, or not in this scope.
+    Resource,
+}
+
+/// The row that a path is about.
+pub(super) fn find(kinds: &Snapshot, path: &ResourcePath) -> Result<Arc<Resource>, Missing> {
+    let Some(resource) = kinds.lookup(&path.group, &path.version, &path.plural) else {
+        // In a group that only definitions serve, what none of them serves is no path at all.
+        return Err(match kinds.is_built_in_group(&path.group) {
+            true => Missing::Resource,
+            false => Missing::Group,
+        });
+    };
+    let scope_fits = resource.namespaced || path.namespace.is_none() || resource.is_namespace();
+    let is_proxied = path.subresource.as_deref() == Some("proxy")
+        && resource
+            .subresources
+            .iter()
+            .any(|subresource| matches!(subresource, Subresource::Refused { name: "proxy", .. }));
+    let in_scope = scope_fits && (!resource.namespaced || path.namespace.is_some() || path.name.is_none());
+    if !in_scope {
+        // Definitions make no path of the other scope.
+        return Err(match resource.custom {
+            Some(_) => Missing::Group,
+            None => Missing::Resource,
+        });
+    }
+    if path.below.len() > 1 && !is_proxied {
+        return Err(Missing::Resource);
+    }
+    if path.namespace.as_deref() == Some("") || path.name.as_deref() == Some("") {
+        return Err(Missing::Resource);
+    }
+    Ok(resource)
+}
+
+/// A name that cannot be a segment of a path names nothing.
+pub(super) fn check_path_name(name: &str) -> Result<(), Status> {
+    let messages = kubewright_schema::names::path_segment_name(name);
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let why = format!("Name parameter invalid: {name:?}: {}", messages.join(";"));
+    Err(Status::bad_request(why))
+}
+
+/// What the router in front of a built-in kind answers to a path or a method that the kind does not have.
+pub(super) fn unrouted(resource: &Resource, path: &ResourcePath, verb: Verb) -> Option<Status> {
+    if resource.custom.is_some() {
+        return None;
+    }
+    let refused = |allowed: bool| (!allowed).then(Status::method_not_allowed);
+    if let Some(wanted) = &path.subresource {
+        let mut known = resource.subresources.iter();
+        let Some(found) = known.find(|known| known.name() == wanted) else {
+            return Some(Status::no_such_path());
+        };
+        return refused(found.verbs().contains(&verb.as_str()));
+    }
+    let named = path.name.is_some();
+    let everywhere = resource.namespaced && path.namespace.is_none();
+    if resource.verbs == Verbs::CreateOnly {
+        return refused(verb == Verb::Create && !named);
+    }
+    refused(match verb {
+        Verb::Get => named,
+        Verb::List | Verb::Watch => true,
+        _ if resource.verbs == Verbs::ReadOnly => false,
+        Verb::Create => !named && !everywhere,
+        Verb::Update | Verb::Patch | Verb::Delete => named,
+        Verb::DeleteCollection => !everywhere && resource.verbs == Verbs::All,
+    })
+}

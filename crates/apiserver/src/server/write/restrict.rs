@@ -1,0 +1,103 @@
+//! What a write to a part of an object may change of it (the reset of fields in upstream's strategies).
+
+use serde_json::{Map, Value, json};
+
+use super::Part;
+use crate::model::{Resource, StatusMetadata, object};
+use crate::server::managed::{self, Fields};
+
+/// What a write may not change and a client sent all the same: put aside while it is worked out what counts as written.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// The whole object as it was sent, where nearly nothing of it may be written.
+    whole: Option<Value>,
+    fields: Fields,
+    metadata: Fields,
+}
+
+impl Aside {
+    pub(super) fn is_empty(&self) -> bool {
+        self.whole.is_none() && self.fields.is_empty() && self.metadata.is_empty()
+    }
+
+    /// Makes the object what the client sent, but for who owns what.
+    pub(super) fn put_back(self, object: &mut Value) {
+        if let Some(whole) = self.whole {
+            let entries = managed::entries(object).cloned();
+            *object = whole;
+            managed::put(object, entries);
+        }
+        if let (false, Some(metadata)) = (self.metadata.is_empty(), object.get_mut("metadata")) {
+            managed::exchange(metadata, self.metadata);
+        }
+        managed::exchange(object, self.fields);
+    }
+}
+
+/// Makes fields of a map what they were; says what they would have been. Nearly all of them are, and what is so already is not copied.
+fn put_back<'f>(
+    new: &mut Map<String, Value>,
+    old: &Map<String, Value>,
+    fields: impl IntoIterator<Item = &'f str>,
+) -> Fields {
+    let mut aside = Fields::new();
+    for field in fields {
+        let was = match (old.get(field), new.get_mut(field)) {
+            (None, None) => continue,
+            (Some(value), Some(present)) if present == value => continue,
+            (Some(value), Some(present)) => Some(std::mem::replace(present, value.clone())),
+            (Some(value), None) => new.insert(field.to_owned(), value.clone()),
+            (None, Some(_)) => new.remove(field),
+        };
+        aside.push((field.to_owned(), was));
+    }
+    aside
+}
+
+/// Makes a map what it was, but for some of its fields.
+fn put_all_back(new: &mut Map<String, Value>, old: &Map<String, Value>, written: &[&str]) -> Fields {
+    let strange = |field: &&String| !written.contains(&field.as_str()) && !old.contains_key(*field);
+    let strange: Vec<String> = new.keys().filter(strange).cloned().collect();
+    let kept = old.keys().map(String::as_str).filter(|field| !written.contains(field));
+    put_back(new, old, strange.iter().map(String::as_str).chain(kept))
+}
+
+/// What of an object a write to this part reaches.
+pub(in crate::server) fn reached(resource: &Resource, mut object: Value, part: Part) -> Value {
+    if let Part::Main | Part::Status = part {
+        restrict(resource, &mut object, &json!({"metadata": {}}), part);
+    }
+    object
+}
+
+/// Puts back what a write to this part may not change. Who owns what is left to [`managed`].
+pub(super) fn restrict(resource: &Resource, new: &mut Value, old: &Value, part: Part) -> Aside {
+    let none = Map::new();
+    let before = old.as_object().unwrap_or(&none);
+    let mut aside = Aside::default();
+    match part {
+        Part::Main => {
+            if let (true, Some(map)) = (resource.has_status(), new.as_object_mut()) {
+                aside.fields = put_back(map, before, ["status"]);
+            }
+        }
+        Part::Status => {
+            let metadata = before.get("metadata").and_then(Value::as_object).unwrap_or(&none);
+            let written = object::metadata_mut(new);
+            aside.metadata = match resource.strategy.status_metadata {
+                StatusMetadata::Kept => put_all_back(written, metadata, &["managedFields"]),
+                StatusMetadata::WrittenBut(kept) => put_back(written, metadata, kept.iter().copied()),
+            };
+            if let Some(map) = new.as_object_mut() {
+                aside.fields = put_all_back(map, before, &["metadata", "status"]);
+            }
+        }
+        Part::Of(portion) => {
+            let whole = new.clone();
+            (portion.restrict)(new, old);
+            aside.whole = Some(whole);
+        }
+        Part::Whole | Part::Raw => {}
+    }
+    aside
+}

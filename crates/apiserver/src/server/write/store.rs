@@ -1,0 +1,154 @@
+//! Storing what was written: the create, the compare-and-swap, and how large an object may be (`registry.Store.Create`, `.Update`).
+
+use kubewright_schema::{budget, protobuf};
+use serde_json::Value;
+
+use super::{Writer, Written};
+use crate::json;
+use crate::model::form::{full, key};
+use crate::model::status::Status;
+use crate::model::{Resource, object};
+use crate::server::settle::refused;
+use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
+
+impl Writer<'_> {
+    /// Stores a new object; a name that is taken is an error.
+    pub(super) async fn insert(&self, object: Value) -> Result<Written, Status> {
+        let resource = &self.resource;
+        let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
+        let key = key(&namespace, &name);
+        // Whether or not the name was generated (`CheckGeneratedNameError`).
+        let has_beginning = !object::text(&object, "generateName").is_empty();
+        let taken = || {
+            let terminating = self
+                .server
+                .storage
+                .get(&resource.store, &key)
+                .is_some_and(|present| object::is_terminating(present.value()));
+            if has_beginning {
+                Status::no_unique_name(resource, &name, terminating)
+            } else {
+                Status::already_exists(resource, &name, terminating)
+            }
+        };
+        let form = self.server.stored_form(resource, object).await?;
+        if self.dry_run {
+            return match self.server.storage.get(&resource.store, &key) {
+                Some(_) => Err(taken()),
+                None => Ok(Written::Shown(self.as_shown(form).await?)),
+            };
+        }
+        let counted = |value: &Value, length| counted(resource, &key, value, length);
+        let created = budget::commit(|| {
+            let storage = &self.server.storage;
+            let stored = storage.create_up_to(&resource.store, &key, form, &limit(&counted))?;
+            self.server.after_write(resource, &stored);
+            self.server.after_create(resource, &stored);
+            Ok(stored)
+        });
+        match created {
+            Ok(stored) => Ok(Written::Stored(self.server.show_one(resource, stored).await?)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(length)),
+            Err(error) => Err(refused(&error).unwrap_or_else(taken)),
+        }
+    }
+
+    /// The compare-and-swap of a stored form; shown is what is not stored, in that form. `None` when somebody else was faster.
+    pub(super) fn replace(
+        &self,
+        key: &str,
+        name: &str,
+        present: &StoredObject,
+        old: &Value,
+        stored: Value,
+    ) -> Result<Option<Written>, Status> {
+        let (resource, storage) = (&self.resource, &self.server.storage);
+        let shown = |mut value: Value| {
+            // The answer to a write that stores nothing shows the version that is there.
+            object::metadata_mut(&mut value)
+                .insert("resourceVersion".to_owned(), present.revision().to_string().into());
+            Written::Shown(value)
+        };
+        if self.dry_run {
+            return Ok(Some(shown(stored)));
+        }
+        let result = budget::commit(|| {
+            if is_finished(resource, &stored, old) {
+                let gone = storage.delete(&resource.store, key, present.revision())?;
+                self.server.after_delete(resource, &gone);
+                return Ok(shown(stored));
+            }
+            let unchanged = same_content(present.value(), &stored);
+            let counted = |value: &Value, length| counted(resource, key, value, length);
+            let stored = storage.update_up_to(&resource.store, key, present.revision(), stored, &limit(&counted))?;
+            if !unchanged {
+                self.server.after_write(resource, &stored);
+                self.server.after_update(resource, old, &stored);
+            }
+            Ok(Written::Stored(stored))
+        });
+        match result {
+            Ok(written) => Ok(Some(written)),
+            Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
+            Err(StorageError::TooLarge(length)) => Err(too_large(length)),
+            Err(error) => refused(&error).map_or(Ok(None), Err),
+        }
+    }
+}
+
+/// What an object counts beside itself in the request to etcd: its key twice, and what is around them (measured).
+fn around(resource: &Resource, key: &str) -> usize {
+    const KEY: usize = "/registry//".len();
+    const REST: usize = 39;
+    let group = if resource.custom.is_some() {
+        resource.group.len()
+    } else {
+        0
+    };
+    let names = group.saturating_add(resource.plural.len()).saturating_add(key.len());
+    names.saturating_add(KEY).saturating_mul(2).saturating_add(REST)
+}
+
+/// How many bytes an object has in etcd whose text is so long: custom kinds are JSON there, built-in ones protobuf.
+fn counted(resource: &Resource, key: &str, value: &Value, length: usize) -> usize {
+    let mut whole = full(resource, value);
+    object::metadata_mut(&mut whole).remove("resourceVersion");
+    let content = match resource.custom {
+        Some(_) => json::text(&whole).len().saturating_add("\n".len()),
+        None => protobuf::encode(&whole).map_or(length, |bytes| bytes.len()),
+    };
+    content.saturating_add(around(resource, key))
+}
+
+/// How large a stored object may be: as etcd's `--max-request-bytes`. It counts only near that; no built-in kind is larger in protobuf than
+/// in JSON but by what it leaves out of it, which is little.
+fn limit(counted: &dyn Fn(&Value, usize) -> usize) -> SizeLimit<'_> {
+    const ETCD: usize = 3 * 512 * 1024;
+    const NEAR: usize = 1024;
+    SizeLimit {
+        max: ETCD,
+        plain: ETCD - NEAR,
+        counted,
+    }
+}
+
+/// What etcd, or the client of it, says of an object that is too large.
+fn too_large(length: usize) -> Status {
+    const SENT: usize = 2 * 1024 * 1024;
+    Status::untyped(if length > SENT {
+        format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({length} vs. {SENT})"
+        )
+    } else {
+        "etcdserver: request is too large".to_owned()
+    })
+}
+
+/// Whether an update leaves nothing that keeps a terminating object (store's `ShouldDeleteDuringUpdate`).
+fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
+    let is_held = resource.strategy.ending.is_some_and(|ending| (ending.is_held)(new));
+    object::is_terminating(old)
+        && object::finalizers(new).is_empty()
+        && object::grace_period(new).is_none_or(|seconds| seconds == 0)
+        && !is_held
+}

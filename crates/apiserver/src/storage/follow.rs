@@ -1,0 +1,169 @@
+//! What is derived from stores, and kept by following their changes.
+//!
+//! A [`Followed`] reads its stores when it is first asked. Before each answer it takes in what changed since, so that an answer
+//! follows from every write that ended before the question. What a change costs depends on the changed object alone, not on how many
+//! others there are. When more changed than a watch holds, everything is read again.
+//!
+//! Invariants: what is derived can be thrown away and made from the stores again; the changes of one store come in their order, those
+//! of several stores in any order.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use kubewright_schema::budget;
+
+use super::{ChangeStream, Delivery, Storage, StoredObject};
+
+/// What is made of the objects of some stores.
+pub(crate) trait Derived: Default {
+    /// Takes in what is stored at `key` now; `None`: nothing.
+    fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>);
+}
+
+/// A [`Derived`] that is as new as the question.
+pub(crate) struct Followed<D> {
+    stores: &'static [&'static str],
+    known: Mutex<Option<Known<D>>>,
+}
+
+struct Known<D> {
+    derived: D,
+    changes: Vec<(&'static str, Box<dyn ChangeStream>)>,
+}
+
+impl<D: Derived> Known<D> {
+    fn read(storage: &dyn Storage, stores: &[&'static str]) -> Known<D> {
+        let mut known = Known {
+            derived: D::default(),
+            changes: Vec::new(),
+        };
+        for store in stores {
+            let (listed, changes) = storage.list_and_watch(store, "");
+            for (key, object) in &listed.items {
+                known.derived.apply(store, key, Some(object));
+            }
+            known.changes.push((store, changes));
+        }
+        known
+    }
+
+    /// Takes in what changed; whether that was possible.
+    fn catch_up(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        for (store, changes) in &mut self.changes {
+            loop {
+                match changes.poll_next(&mut context) {
+                    Poll::Pending => break,
+                    Poll::Ready(Delivery::Change(change)) => {
+                        let object = (!change.deleted).then_some(&change.after);
+                        self.derived.apply(store, &change.key, object);
+                    }
+                    Poll::Ready(Delivery::Overrun | Delivery::Closed) => return false,
+                }
+            }
+        }
+        true
+    }
+}
+
+impl<D: Derived> Followed<D> {
+    /// Derived from these stores. Nothing is read before the first question.
+    pub(crate) const fn new(stores: &'static [&'static str]) -> Followed<D> {
+        Followed {
+            stores,
+            known: Mutex::new(None),
+        }
+    }
+
+    /// Shows what is derived from what is in `storage` now. It must be the same storage each time.
+    pub(crate) fn look<T>(&self, storage: &dyn Storage, look: impl FnOnce(&D) -> T) -> T {
+        let mut slot = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = slot
+            .take()
+            .and_then(|mut known| budget::unlimited(|| known.catch_up()).then_some(known));
+        // A storage that has ended its watches is read again for every question: right, if slow, and only while it shuts down.
+        let known = current.unwrap_or_else(|| budget::unlimited(|| Known::read(storage, self.stores)));
+        // Whoever looks may be cancelled: what is known is kept.
+        look(&slot.insert(known).derived)
+    }
+
+    /// Reads everything again, for tests of what is derived.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::storage::{Bounds, MemoryStorage};
+
+    /// The revisions of what there is, by store and key, and how often something was taken in.
+    #[derive(Default)]
+    struct Revisions {
+        known: BTreeMap<(&'static str, String), u64>,
+        applied: usize,
+    }
+
+    impl Derived for Revisions {
+        fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
+            self.applied += 1;
+            let place = (store, key.to_owned());
+            match object {
+                Some(object) => self.known.insert(place, object.revision()),
+                None => self.known.remove(&place),
+            };
+        }
+    }
+
+    fn create(storage: &dyn Storage, store: &str, name: &str) {
+        let value = json!({"metadata": {"name": name}});
+        storage.create(store, name, value).expect("it is new");
+    }
+
+    fn names(followed: &Followed<Revisions>, storage: &dyn Storage) -> String {
+        let names = |revisions: &Revisions| {
+            let keys = revisions.known.keys();
+            keys.map(|(store, key)| format!("{store}/{key}")).collect::<Vec<_>>()
+        };
+        followed.look(storage, names).join(" ")
+    }
+
+    #[test]
+    fn an_answer_follows_from_every_write_before_the_question() {
+        let storage = MemoryStorage::bounded(Bounds::default());
+        let followed = Followed::<Revisions>::new(&["as", "bs"]);
+        create(&storage, "as", "a");
+        assert_eq!(names(&followed, &storage), "as/a");
+        create(&storage, "bs", "b");
+        create(&storage, "cs", "c");
+        assert_eq!(names(&followed, &storage), "as/a bs/b");
+        let revision = storage.get("as", "a").expect("it is there").revision();
+        storage.delete("as", "a", revision).expect("it is there");
+        assert_eq!(names(&followed, &storage), "bs/b");
+        assert_eq!(followed.look(&storage, |revisions| revisions.applied), 3);
+    }
+
+    #[test]
+    fn when_too_much_changed_everything_is_read_again() {
+        let bounds = Bounds {
+            buffer: 2,
+            ..Bounds::default()
+        };
+        let storage = MemoryStorage::bounded(bounds);
+        let followed = Followed::<Revisions>::new(&["as"]);
+        assert_eq!(names(&followed, &storage), "");
+        for name in ["a", "b", "c"] {
+            create(&storage, "as", name);
+        }
+        assert_eq!(names(&followed, &storage), "as/a as/b as/c");
+        storage.close_watches();
+        create(&storage, "as", "d");
+        assert_eq!(names(&followed, &storage), "as/a as/b as/c as/d");
+    }
+}

@@ -1,0 +1,255 @@
+//! Pods that are processes of this machine.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::kubectl::Kubectl;
+use crate::support::{RunningCluster, kubectl_is_there};
+
+/// A cluster whose pods are processes, with these files in its folder.
+pub(crate) fn cluster(files: &[(&str, &str)], arguments: &[&str]) -> RunningCluster {
+    let folder = tempfile::tempdir().unwrap();
+    // Where root starts the cluster its programs are somebody else.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    RunningCluster::start_in(folder, &[&["--runtime", "process"], arguments].concat())
+}
+
+/// Applies objects.
+pub(crate) fn apply(kubectl: &Kubectl, cluster: &RunningCluster, objects: &str) {
+    let path = cluster.folder.path().join("objects.yaml");
+    std::fs::write(&path, objects).unwrap();
+    kubectl.ok(&["apply", "-f", path.to_str().unwrap()]);
+}
+
+/// Waits until processes are gone.
+pub(crate) fn gone(pids: &[String]) {
+    let started = Instant::now();
+    while let Some(pid) = pids.iter().find(|pid| Path::new("/proc").join(pid).exists()) {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "the process {pid} is still there"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const WHOLE: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: { name: conf }
+data: { greeting: hello }
+---
+apiVersion: v1
+kind: Secret
+metadata: { name: safe }
+stringData: { password: secret }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: box, labels: { app: box } }
+spec:
+  terminationGracePeriodSeconds: 1
+  initContainers:
+  - name: first
+    image: busybox
+    command: [sh, -c, "echo made by init > /work/out"]
+    volumeMounts: [{ name: work, mountPath: /work }]
+  containers:
+  - name: main
+    image: busybox:1.36
+    command: [sh, -c, 'cat "$0" /etc/conf/greeting; echo; echo $(GREETING) "$PASSWORD" "$NAME"; wc -w < /var/run/token/token | tr -d " "; echo to stderr >&2; exec sleep 1000', /work/out]
+    env:
+    - { name: GREETING, valueFrom: { configMapKeyRef: { name: conf, key: greeting } } }
+    - { name: PASSWORD, valueFrom: { secretKeyRef: { name: safe, key: password } } }
+    - { name: NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+    readinessProbe: { exec: { command: [cat, /work/out] }, periodSeconds: 1 }
+    volumeMounts:
+    - { name: work, mountPath: /work }
+    - { name: conf, mountPath: /etc/conf }
+    - { name: token, mountPath: /var/run/token }
+  volumes:
+  - { name: work, emptyDir: {} }
+  - { name: conf, configMap: { name: conf } }
+  - { name: token, projected: { sources: [{ serviceAccountToken: { path: token } }] } }
+"#;
+
+#[test]
+fn what_a_pod_is_given() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let cluster = cluster(&[], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, WHOLE);
+    kubectl.ready("box");
+    let said = kubectl.until(&["logs", "box", "-c", "main"], |said| said.out.contains("to stderr"));
+    // Two streams have no order among them.
+    assert_eq!(
+        said.out.replace("to stderr\n", ""),
+        "made by init\nhello\nhello secret box\n1\n"
+    );
+    let check = |path: &str, expected: &str| {
+        let found = kubectl.ok(&["get", "pod", "box", "-o", &format!("jsonpath={{{path}}}")]);
+        assert!(found.starts_with(expected), "{path}: {found}");
+    };
+    check(".status.podIP", "127.");
+    check(".status.containerStatuses[0].containerID", "process://");
+    check(".status.initContainerStatuses[0].state.terminated.reason", "Completed");
+    kubectl.ok(&["delete", "pod", "box"]);
+}
+
+const CRASHING: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: { name: crash }
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "echo alive; echo last words > /dev/termination-log; kill -9 $$$$"]
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: task }
+spec:
+  restartPolicy: Never
+  containers:
+  - { name: main, image: busybox, command: [sh, -c, "for n in 1 2 3; do echo $n; done; exit 3"] }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: missing }
+spec:
+  containers: [{ name: main, image: "nobody/knows:1" }]
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: simulated }
+spec:
+  runtimeClassName: simulated
+  containers: [{ name: main, image: "nobody/knows:1" }]
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: own }
+spec:
+  restartPolicy: Never
+  containers: [{ name: main, image: "shop:dev", args: [and, more] }]
+"#;
+
+#[test]
+fn how_containers_end() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let cluster = cluster(
+        &[("kubewright.toml", "[images]\n\"shop:dev\" = \"echo from the table\"\n")],
+        &[],
+    );
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, CRASHING);
+    let field = |pod: &str, path: &str, expected: &str| {
+        let arguments = ["get", "pod", pod, "-o", &format!("jsonpath={{{path}}}")];
+        kubectl.until(&arguments, |said| said.out == expected);
+    };
+    field(
+        "crash",
+        ".status.containerStatuses[0].state.waiting.reason",
+        "CrashLoopBackOff",
+    );
+    field(
+        "crash",
+        ".status.containerStatuses[0].lastState.terminated.exitCode",
+        "137",
+    );
+    field(
+        "crash",
+        ".status.containerStatuses[0].lastState.terminated.message",
+        "last words\n",
+    );
+    assert_eq!(kubectl.ok(&["logs", "crash", "--previous"]), "alive\n");
+    field("task", ".status.phase", "Failed");
+    field("task", ".status.containerStatuses[0].state.terminated.exitCode", "3");
+    let mut following = kubectl.background(&["logs", "-f", "task", "--tail=2"]);
+    let lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), ["2", "3"]);
+    assert!(following.wait().unwrap().success());
+    field(
+        "missing",
+        ".status.containerStatuses[0].state.waiting.reason",
+        "ImagePullBackOff",
+    );
+    let message = "Back-off pulling image \"nobody/knows:1\": ErrImagePull: no program stands for the image: \
+                   add the row \"nobody/knows:1\" = \"program arguments\" to [images] in kubewright.toml";
+    field("missing", ".status.containerStatuses[0].state.waiting.message", message);
+    field("own", ".status.phase", "Succeeded");
+    assert_eq!(kubectl.ok(&["logs", "own"]), "from the table and more\n");
+    kubectl.ready("simulated");
+}
+
+const LINGERING: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: { name: family }
+spec:
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "echo $$$$; (setsid sleep 1000 & echo $!; exec setsid sleep 1000) & echo $!; trap '' TERM; while true; do sleep 1000; done"]
+"#;
+
+#[test]
+fn nothing_is_left_behind() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let mut cluster = cluster(&[], &["--data-dir", "data"]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, LINGERING);
+    let pids = || -> Vec<String> {
+        let said = kubectl.until(&["logs", "family"], |said| said.out.lines().count() == 3);
+        said.out.lines().map(str::to_owned).collect()
+    };
+    let before = pids();
+    kubectl.ok(&["delete", "pod", "family", "--grace-period=1"]);
+    gone(&before);
+
+    apply(&kubectl, &cluster, LINGERING);
+    let before = pids();
+    cluster.process.kill().unwrap();
+    cluster.process.wait().unwrap();
+    gone(&before);
+
+    // The next cluster takes away what the one before could not, and starts the pod again.
+    let folder = std::mem::replace(&mut cluster.folder, tempfile::tempdir().unwrap());
+    let cluster = RunningCluster::start_in(folder, &["--runtime", "process", "--data-dir", "data"]);
+    let mine = format!("kubewright-{}-0", cluster.process.id());
+    let homes = std::fs::read_dir(cluster.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let homes = homes.filter(|name| name.to_string_lossy().starts_with("kubewright-"));
+    let others: Vec<_> = homes
+        .filter(|name| *name != *mine && !name.to_string_lossy().contains("cache"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    kubectl.until(
+        &[
+            "get",
+            "pod",
+            "family",
+            "-o",
+            "jsonpath={.status.containerStatuses[0].restartCount}",
+        ],
+        |said| said.out == "1",
+    );
+    let after = pids();
+    let stop = rustix::process::Pid::from_raw(i32::try_from(cluster.process.id()).unwrap()).unwrap();
+    rustix::process::kill_process(stop, rustix::process::Signal::TERM).unwrap();
+    gone(&after);
+}

@@ -1,0 +1,90 @@
+//! The certificate authority of a cluster, made when it is first needed, and what it signs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
+
+use crate::certificates::Authority;
+use crate::controllers::{CertificateSource, TokenSource};
+use crate::durable::{self, Folder};
+use crate::error::Result;
+
+/// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
+pub(super) struct LazyAuthority {
+    made: std::sync::Mutex<Option<Arc<Authority>>>,
+    /// Where it is kept beyond this process.
+    folder: Option<Arc<Folder>>,
+}
+
+/// Opens a data folder: much reading, so on a thread of its own.
+pub(super) async fn opened(path: PathBuf, synced: bool) -> Result<durable::Opened> {
+    match tokio::task::spawn_blocking(move || durable::open(&path, synced)).await {
+        Ok(opened) => Ok(opened?),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
+impl LazyAuthority {
+    /// None yet; it will be kept in this folder, or only as long as the process.
+    pub(super) fn kept_in(folder: Option<Arc<Folder>>) -> LazyAuthority {
+        LazyAuthority {
+            made: std::sync::Mutex::default(),
+            folder,
+        }
+    }
+
+    pub(super) fn get(&self) -> Result<Arc<Authority>> {
+        let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(authority) = &*authority {
+            return Ok(authority.clone());
+        }
+        let made = match &self.folder {
+            None => Authority::new()?,
+            Some(folder) => Authority::kept(folder)?,
+        };
+        Ok(authority.insert(Arc::new(made)).clone())
+    }
+}
+
+/// How the controllers get at the certificate that pods are to trust.
+pub(super) fn root_ca(
+    authority: Arc<LazyAuthority>,
+    given: Option<String>,
+) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+    if given.is_some() {
+        return Arc::new(move || given.clone());
+    }
+    Arc::new(move || match authority.get() {
+        Ok(authority) => Some(authority.pem()),
+        Err(error) => {
+            tracing::error!(%error, "pods get no certificate to trust the API server with");
+            None
+        }
+    })
+}
+
+/// How the controllers get certificates for requests.
+pub(super) fn certificates(authority: Arc<LazyAuthority>) -> CertificateSource {
+    Arc::new(move |request, usages, lifetime| {
+        let authority = authority.get().map_err(|error| error.to_string())?;
+        authority.certify(request, usages, lifetime)
+    })
+}
+
+/// How the controllers get at tokens for Secrets.
+pub(super) fn service_account_token(key: Arc<dyn Signer>) -> TokenSource {
+    Arc::new(move |wanted| {
+        let account = Bound {
+            name: wanted.account.to_owned(),
+            uid: wanted.account_uid.to_owned(),
+        };
+        match ServiceAccountTokens::issue_legacy(key.as_ref(), wanted.namespace, &account, wanted.secret) {
+            Ok(token) => Some(token),
+            Err(error) => {
+                tracing::error!(%error, secret = wanted.secret, "a Secret gets no token");
+                None
+            }
+        }
+    })
+}

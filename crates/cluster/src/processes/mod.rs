@@ -1,0 +1,280 @@
+//! Containers as processes of this machine: what a container runtime is to a kubelet.
+//!
+//! Whoever starts a cluster may allow it ([`ProcessRuntime`]): then the containers of a pod are programs that run, each in a session and a
+//! folder of its own, without privileges, at a loopback address of its pod. They are no containers: they see the files and the network of
+//! this machine.
+//!
+//! The kubelet (`controllers::node`) decides what is to happen, as it does for simulated pods, and asks here what is (`Processes::seen`);
+//! when that changes, its [`Waker`] is told.
+//!
+//! | file | what |
+//! |---|---|
+//! | `images` | which program stands for an image |
+//! | `environment`, `volumes`, `paths`, `tokens` | what a program is given |
+//! | `instance` | the life of one container, its hooks |
+//! | `probes` | its probes |
+//! | `stop` | how containers and pods end |
+//! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
+//! | `logs`, `lines` | what it writes |
+//! | `home` | the folders |
+//!
+//! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
+//! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
+
+mod environment;
+mod home;
+mod images;
+mod instance;
+mod launch;
+pub(crate) mod lines;
+mod logs;
+mod paths;
+mod probes;
+mod shim;
+mod stop;
+mod tokens;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::{EventType, Request, Source, Waker};
+use tokio::sync::watch;
+
+use self::home::Home;
+pub use self::images::Images;
+use self::instance::Instance;
+use self::launch::Launcher;
+pub(crate) use self::logs::Reader;
+pub use self::shim::called;
+use crate::controllers::meta;
+
+/// The RuntimeClass of pods that are processes, and the one of pods that are simulated all the same.
+pub(crate) const CLASS: &str = "process";
+pub(crate) const SIMULATED_CLASS: &str = "simulated";
+
+/// Allows that pods run as processes of this machine, and says how.
+///
+/// The program's main function must call [`called`] first: it is started again as the shim of each process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessRuntime {
+    images: Images,
+    every_pod: bool,
+}
+
+impl ProcessRuntime {
+    /// Pods of the RuntimeClass `process` are processes. The rows of `images` come before the built-in ones.
+    #[must_use]
+    pub fn new(images: Images) -> ProcessRuntime {
+        ProcessRuntime {
+            images,
+            every_pod: false,
+        }
+    }
+
+    /// All pods are processes, but those of the RuntimeClass `simulated`.
+    #[must_use]
+    pub fn every_pod(mut self) -> ProcessRuntime {
+        self.every_pod = true;
+        self
+    }
+}
+
+/// The processes of a cluster. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Processes(Arc<Inner>);
+
+struct Inner {
+    runtime: ProcessRuntime,
+    home: Arc<Home>,
+    launcher: Launcher,
+    waker: Waker,
+    /// The second number of the addresses of pods.
+    network: u8,
+    api: Mutex<Option<SocketAddr>>,
+    pods: Mutex<BTreeMap<String, OfPod>>,
+}
+
+/// What is known of a pod, by its uid.
+struct OfPod {
+    request: Request,
+    containers: BTreeMap<String, Arc<Instance>>,
+    /// What is still to be told as events of the pod.
+    events: Vec<Said>,
+    /// When everything of it is killed.
+    deadline: watch::Sender<Option<tokio::time::Instant>>,
+    is_stopping: bool,
+    tokens: tokens::Tokens,
+}
+
+/// An event: its type, reason and message.
+pub(crate) type Said = (EventType, &'static str, String);
+
+/// What a node sees of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// How often it was started before.
+    pub(crate) attempt: i32,
+    pub(crate) state: State,
+    /// What runs, in words.
+    pub(crate) about: String,
+}
+
+/// How a container is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum State {
+    /// It runs, and its probes have said this.
+    Running { started: bool, ready: bool },
+    /// It has ended.
+    Ended { at: Timestamp, code: i32, message: String },
+    /// It could not be started: the reason and the message with which it waits.
+    CannotStart { reason: &'static str, message: String },
+}
+
+/// Locks what no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Processes {
+    /// Makes the folders and waits for shims; `kept` is the folder in which PersistentVolumes outlive the cluster.
+    ///
+    /// # Errors
+    /// When a folder or the socket cannot be made, and on systems other than Linux.
+    pub(crate) fn start(runtime: ProcessRuntime, kept: Option<&Path>) -> io::Result<Processes> {
+        if !cfg!(target_os = "linux") {
+            return Err(io::Error::other("pods run as processes on Linux only"));
+        }
+        let home = Arc::new(Home::make(kept)?);
+        let mut random = [0];
+        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
+            .map_err(|_| io::Error::other("the system has no entropy"))?;
+        Ok(Processes(Arc::new(Inner {
+            launcher: Launcher::start(home.clone())?,
+            runtime,
+            home,
+            waker: Waker::new(),
+            // Not 127.0, where other programs are, nor 127.255, where broadcasts are.
+            network: 16 + random[0] % 224,
+            api: Mutex::default(),
+            pods: Mutex::default(),
+        })))
+    }
+
+    /// Says where the API server is reached.
+    pub(crate) fn announce(&self, address: SocketAddr) {
+        *lock(&self.0.api) = Some(address);
+    }
+
+    /// Wakes the kubelet's pods when something happens to them.
+    pub(crate) fn source(&self) -> Source {
+        self.0.waker.source()
+    }
+
+    pub(crate) fn network(&self) -> u8 {
+        self.0.network
+    }
+
+    /// Whether a pod is one of processes.
+    pub(crate) fn runs(&self, pod: &Pod) -> bool {
+        match class(pod) {
+            Some(CLASS) => true,
+            Some(SIMULATED_CLASS) => false,
+            _ => self.0.runtime.every_pod,
+        }
+    }
+
+    /// What is wrong with an image, if something is: in words.
+    pub(crate) fn cannot_pull(&self, image: &str) -> Option<String> {
+        self.0.runtime.images.find(image).err()
+    }
+
+    /// What there is of a pod.
+    pub(crate) fn seen(&self, uid: &str) -> BTreeMap<String, Seen> {
+        let pods = lock(&self.0.pods);
+        let containers = pods.get(uid).into_iter().flat_map(|pod| &pod.containers);
+        containers
+            .map(|(name, instance)| (name.clone(), instance.seen()))
+            .collect()
+    }
+
+    /// What has happened to a pod since the last time, as events.
+    pub(crate) fn take_events(&self, uid: &str) -> Vec<Said> {
+        let mut pods = lock(&self.0.pods);
+        pods.get_mut(uid)
+            .map(|pod| std::mem::take(&mut pod.events))
+            .unwrap_or_default()
+    }
+
+    /// The log of a container, or of its life before; none when there is none.
+    pub(crate) fn log(&self, uid: &str, container: &str, previous: bool) -> Option<Reader> {
+        let instance = self.instance(uid, container)?;
+        let log = match previous {
+            true => instance.before.as_ref()?,
+            false => &instance.log,
+        };
+        Some(log.reader())
+    }
+
+    fn instance(&self, uid: &str, container: &str) -> Option<Arc<Instance>> {
+        lock(&self.0.pods).get(uid)?.containers.get(container).cloned()
+    }
+
+    /// Looks at what is known of a pod.
+    fn with<T>(&self, pod: &Pod, look: impl FnOnce(&mut OfPod) -> T) -> T {
+        let mut pods = lock(&self.0.pods);
+        let known = pods.entry(meta::uid(&pod.metadata).to_owned());
+        look(known.or_insert_with(|| OfPod {
+            request: Request::of(pod),
+            containers: BTreeMap::new(),
+            events: Vec::new(),
+            deadline: watch::Sender::new(None),
+            is_stopping: false,
+            tokens: tokens::Tokens::default(),
+        }))
+    }
+
+    /// Something has happened to a pod: its kubelet looks at it again.
+    fn tell(&self, uid: &str, reason: &str, said: Option<Said>) {
+        let request = {
+            let mut pods = lock(&self.0.pods);
+            let Some(pod) = pods.get_mut(uid) else { return };
+            pod.events.extend(said);
+            pod.request.clone()
+        };
+        let (waker, reason) = (self.0.waker.clone(), reason.to_owned());
+        tokio::spawn(async move { waker.wake(request, reason).await });
+    }
+
+    /// Ends everything and takes the folders away. Programs are asked first, and killed when they take longer than this.
+    pub(crate) async fn end(&self, grace: Duration) {
+        let all: Vec<Arc<Instance>> = {
+            let mut pods = lock(&self.0.pods);
+            let all = std::mem::take(&mut *pods);
+            all.into_values().flat_map(|pod| pod.containers.into_values()).collect()
+        };
+        all.iter().for_each(|instance| instance.terminate());
+        let ended = futures::future::join_all(all.iter().map(|instance| instance.ended()));
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            all.iter().for_each(|instance| instance.kill());
+            let killed = futures::future::join_all(all.iter().map(|instance| instance.ended()));
+            if tokio::time::timeout(grace, killed).await.is_err() {
+                tracing::warn!("a process did not end when it was killed");
+            }
+        }
+        let home = self.0.home.clone();
+        // It says itself what it could not do.
+        let _ = tokio::task::spawn_blocking(move || home.clear()).await;
+    }
+}
+
+/// The runtime class of a pod.
+pub(crate) fn class(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.runtime_class_name.as_deref()
+}

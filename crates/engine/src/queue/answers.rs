@@ -1,0 +1,132 @@
+//! What a queue is asked for and answers: priorities, tokens, work, states, figures.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// How urgent an item is. The order is that of urgency: `Low < Normal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// The first list and resyncs: controller-runtime's `LowPriority`, -100.
+    Low,
+    /// Everything else.
+    #[default]
+    Normal,
+}
+
+/// How much low priority gets when there is always something of normal priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fairness {
+    /// The oldest low item is held back this long at most before it takes part in turns.
+    pub ageing: Duration,
+    /// How many normal items are handed out for one low item that takes part.
+    pub weight: u32,
+}
+
+impl Default for Fairness {
+    /// One second, and then one in eight.
+    fn default() -> Fairness {
+        Fairness {
+            ageing: Duration::from_secs(1),
+            weight: 7,
+        }
+    }
+}
+
+/// What the shell must do after a call that may have made work available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Nothing: the item is pending already, or is held until `done`.
+    No,
+    /// An item became ready: wake one waiting worker.
+    Worker,
+    /// The earliest due time moved to this moment: whoever sleeps until the next due time must sleep anew.
+    Timer(Instant),
+    /// The queue is shut down and ignored the call.
+    ShutDown,
+}
+
+/// Names one run of an item, from [`WorkQueue::get`](super::WorkQueue::get) to [`WorkQueue::done`](super::WorkQueue::done).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub(super) slot: u32,
+    pub(super) run: u64,
+}
+
+/// An item that was handed to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work<T, C> {
+    /// The item.
+    pub item: T,
+    /// Everything that asked for this run, merged.
+    pub causes: C,
+    /// For [`WorkQueue::done`](super::WorkQueue::done).
+    pub token: Token,
+    /// Failures in a row before this run.
+    pub retries: u32,
+    /// Its priority.
+    pub priority: Priority,
+    /// How long it was ready before it was handed out (`workqueue_queue_duration_seconds`).
+    pub waited: Duration,
+    /// What is left for another worker: this one is busy from now on and must pass the word on, or ready items and due times
+    /// would have nobody who waits for them.
+    pub wake: Wake,
+}
+
+/// The answer of [`WorkQueue::get`](super::WorkQueue::get).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<T, C> {
+    /// Do this, then call [`WorkQueue::done`](super::WorkQueue::done).
+    Item(Work<T, C>),
+    /// Nothing is ready. Ask again after a [`Wake`], or at this moment when there is one.
+    Wait(Option<Instant>),
+    /// The queue is shut down: the worker ends.
+    ShutDown,
+}
+
+/// The answer of [`WorkQueue::done`](super::WorkQueue::done).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// How long the run took (`workqueue_work_duration_seconds`).
+    pub worked: Duration,
+    /// What became of the item: ready again, delayed, or idle.
+    pub wake: Wake,
+}
+
+/// Where an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Unknown to the queue.
+    Idle,
+    /// Ready.
+    Queued,
+    /// Due at this moment.
+    Delayed(Instant),
+    /// With a worker.
+    Running,
+    /// With a worker, and to be run again.
+    RunningDirty,
+    /// With a worker, and to be run again at this moment.
+    RunningDelayed(Instant),
+}
+
+/// What the queue holds now and has done so far; the numbers behind the `workqueue_*` metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Ready items of normal priority.
+    pub depth_normal: usize,
+    /// Ready items of low priority.
+    pub depth_low: usize,
+    /// Items that wait for their due time.
+    pub delayed: usize,
+    /// Items with workers.
+    pub running: usize,
+    /// How often an item became ready (`workqueue_adds_total`).
+    pub adds: u64,
+    /// How often a retry was asked for (`workqueue_retries_total`).
+    pub retries: u64,
+    /// The time spent so far on what runs, added up (`workqueue_unfinished_work_seconds`).
+    pub unfinished: Duration,
+    /// The longest present run (`workqueue_longest_running_processor_seconds`).
+    pub longest_running: Duration,
+}
