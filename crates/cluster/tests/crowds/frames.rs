@@ -4,11 +4,11 @@
 //! The frames are written by hand, for no client library sends them. Not here: HTTP/2 without a word (`crowds.rs`), heads and bodies of
 //! single requests (`hostile/inputs/heads.rs`).
 
-mod common;
-
-use common::{Who, listening, raw, raw_with, soon};
 use kubewright_cluster::{Cluster, Controllers, Limits, Listening};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::a_new_client_is_served;
+use crate::common::{Who, listening, raw_with, soon};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -203,15 +203,6 @@ fn floods() -> Vec<Flood> {
             )
         }),
     ]
-}
-
-async fn a_new_client_is_served(what: &str, listening: &Listening) {
-    let mut stream = raw(listening, Who::Admin).await;
-    let request = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
-    stream.write_all(request).await.expect("the request is taken");
-    let mut answer = [0; 12];
-    soon(what, stream.read_exact(&mut answer)).await.expect("an answer");
-    assert_eq!(&answer, b"HTTP/1.1 200", "{what}");
 }
 
 /// Sends a flood, and serves somebody else until it is sent or the server has ended the connection: either is right.
