@@ -335,7 +335,13 @@ async fn another_server_is_asked_what_users_may() {
     create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
     let listening = judge.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let mut kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig).unwrap();
-    let server = kubeconfig.clusters[0].cluster.as_mut().unwrap().server.as_mut().unwrap();
+    let server = kubeconfig.clusters[0]
+        .cluster
+        .as_mut()
+        .unwrap()
+        .server
+        .as_mut()
+        .unwrap();
     server.push_str("/apis/authorization.k8s.io/v1/subjectaccessreviews");
 
     let world = World::new();
@@ -356,7 +362,11 @@ async fn another_server_is_asked_what_users_may() {
             Err(other) => panic!("{other}"),
         }
     };
-    assert_eq!(code("other", "/api/v1/configmaps").await, 200, "the other server's role");
+    assert_eq!(
+        code("other", "/api/v1/configmaps").await,
+        200,
+        "the other server's role"
+    );
     assert_eq!(code("other", "/api/v1/secrets").await, 403, "neither server's");
     assert_eq!(code("other", "/version").await, 200, "both servers' first roles");
     judge.stop().await;

@@ -69,8 +69,8 @@ pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use listen::Listening;
 pub use pki::Pki;
 pub use places::Limits;
-pub use reviewer::KubeconfigReviewer;
 pub use processes::{Images, ProcessRuntime};
+pub use reviewer::KubeconfigReviewer;
 pub use webhook_certificates::WebhookCertificates;
 
 /// The version of Kubernetes whose API is served, as `/version` says it.

@@ -42,7 +42,10 @@ impl KubeconfigReviewer {
     /// When the file cannot be read, is no kubeconfig, or names certificates that are none.
     pub async fn read(file: &Path) -> Result<KubeconfigReviewer> {
         let wrong = |why: &dyn std::fmt::Display| {
-            Error::Webhook(format!("the kubeconfig {} of an authorization webhook: {why}", file.display()))
+            Error::Webhook(format!(
+                "the kubeconfig {} of an authorization webhook: {why}",
+                file.display()
+            ))
         };
         let kubeconfig = Kubeconfig::read_from(file).map_err(|why| wrong(&deepest(&why)))?;
         let current = KubeConfigOptions::default();
@@ -88,11 +91,19 @@ impl KubeconfigReviewer {
             .unwrap_or_else(|_| Err(failed("context deadline exceeded", false)))?;
         let document = serde_json::from_slice::<Value>(&body);
         if !status.is_success() {
-            let said = document.ok().and_then(|status| status["message"].as_str().map(str::to_owned));
+            let said = document
+                .ok()
+                .and_then(|status| status["message"].as_str().map(str::to_owned));
             let said = said.unwrap_or_default();
             // `DefaultShouldRetry`
-            let retry = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::INTERNAL_SERVER_ERROR);
-            return Err(failed(format!("the server answered {status}: {said}").trim_end_matches(": "), retry));
+            let retry = matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::INTERNAL_SERVER_ERROR
+            );
+            return Err(failed(
+                format!("the server answered {status}: {said}").trim_end_matches(": "),
+                retry,
+            ));
         }
         document.map_err(|why| failed(&format!("the answer is no JSON: {why}"), false))
     }

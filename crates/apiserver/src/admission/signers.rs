@@ -19,12 +19,7 @@ const GROUP: &str = "certificates.k8s.io";
 pub struct Signers;
 
 impl Signers {
-    fn check(
-        session: &Session<'_>,
-        attributes: &Attributes,
-        new: &Value,
-        old: Option<&Value>,
-    ) -> Result<(), Status> {
+    fn check(session: &Session<'_>, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         let resource = &attributes.resource;
         let (Some(old), Operation::Update) = (old, attributes.operation) else {
             return Ok(());

@@ -49,9 +49,10 @@ impl<'a> Inquiry<'a> {
     /// Whether `user` may do it, as far as it is known by now. Call it within [`settled`](Inquiry::settled) only.
     pub(crate) fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
         let mut state = self.state();
-        let known = state.answered.iter().find(|(question, _)| {
-            question.user == *user && question.attributes == *attributes
-        });
+        let known = state
+            .answered
+            .iter()
+            .find(|(question, _)| question.user == *user && question.attributes == *attributes);
         if let Some((_, decision)) = known {
             return decision.clone();
         }

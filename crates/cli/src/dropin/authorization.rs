@@ -64,7 +64,8 @@ impl Authorization {
             Authorization::Modes(modes) => modes,
             Authorization::File(path) => {
                 let text = super::apiserver::text(path)?;
-                read = parse(&text).map_err(|why| format!("failed to load AuthorizationConfiguration from file: {why}"))?;
+                read = parse(&text)
+                    .map_err(|why| format!("failed to load AuthorizationConfiguration from file: {why}"))?;
                 &read
             }
         };
@@ -83,7 +84,9 @@ impl Authorization {
 }
 
 async fn webhook(settings: &Webhook, kubeconfig: &Path) -> Result<AuthorizationMode, String> {
-    let reviewer = KubeconfigReviewer::read(kubeconfig).await.map_err(|why| why.to_string())?;
+    let reviewer = KubeconfigReviewer::read(kubeconfig)
+        .await
+        .map_err(|why| why.to_string())?;
     Ok(AuthorizationMode::Webhook(Asked {
         settings: settings.clone(),
         reviewer: std::sync::Arc::new(reviewer),
@@ -284,7 +287,9 @@ impl Spec {
     fn read(self, place: &str, name: String) -> Result<Authorizer, String> {
         let lasting = |field: &str, given: Option<&str>, used: Option<bool>, otherwise: Duration| match (given, used) {
             (None, Some(false)) => Ok(Duration::ZERO),
-            (Some(text), Some(false)) => Err(format!("{place}.{field}: Invalid value: {text:?}: it is not used without a cache")),
+            (Some(text), Some(false)) => Err(format!(
+                "{place}.{field}: Invalid value: {text:?}: it is not used without a cache"
+            )),
             (None, _) => Ok(otherwise),
             (Some(text), _) => positive(&format!("{place}.{field}"), text),
         };
@@ -293,7 +298,10 @@ impl Spec {
         }
         let timeout = positive(&format!("{place}.timeout"), &self.timeout)?;
         if timeout > LONGEST {
-            return Err(format!("{place}.timeout: Invalid value: {:?}: must be <= 30s", self.timeout));
+            return Err(format!(
+                "{place}.timeout: Invalid value: {:?}: must be <= 30s",
+                self.timeout
+            ));
         }
         let version = &self.subject_access_review_version;
         let settings = Webhook {
@@ -325,7 +333,10 @@ impl Spec {
             conditions: self.conditions(place)?,
             name,
         };
-        Ok(Authorizer::Webhook(Box::new(settings), self.connection_info.kubeconfig(place)?))
+        Ok(Authorizer::Webhook(
+            Box::new(settings),
+            self.connection_info.kubeconfig(place)?,
+        ))
     }
 
     fn conditions(&self, place: &str) -> Result<Conditions, String> {
@@ -339,7 +350,10 @@ impl Spec {
             let field = format!("{place}.matchConditionSubjectAccessReviewVersion");
             return Err(unsupported(&field, version, "\"v1\""));
         }
-        let sources = self.match_conditions.iter().map(|condition| condition.expression.as_str());
+        let sources = self
+            .match_conditions
+            .iter()
+            .map(|condition| condition.expression.as_str());
         Conditions::compile(sources).map_err(|(at, why)| {
             let source = &self.match_conditions[at].expression;
             format!("{place}.matchConditions[{at}].expression: Invalid value: {source:?}: {why}")
@@ -411,7 +425,11 @@ mod tests {
         .unwrap() else {
             panic!("modes are given")
         };
-        let [Authorizer::Local(AuthorizationMode::Node), Authorizer::Webhook(webhook, path)] = modes.as_slice() else {
+        let [
+            Authorizer::Local(AuthorizationMode::Node),
+            Authorizer::Webhook(webhook, path),
+        ] = modes.as_slice()
+        else {
             panic!("{modes:?}")
         };
         assert_eq!(path, Path::new("/etc/w"));
@@ -424,7 +442,10 @@ mod tests {
             "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined",
         );
         wrong(
-            &["--authorization-mode=RBAC", "--authorization-webhook-config-file=/etc/w"],
+            &[
+                "--authorization-mode=RBAC",
+                "--authorization-webhook-config-file=/etc/w",
+            ],
             "cannot specify --authorization-webhook-config-file without mode Webhook",
         );
     }
@@ -470,9 +491,15 @@ mod tests {
         }
         let with = |from: &str, to: &str| file(&WHOLE.replace(from, to));
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
-        check(head, "authorizers: Required value: at least one authorization mode must be defined");
+        check(
+            head,
+            "authorizers: Required value: at least one authorization mode must be defined",
+        );
         check("apiVersion: v1\nkind: Pod\n", "it is \"Pod\" of \"v1\"");
-        check(&format!("{head}authorizers: [{{type: RBAC}}]"), "authorizers[0].name: Required value");
+        check(
+            &format!("{head}authorizers: [{{type: RBAC}}]"),
+            "authorizers[0].name: Required value",
+        );
         check(
             &format!("{head}authorizers: [{{type: RBAC, name: a}}, {{type: RBAC, name: b}}]"),
             "authorizers[1].type: Duplicate value: \"RBAC\"",
@@ -481,16 +508,37 @@ mod tests {
             &format!("{head}authorizers: [{{type: RBAC, name: a}}, {{type: Node, name: a}}]"),
             "authorizers[1].name: Duplicate value: \"a\"",
         );
-        check(&format!("{head}authorizers: [{{type: X, name: a}}]"), "Unsupported value: \"X\"");
-        check(&format!("{head}authorizers: [{{type: Webhook, name: a}}]"), "required when type=Webhook");
-        check(&with("timeout: 3s", "timeout: 31s"), "timeout: Invalid value: \"31s\": must be <= 30s");
-        check(&with("timeout: 3s", "timeout: 0s"), "timeout: Invalid value: \"0s\": must be > 0s");
+        check(
+            &format!("{head}authorizers: [{{type: X, name: a}}]"),
+            "Unsupported value: \"X\"",
+        );
+        check(
+            &format!("{head}authorizers: [{{type: Webhook, name: a}}]"),
+            "required when type=Webhook",
+        );
+        check(
+            &with("timeout: 3s", "timeout: 31s"),
+            "timeout: Invalid value: \"31s\": must be <= 30s",
+        );
+        check(
+            &with("timeout: 3s", "timeout: 0s"),
+            "timeout: Invalid value: \"0s\": must be > 0s",
+        );
         check(&with("timeout: 3s\n", ""), "timeout: Required value");
         check(&with("Deny", "Ignore"), "failurePolicy: Unsupported value: \"Ignore\"");
-        check(&with("/etc/w", "w"), "kubeConfigFile: Invalid value: \"w\": must be an absolute path");
+        check(
+            &with("/etc/w", "w"),
+            "kubeConfigFile: Invalid value: \"w\": must be an absolute path",
+        );
         check(&with("KubeConfigFile", "InClusterConfig"), "runs in no cluster");
-        check(&with("request.user", "request.nobody"), "matchConditions[0].expression: Invalid value");
-        check(&with("matchConditionSubjectAccessReviewVersion: v1\n", ""), "required if match conditions are specified");
+        check(
+            &with("request.user", "request.nobody"),
+            "matchConditions[0].expression: Invalid value",
+        );
+        check(
+            &with("matchConditionSubjectAccessReviewVersion: v1\n", ""),
+            "required if match conditions are specified",
+        );
         check(&with("timeout", "timeouts"), "timeouts");
     }
 }

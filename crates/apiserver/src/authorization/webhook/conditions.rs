@@ -91,7 +91,15 @@ fn compile_one(source: &str) -> Result<Program, String> {
 
 /// The spec as expressions see it: the texts of what is there are there, empty or not (`convertObjectToUnstructured`).
 fn seen(spec: &Value) -> Value {
-    const RESOURCE: [&str; 7] = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+    const RESOURCE: [&str; 7] = [
+        "namespace",
+        "verb",
+        "group",
+        "version",
+        "resource",
+        "subresource",
+        "name",
+    ];
     let mut seen = spec.clone();
     let fill = |map: Option<&mut Value>, names: &[&str]| {
         if let Some(Value::Object(map)) = map {
@@ -136,8 +144,14 @@ static REQUEST: LazyLock<Decl> = LazyLock::new(|| {
         let path = [("path", text()), ("verb", text())];
         let extra = Decl::new(Type::map(Type::String, Type::list(Type::String)));
         let spec = [
-            ("resourceAttributes", Decl::object("kubernetes.ResourceAttributes", resource)),
-            ("nonResourceAttributes", Decl::object("kubernetes.NonResourceAttributes", path)),
+            (
+                "resourceAttributes",
+                Decl::object("kubernetes.ResourceAttributes", resource),
+            ),
+            (
+                "nonResourceAttributes",
+                Decl::object("kubernetes.NonResourceAttributes", path),
+            ),
             ("user", text()),
             ("groups", texts()),
             ("extra", extra),

@@ -129,9 +129,7 @@ impl Authorizer for Remote {
             return status.decision().into();
         }
         let (inner, remember) = (inner.clone(), review::is_short(attributes));
-        Answer::Asked(Box::pin(
-            async move { inner.ask(spec, remember.then_some(key)).await },
-        ))
+        Answer::Asked(Box::pin(async move { inner.ask(spec, remember.then_some(key)).await }))
     }
 
     fn rules_for(&self, _user: &UserInfo, _namespace: &str) -> KnownRules {

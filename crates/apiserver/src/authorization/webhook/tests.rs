@@ -95,7 +95,11 @@ impl World {
 
     /// The code and the text of the answer.
     fn ask(&self, user: &str, request: http::request::Builder, body: &Value) -> (u16, String) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let request = request.header("Content-Type", "application/json");
         let request = request.body(Bytes::from(body)).unwrap();
         let mut answering = Box::pin(self.api.handle(request, World::user(user)));
@@ -194,7 +198,9 @@ fn what_is_sent() {
     let groups = json!(["team", "system:authenticated"]);
     check(
         Version::V1,
-        Request::get("/apis/apps/v1/namespaces/n/deployments?fieldSelector=metadata.name%3Da&labelSelector=x+in+(1,2),!y"),
+        Request::get(
+            "/apis/apps/v1/namespaces/n/deployments?fieldSelector=metadata.name%3Da&labelSelector=x+in+(1,2),!y",
+        ),
         json!({
             "resourceAttributes": {
                 "namespace": "n", "verb": "list", "group": "apps", "version": "v1", "resource": "deployments", "name": "a",
@@ -226,9 +232,20 @@ fn conditions_choose() {
     };
     check(&["has(request.resourceAttributes)"], 200, 1);
     check(&["!('team' in request.groups)"], 403, 0);
-    check(&["request.resourceAttributes.namespace == 'default'", "request.user == 'yes'"], 200, 1);
+    check(
+        &[
+            "request.resourceAttributes.namespace == 'default'",
+            "request.user == 'yes'",
+        ],
+        200,
+        1,
+    );
     // One that is false decides, whatever the others say.
-    check(&["request.nonResourceAttributes.path == ''", "request.user == 'no'"], 403, 0);
+    check(
+        &["request.nonResourceAttributes.path == ''", "request.user == 'no'"],
+        403,
+        0,
+    );
     check(&["request.nonResourceAttributes.path == ''"], 500, 0);
     let wrong = |source: &str, why: &str| {
         let (at, said) = Conditions::compile(["true", source]).unwrap_err();
@@ -295,5 +312,9 @@ fn whoever_asks_waits_for_the_answer() {
     let (code, said) = world.ask("yes", Request::post("/api/v1/namespaces/default/configmaps"), &map);
     assert_eq!(code, 422, "the account may not, the user may: {said}");
     let asked: Vec<Value> = world.sent().iter().map(|sent| sent["spec"]["user"].clone()).collect();
-    assert_eq!(asked, ["yes", "system:serviceaccount:default:a", "yes"], "the request, and what its expression asks");
+    assert_eq!(
+        asked,
+        ["yes", "system:serviceaccount:default:a", "yes"],
+        "the request, and what its expression asks"
+    );
 }

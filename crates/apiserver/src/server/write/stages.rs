@@ -365,7 +365,8 @@ impl<'a> Writer<'a> {
             managed::put(&mut object, owners);
         }
         if part == Part::Main {
-            self.check_grant(object::namespace(old), name, &object, Some(old)).await?;
+            self.check_grant(object::namespace(old), name, &object, Some(old))
+                .await?;
         }
         Ok(Restricted {
             object,
