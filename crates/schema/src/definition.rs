@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;

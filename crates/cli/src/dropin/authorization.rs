@@ -18,7 +18,7 @@ use crate::rollout::duration;
 
 /// The name of the webhook that flags speak of (`defaultWebhookName` upstream).
 const FROM_FLAGS: &str = "default";
-const AUTHORIZED: Duration = Duration::from_mins(5);
+const AUTHORIZED: Duration = Duration::from_secs(300);
 const UNAUTHORIZED: Duration = Duration::from_secs(30);
 /// The longest time that one review may take.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(path, Path::new("/etc/w"));
         assert_eq!(
             (webhook.version, webhook.authorized_ttl, webhook.unauthorized_ttl),
-            (Version::V1, Duration::from_mins(1), Duration::from_secs(30))
+            (Version::V1, Duration::from_secs(60), Duration::from_secs(30))
         );
         wrong(
             &["--authorization-config=/etc/a", "--authorization-mode=RBAC"],
@@ -468,7 +468,7 @@ mod tests {
         let webhook = Webhook {
             name: "w".to_owned(),
             version: Version::V1,
-            authorized_ttl: Duration::from_mins(1),
+            authorized_ttl: Duration::from_secs(60),
             unauthorized_ttl: Duration::ZERO,
             timeout: Duration::from_secs(3),
             on_error: Verdict::Deny,
