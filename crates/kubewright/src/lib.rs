@@ -98,6 +98,7 @@ mod run;
 mod runnable;
 mod stop;
 pub mod webhook;
+pub mod workloads;
 
 pub use action::Action;
 pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
