@@ -88,6 +88,7 @@ mod net;
 mod object;
 mod observe;
 mod operator;
+mod packed;
 pub mod predicate;
 pub mod prelude;
 mod queue;

@@ -19,7 +19,7 @@ use super::parts::Parts;
 use super::scope::Scope;
 use super::store::Store;
 use crate::error::Result;
-use crate::form::{Cached, typed_event, typed_ref};
+use crate::form::{Cached, typed_event, with_typed};
 use crate::object::AnyObject;
 use crate::request::Request;
 
@@ -254,7 +254,7 @@ impl<K: AnyObject> Informer<K> {
         let values = Arc::new(values);
         for part in self.parts.iter() {
             let values = values.clone();
-            part.add_index(name, Box::new(move |object| values(typed_ref(object))))?;
+            part.add_index(name, Box::new(move |object| with_typed(object, &*values)))?;
         }
         Ok(())
     }

@@ -2,13 +2,14 @@
 //!
 //! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
-//! no controller reads; a write that carries none leaves the server's alone.
+//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`packed.rs` beside this folder).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `cut.rs`: where the parts of a text are,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 pub(crate) mod collector;
 mod core;
+mod cut;
 mod handlers;
 mod informer;
 mod parts;
@@ -42,6 +43,7 @@ use crate::form::Form;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
+use crate::packed::DECODED;
 use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
@@ -69,6 +71,8 @@ struct Inner {
     reports: Reports,
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
+    /// How much text of decoded objects each informer keeps.
+    decoded: usize,
     state: Mutex<State>,
 }
 
@@ -95,7 +99,7 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new())
+        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new(), DECODED)
     }
 
     pub(crate) fn observed(
@@ -103,6 +107,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
+        decoded: usize,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -114,6 +119,7 @@ impl Cache {
                 ..Reports::default()
             },
             namespaces,
+            decoded,
             state: Mutex::default(),
         }));
         metrics.register(|registry| collector::register(registry, &cache));
@@ -207,7 +213,13 @@ impl Cache {
         }
         let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
-        watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
+        watch::spawn(
+            self.0.kube.clone(),
+            self.metrics().clone(),
+            core.clone(),
+            self.0.decoded,
+            stop,
+        );
         let informer = Shared::new(core.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));

@@ -1,30 +1,33 @@
 //! Requests of a reflector, and how their answers become objects.
 //!
-//! Answers are decoded straight into `K`. Where that fails, a second look goes object by object: what can be named is handed on as
-//! [`Unreadable`] and its neighbours are kept. Invariants: managedFields never reach the cache; an object of a list that does not say its
-//! kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed answer; a panic in
-//! the type's `Deserialize` is an error of that object (RF11).
+//! Answers are cut into the texts of their objects (`cut.rs`), and each is decoded by itself: what fails and can be named is handed on as
+//! [`Unreadable`], and its neighbours are kept. What a cache is to hold is packed (`packed.rs`). Invariants: managedFields never reach the
+//! cache; an object of a list that does not say its kind, as the API allows, gets the kind of the list when it is dynamic; what is no
+//! JSON, or has no name, is a failed answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::client::Body;
 use kube::core::params::{ListParams, VersionMatch, WatchParams};
 use kube::core::watch::Bookmark;
 use kube::core::{Request as Requests, Status};
 use kubewright_engine::reflector::{Failure, FailureKind, Input, ListPage, ListVersion, WatchEvent};
 use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
-use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
+use super::cut;
 use super::scope::Scope;
 use crate::error::{Chain, end_of_panic};
-use crate::form::{Cached, Form, Frame, Page, without_place};
+use crate::form::{Cached, Form, without_place};
 use crate::metrics::Metrics;
 use crate::object::collection_path;
+use crate::packed::{Packed, Shelf};
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,6 +46,7 @@ pub(super) struct Wire {
     pub(super) metrics: Metrics,
     pub(super) form: Form,
     pub(super) scope: Scope,
+    pub(super) shelf: Arc<Shelf>,
 }
 
 impl Wire {
@@ -92,7 +96,7 @@ impl Wire {
     async fn page(&self, request: Built) -> Result<ListPage<dyn Cached>, Failure> {
         let body = self.send(request).await?;
         let body = body.collect().await.map_err(|error| broken(&error))?.to_bytes();
-        decode_page(&body, &self.form)
+        decode_page(&body, &self.form, Some(&self.shelf))
     }
 
     /// Opens a watch.
@@ -125,6 +129,7 @@ impl Wire {
             buffer: BytesMut::new(),
             scanned: 0,
             form: self.form.clone(),
+            shelf: self.shelf.clone(),
         })
     }
 
@@ -214,6 +219,7 @@ pub(super) struct Frames {
     /// Up to here the buffer is known to hold no line end.
     scanned: usize,
     form: Form,
+    shelf: Arc<Shelf>,
 }
 
 impl Frames {
@@ -227,7 +233,7 @@ impl Frames {
                 if line.iter().all(u8::is_ascii_whitespace) {
                     continue;
                 }
-                return decode_event(&line, &self.form);
+                return decode_event(&line, &self.form, &self.shelf);
             }
             self.scanned = self.buffer.len();
             if self.scanned > MAX_FRAME {
@@ -253,18 +259,77 @@ impl Frames {
     }
 }
 
-fn decode_event(line: &[u8], form: &Form) -> Input<dyn Cached> {
-    let error = match guarded(|| (form.decode.frame)(line).and_then(|frame| meaning(frame, form))) {
-        Ok(event) => return Input::Event(event),
-        Err(error) => error,
+/// What an event says; its members may come in any order.
+fn decode_event(line: &[u8], form: &Form, shelf: &Arc<Shelf>) -> Input<dyn Cached> {
+    meaning(line, form, shelf).map_or_else(|reason| Input::Failed(undecodable(&reason)), Input::Event)
+}
+
+fn meaning(line: &[u8], form: &Form, shelf: &Arc<Shelf>) -> Result<WatchEvent<dyn Cached>, String> {
+    const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
+    let said = |error: serde_json::Error| without_place(&error);
+    let members = cut::members(line).ok_or_else(|| broken_text(line))?;
+    let part = |name: &'static str| {
+        let found = members.iter().find(|member| member.is(name)).map(|member| member.value);
+        found.ok_or_else(|| said(serde_json::Error::missing_field(name)))
     };
-    let value: Value = serde_json::from_slice(line).unwrap_or_default();
-    let object = unreadable(&value["object"], &error);
-    match (value["type"].as_str(), object) {
-        (Some("ADDED" | "MODIFIED"), Some(object)) => Input::Event(WatchEvent::Unreadable(object)),
-        (Some("DELETED"), Some(object)) => Input::Event(WatchEvent::UnreadableDeleted(object)),
-        _ => Input::Failed(undecodable(&error)),
+    let kind: String = serde_json::from_slice(part("type")?).map_err(said)?;
+    let object = part("object")?;
+    match kind.as_str() {
+        "BOOKMARK" => serde_json::from_slice(object)
+            .map(|object| bookmark(&object))
+            .map_err(said),
+        "ERROR" => {
+            let status: Status = serde_json::from_slice(object).map_err(said)?;
+            Ok(WatchEvent::Error(status_failure(status.code, &status)))
+        }
+        "ADDED" => known(object, form, shelf, WatchEvent::Added, WatchEvent::Unreadable),
+        "MODIFIED" => known(object, form, shelf, WatchEvent::Modified, WatchEvent::Unreadable),
+        "DELETED" => known(object, form, shelf, WatchEvent::Deleted, WatchEvent::UnreadableDeleted),
+        other => Err(said(serde_json::Error::unknown_variant(other, KNOWN))),
     }
+}
+
+/// The event of an object, or of one that cannot be decoded.
+fn known(
+    text: &[u8],
+    form: &Form,
+    shelf: &Arc<Shelf>,
+    readable: fn(Arc<dyn Cached>) -> WatchEvent<dyn Cached>,
+    unreadable: fn(Unreadable) -> WatchEvent<dyn Cached>,
+) -> Result<WatchEvent<dyn Cached>, String> {
+    Ok(match decode_object(text, form, Some(shelf))? {
+        Ok(object) => readable(object),
+        Err(object) => unreadable(object),
+    })
+}
+
+/// Decodes one object, and packs it when there is a shelf. What cannot be decoded but named is the inner error, everything else the outer one.
+fn decode_object(
+    text: &[u8],
+    form: &Form,
+    shelf: Option<&Arc<Shelf>>,
+) -> Result<Result<Arc<dyn Cached>, Unreadable>, String> {
+    let kind = (!form.says_kind).then_some((form.resource.api_version.as_str(), form.resource.kind.as_str()));
+    // What is no object is left to serde, which says what it is.
+    let lean = cut::lean(text, kind).unwrap_or_else(|| text.to_vec());
+    let reason = match guarded(|| (form.decode.kept)(&lean)) {
+        Ok(object) => {
+            return Ok(Ok(match shelf {
+                Some(shelf) => Packed::new(object, lean, form.decode.kept, shelf),
+                None => object,
+            }));
+        }
+        Err(reason) => reason,
+    };
+    let value: Value = serde_json::from_slice(text).unwrap_or_default();
+    unreadable(&value, &reason).map(Err).ok_or(reason)
+}
+
+/// Why a text is no JSON, or no object.
+fn broken_text(text: &[u8]) -> String {
+    let read: serde_json::Result<serde_json::Map<String, Value>> = serde_json::from_slice(text);
+    read.err()
+        .map_or_else(|| "not a JSON object".to_owned(), |error| without_place(&error))
 }
 
 /// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
@@ -283,24 +348,6 @@ fn bounded(mut reason: String) -> String {
         reason.push('…');
     }
     reason
-}
-
-fn meaning(frame: Frame, form: &Form) -> Result<WatchEvent<dyn Cached>, serde_json::Error> {
-    const KNOWN: &[&str] = &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"];
-    let Frame { event, object, other } = frame;
-    let object = match (event.as_str(), object, other) {
-        ("", ..) => return Err(serde_json::Error::missing_field("type")),
-        (_, None, None) => return Err(serde_json::Error::missing_field("object")),
-        ("BOOKMARK", _, Some(other)) => return Ok(bookmark(&Bookmark::deserialize(&other)?)),
-        ("ERROR", _, Some(other)) => {
-            let status = Status::deserialize(&other)?;
-            return Ok(WatchEvent::Error(status_failure(status.code, &status)));
-        }
-        (kind, None, Some(_)) if !KNOWN.contains(&kind) => return Err(serde_json::Error::unknown_variant(kind, KNOWN)),
-        (_, Some(object), _) => object,
-        (_, None, Some(other)) => (form.decode.kept)(&serde_json::to_vec(&other)?)?,
-    };
-    Frame::event_of(&event, object).ok_or_else(|| serde_json::Error::unknown_variant(&event, KNOWN))
 }
 
 fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
@@ -333,76 +380,52 @@ fn undecodable(reason: &str) -> Failure {
     )
 }
 
-/// Reads a page of a list, object by object where some do not decode.
-pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
-    if form.says_kind
-        && let Ok(page) = guarded(|| (form.decode.page)(body))
-    {
-        return Ok(list_page(page, Vec::new()));
-    }
-    page_by_object(body, form)
-}
-
-fn list_page(page: Page, unreadable: Vec<Unreadable>) -> ListPage<dyn Cached> {
-    ListPage {
-        items: page.items,
-        unreadable,
-        resource_version: page
+/// Reads a page of a list, object by object. With a shelf they are packed, for a cache.
+pub(crate) fn decode_page(
+    body: &[u8],
+    form: &Form,
+    shelf: Option<&Arc<Shelf>>,
+) -> Result<ListPage<dyn Cached>, Failure> {
+    let members = cut::members(body).ok_or_else(|| undecodable(&broken_text(body)))?;
+    let part = |name: &str| members.iter().find(|member| member.is(name)).map(|member| member.value);
+    let meta: Option<ListMeta> = match part("metadata") {
+        Some(text) => serde_json::from_slice(text).map_err(|error| undecodable(&without_place(&error)))?,
+        None => None,
+    };
+    let meta = meta.unwrap_or_default();
+    let items = match part("items") {
+        // Go writes `null` for an empty list in places.
+        None | Some(b"null") => Vec::new(),
+        Some(text) => cut::items(text).ok_or_else(|| undecodable("its items are no list"))?,
+    };
+    let mut page = ListPage {
+        items: Vec::with_capacity(items.len()),
+        unreadable: Vec::new(),
+        resource_version: meta
             .resource_version
             .filter(|version| !version.is_empty())
             .map(|version| ResourceVersion::new(&version)),
-        continue_token: page.continue_token,
-    }
-}
-
-/// A page as it was sent.
-#[derive(Deserialize)]
-struct Raw {
-    #[serde(default)]
-    metadata: Value,
-    #[serde(default = "Option::default")]
-    items: Option<Vec<Value>>,
-}
-
-/// A page, decoded object by object: because they must be told their kind, or because not all of them can be decoded.
-fn page_by_object(body: &[u8], form: &Form) -> Result<ListPage<dyn Cached>, Failure> {
-    let raw: Raw = serde_json::from_slice(body).map_err(|error| undecodable(&without_place(&error)))?;
-    let text = |field: &str| raw.metadata[field].as_str().map(str::to_owned);
-    let mut page = Page {
-        items: Vec::new(),
-        resource_version: text("resourceVersion"),
-        continue_token: text("continue"),
+        continue_token: meta.continue_,
     };
-    let mut bad = Vec::new();
-    for mut item in raw.items.unwrap_or_default() {
-        if !form.says_kind {
-            tell_kind(&mut item, form);
-        }
-        match guarded(|| serde_json::to_vec(&item).and_then(|text| (form.decode.kept)(&text))) {
+    for item in items {
+        match decode_object(item, form, shelf).map_err(|reason| undecodable(&reason))? {
             Ok(object) => page.items.push(object),
-            Err(reason) => bad.push(unreadable(&item, &reason).ok_or_else(|| undecodable(&reason))?),
+            Err(object) => page.unreadable.push(object),
         }
     }
-    Ok(list_page(page, bad))
-}
-
-fn tell_kind(item: &mut Value, form: &Form) {
-    if let Some(object) = item.as_object_mut() {
-        let resource = &form.resource;
-        let version = || resource.api_version.clone().into();
-        object.entry("apiVersion").or_insert_with(version);
-        object.entry("kind").or_insert_with(|| resource.kind.clone().into());
-    }
+    Ok(page)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::DynamicObject;
+
+    fn shelf() -> Arc<Shelf> {
+        Shelf::new(0)
+    }
 
     fn form() -> Form {
         Form::of::<ConfigMap>()
@@ -429,11 +452,12 @@ mod tests {
                 r#"{{"type":"{kind}","object":{{"metadata":{{"namespace":"a","name":"b","resourceVersion":"5"}},"data":7}}}}"#
             )
         };
-        let Input::Event(WatchEvent::Unreadable(object)) = decode_event(line("MODIFIED").as_bytes(), &form()) else {
+        let Input::Event(WatchEvent::Unreadable(object)) = decode_event(line("MODIFIED").as_bytes(), &form(), &shelf())
+        else {
             panic!("a number is no map of strings")
         };
         assert_eq!(object, bad("a/b", "5", reason));
-        let deleted = decode_event(line("DELETED").as_bytes(), &form());
+        let deleted = decode_event(line("DELETED").as_bytes(), &form(), &shelf());
         assert!(
             matches!(deleted, Input::Event(WatchEvent::UnreadableDeleted(_))),
             "{deleted:?}"
@@ -443,16 +467,16 @@ mod tests {
         let y = r#"{"metadata":{"name":"y","resourceVersion":"3"},"data":7}"#;
         let list =
             |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"9","continue":"t"}},"items":[{items}]}}"#);
-        let page = decode_page(list(&format!("{x},{y}")).as_bytes(), &form()).expect("x is fine");
+        let page = decode_page(list(&format!("{x},{y}")).as_bytes(), &form(), None).expect("x is fine");
         assert_eq!(
             (page.items.len(), &page.unreadable[..]),
             (1, &[bad("y", "3", reason)][..])
         );
         assert_eq!(page.continue_token.as_deref(), Some("t"));
 
-        let nameless = decode_page(list("7").as_bytes(), &form()).expect_err("nobody knows what this is");
+        let nameless = decode_page(list("7").as_bytes(), &form(), None).expect_err("nobody knows what this is");
         assert_eq!(nameless.kind, FailureKind::Decode);
-        decode_page(b"{\"items\":[", &form()).expect_err("no JSON");
+        decode_page(b"{\"items\":[", &form(), None).expect_err("no JSON");
     }
 
     /// RF11: a panic of the type is an error of one object, and a long reason is cut.
@@ -467,7 +491,7 @@ mod tests {
     #[test]
     fn events_are_read_in_whatever_order_they_are_written() {
         let check = |line: &str, expected: &str| {
-            let said = match decode_event(line.as_bytes(), &form()) {
+            let said = match decode_event(line.as_bytes(), &form(), &shelf()) {
                 Input::Event(WatchEvent::Added(object)) => {
                     format!("added {}", object.metadata().name.clone().unwrap_or_default())
                 }
@@ -506,7 +530,7 @@ mod tests {
     fn items_of_a_dynamic_list_get_their_kind_and_lose_managed_fields() {
         let list = br#"{"metadata":{"resourceVersion":"1","continue":"t"},"items":[{"metadata":{"name":"x","managedFields":[{"manager":"m"}]}}]}"#;
         let form = Form::for_resource::<DynamicObject>(&form().resource);
-        let page = decode_page(list, &form).expect("a list");
+        let page = decode_page(list, &form, Some(&shelf())).expect("a list");
         let item: Arc<DynamicObject> = typed(page.items[0].clone());
         let types = item.types.as_ref().expect("the kind of the list");
         assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
@@ -521,7 +545,7 @@ mod tests {
         assert_eq!(status(403, "Forbidden"), FailureKind::Forbidden);
         assert_eq!(status(404, "NotFound"), FailureKind::NotFound);
         let line = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
-        let Input::Event(WatchEvent::Error(failure)) = decode_event(line, &form()) else {
+        let Input::Event(WatchEvent::Error(failure)) = decode_event(line, &form(), &shelf()) else {
             panic!("an error event")
         };
         assert_eq!(failure.kind, FailureKind::Expired);

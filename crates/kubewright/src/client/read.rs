@@ -306,7 +306,7 @@ impl Client {
             requests.list(params)
         };
         let text = self.send_text(attempt, request).await?;
-        decode_page(text.as_bytes(), form).map_err(|failure| Error::retry(format!("{attempt}: {failure}")))
+        decode_page(text.as_bytes(), form, None).map_err(|failure| Error::retry(format!("{attempt}: {failure}")))
     }
 
     pub(crate) fn live_shared<'a>(

@@ -15,7 +15,7 @@ use super::sources::{Passes, Source, Wakes, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::Result;
-use crate::form::{Form, typed, typed_event, typed_ref};
+use crate::form::{Form, typed, typed_event, with_typed};
 use crate::object::{AnyObject, Object};
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -134,7 +134,7 @@ impl<K: AnyObject> Watch<K> {
     /// Wakes the keys that `map` answers. It is called where changes are told, so it must be quick. For a modification the old and the new
     /// state are asked.
     pub fn map(self, map: impl Fn(&K) -> Vec<Request> + Send + Sync + 'static) -> Source {
-        self.wakes(Wakes::Mapped(Arc::new(move |object| map(typed_ref(object)))))
+        self.wakes(Wakes::Mapped(Arc::new(move |object| with_typed(object, &map))))
     }
 
     /// Wakes the keys that `map` answers, which may take its time and read through the client. The client does not write: the function runs
