@@ -10,9 +10,12 @@
 //! no other way, because each way is another copy of serde's code for every type.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
 use kubewright_engine::Event;
 use serde::Serialize;
@@ -39,29 +42,74 @@ impl<T: Serialize + Send + Sync> AsJson for T {
     }
 }
 
-/// An object of any type.
+/// Which object it is. What is absent or empty is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity<'a> {
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) uid: Option<&'a str>,
+    /// The resourceVersion.
+    pub(crate) version: Option<&'a str>,
+}
+
+/// An object of any type, decoded or at rest.
+///
+/// Which object it is costs nothing to ask. All metadata of an object at rest are decoded for whoever asks for them.
 pub(crate) trait Cached: Any + AsJson {
-    fn metadata(&self) -> &ObjectMeta;
+    fn identity(&self) -> Identity<'_>;
+    fn metadata(&self) -> Cow<'_, ObjectMeta>;
+    fn labels(&self) -> Cow<'_, BTreeMap<String, String>>;
+    fn owners(&self) -> Cow<'_, [OwnerReference]>;
 }
 
 impl<K: AnyObject> Cached for K {
-    fn metadata(&self) -> &ObjectMeta {
-        self.meta()
+    fn identity(&self) -> Identity<'_> {
+        identity_of(self.meta())
+    }
+
+    fn metadata(&self) -> Cow<'_, ObjectMeta> {
+        Cow::Borrowed(self.meta())
+    }
+
+    fn labels(&self) -> Cow<'_, BTreeMap<String, String>> {
+        labels_of(self.meta())
+    }
+
+    fn owners(&self) -> Cow<'_, [OwnerReference]> {
+        Cow::Borrowed(self.meta().owner_references.as_deref().unwrap_or_default())
+    }
+}
+
+fn identity_of(meta: &ObjectMeta) -> Identity<'_> {
+    fn said(text: Option<&String>) -> Option<&str> {
+        text.map(String::as_str).filter(|text| !text.is_empty())
+    }
+    Identity {
+        namespace: said(meta.namespace.as_ref()),
+        name: said(meta.name.as_ref()),
+        uid: said(meta.uid.as_ref()),
+        version: said(meta.resource_version.as_ref()),
+    }
+}
+
+fn labels_of(meta: &ObjectMeta) -> Cow<'_, BTreeMap<String, String>> {
+    match &meta.labels {
+        Some(labels) => Cow::Borrowed(labels),
+        None => Cow::Owned(BTreeMap::new()),
     }
 }
 
 impl fmt::Debug for dyn Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meta = self.metadata();
-        write!(f, "Cached({:?}, {:?})", meta.namespace, meta.name)
+        let identity = self.identity();
+        write!(f, "Cached({:?}, {:?})", identity.namespace, identity.name)
     }
 }
 
-/// The object with its type again.
+/// The object with its type again. What a cache holds is unpacked first, which may fail.
 pub(crate) fn typed<K: AnyObject>(object: Arc<dyn Cached>) -> Arc<K> {
-    unpacked(object)
-        .downcast()
-        .expect("what was made with the form of K is a K")
+    let any: Arc<dyn Any + Send + Sync> = object;
+    any.downcast().expect("what was made with the form of K is a K")
 }
 
 /// As [`typed`], for many.
@@ -69,17 +117,47 @@ pub(crate) fn typed_all<K: AnyObject>(objects: Vec<Arc<dyn Cached>>) -> Vec<Arc<
     objects.into_iter().map(typed).collect()
 }
 
-/// Shows the object with its type.
-pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> R {
+/// Shows an object of a cache with its type; `None` when it cannot be decoded.
+pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> Option<R> {
     let any: &dyn Any = object;
-    let looked = any.downcast_ref::<Packed>().map(Packed::look);
+    let looked = any.downcast_ref::<Packed>().map(Packed::look).transpose().ok()?;
     let any: &dyn Any = looked.as_deref().map_or(any, |object| object);
-    show(any.downcast_ref().expect("what was made with the form of K is a K"))
+    Some(show(
+        any.downcast_ref().expect("what was made with the form of K is a K"),
+    ))
 }
 
-/// As [`typed`], for an event.
-pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Event<K> {
-    event.map(|object| typed(object.clone()))
+/// An object of a cache with its type.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>, Arc<str>> {
+    unpacked(object).map(typed)
+}
+
+/// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type has it checked when it
+/// arrives, so that this is said only of what was there before.
+pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
+    let read = |object: &Arc<dyn Cached>| read_typed(object.clone()).ok();
+    Some(match event {
+        Event::Added { object, initial } => Event::Added {
+            object: read(object)?,
+            initial: *initial,
+        },
+        Event::Modified { old, new } => match (read(old), read(new)?) {
+            (Some(old), new) => Event::Modified { old, new },
+            (None, object) => Event::Added { object, initial: false },
+        },
+        Event::Deleted {
+            key,
+            object,
+            final_state_unknown,
+        } => Event::Deleted {
+            key: key.clone(),
+            object: read(object)?,
+            final_state_unknown: *final_state_unknown,
+        },
+    })
 }
 
 /// What is known of a type when it is not named.

@@ -101,7 +101,10 @@ mod stop;
 pub mod webhook;
 
 pub use action::Action;
-pub use cache::{CONTROLLER_UID, Cache, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable};
+pub use cache::{
+    CONTROLLER_UID, Cache, Change, ChangeKind, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store,
+    Unreadable,
+};
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, connect};
 pub use clock::{Clock, SystemClock};

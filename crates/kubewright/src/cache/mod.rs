@@ -4,9 +4,10 @@
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
 //! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`packed.rs` beside this folder).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `cut.rs`: where the parts of a text are,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `cut.rs`: where the parts of a text are, - `change.rs`: what a handler of keys is told,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
+mod change;
 pub(crate) mod collector;
 mod core;
 mod cut;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::ApiResource;
 
+pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
@@ -34,9 +36,12 @@ pub use kubewright_engine::{Event, HandlerId};
 pub(crate) use self::core::Core;
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
+pub(crate) use self::cut::member;
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
+#[cfg(test)]
+pub(crate) use self::wire::packed_for_test;
 pub(crate) use self::wire::{decode_page, guarded};
 use crate::events::EventRecorder;
 use crate::form::Form;
@@ -211,15 +216,9 @@ impl Cache {
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, self.0.reports.clone()));
+        let core = Arc::new(Core::new(form.clone(), scope, self.0.decoded, self.0.reports.clone()));
         let (source, stop) = Stop::pair();
-        watch::spawn(
-            self.0.kube.clone(),
-            self.metrics().clone(),
-            core.clone(),
-            self.0.decoded,
-            stop,
-        );
+        watch::spawn(self.0.kube.clone(), self.metrics().clone(), core.clone(), stop);
         let informer = Shared::new(core.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));

@@ -26,19 +26,16 @@ use super::store::KubeMeta;
 use super::wire::{Frames, Wire};
 use crate::form::Cached;
 use crate::metrics::Metrics;
-use crate::packed::Shelf;
 use crate::stop::Stop;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;
 
-pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, decoded: usize, stop: Stop) {
+pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, stop: Stop) {
     let wire = Arc::new(Wire {
         kube,
         metrics,
-        form: core.form.clone(),
-        scope: core.scope.clone(),
-        shelf: Shelf::new(decoded),
+        core: core.clone(),
     });
     tokio::spawn(supervise(core, wire, stop));
 }
