@@ -1811,6 +1811,7 @@ async fn rf11_panics_of_a_types_own_code_end_no_informer() {
     fake.put(BOMBS, bomb("y", "drop"));
     let cache = Cache::new(fake.client());
     let bombs = cache.informer::<bombs::Bomb>();
+    bombs.add_inline_handler(|_: &Event<bombs::Bomb>| {});
     bombs.synced().await.expect("synced");
     assert!(
         says(bombs.health(), "it went off while it was decoded"),
@@ -1822,6 +1823,57 @@ async fn rf11_panics_of_a_types_own_code_end_no_informer() {
     fake.put(BOMBS, bomb("x", "ok"));
     eventually("the watch goes on", || bombs.store().len() == 2).await;
     assert_eq!(bombs.health(), Health::Synced);
+}
+
+/// RF11: what nobody wants to see with its type is not decoded. The first read finds what cannot be, and says so to its reader and to people.
+#[tokio::test]
+async fn rf11_what_nobody_reads_is_not_decoded() {
+    let fake = Fake::new();
+    fake.put(PODS, pod("good"));
+    fake.put(PODS, broken_pod("bad"));
+    let client = client(&fake);
+    let pods = client.cache().informer::<Pod>();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = told.clone();
+    pods.add_key_handler(move |change| {
+        let kind = change.kind;
+        sink.lock().expect("quiet").push(format!("{kind:?} {}", change.request));
+    });
+    pods.synced().await.expect("synced");
+    assert_eq!((pods.health(), pods.store().len()), (Health::Synced, 2));
+    assert_eq!(
+        *told.lock().expect("quiet"),
+        ["Added { initial: true } a/bad", "Added { initial: true } a/good"]
+    );
+
+    assert!(pods.store().get(Some("a"), "bad").is_none());
+    assert!(says(pods.health(), "Pod a/bad"), "{:?}", pods.health());
+    assert_eq!((pods.unreadable().len(), pods.store().len()), (1, 1));
+    let error = client.get::<Pod>(Some("a"), "bad").await.expect_err("it is there");
+    assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
+
+    // A handler of the type is not told of it, and of its change as of something new.
+    let typed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = typed.clone();
+    pods.add_inline_handler(move |event: &Event<Pod>| {
+        let word = match event {
+            Event::Added { .. } => "added",
+            Event::Modified { .. } => "modified",
+            Event::Deleted { .. } => "deleted",
+        };
+        sink.lock()
+            .expect("quiet")
+            .push(format!("{word} {}", event.object().name_any()));
+    });
+    assert_eq!(*typed.lock().expect("quiet"), ["added good"]);
+    fake.put(PODS, pod("bad"));
+    eventually("it is read again", || typed.lock().expect("quiet").len() == 2).await;
+    assert_eq!(typed.lock().expect("quiet")[1], "added bad");
+    assert_eq!((pods.health(), pods.unreadable().len()), (Health::Synced, 0));
+    // From now on objects are decoded when they come, and the last state that could be read stays.
+    fake.put(PODS, broken_pod("good"));
+    eventually("it is reported", || says(pods.health(), "Pod a/good")).await;
+    assert!(pods.store().get(Some("a"), "good").is_some());
 }
 
 /// An error that panics when it is printed, and again when it is dropped.

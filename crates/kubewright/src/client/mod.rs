@@ -259,7 +259,7 @@ impl Client {
         let written = decode(&attempt, &text, form);
         if !self.dry_run {
             match &written {
-                Ok(written) => self.arm(target, written.metadata(), &|| written.json_or_null()),
+                Ok(written) => self.arm(target, &written.metadata(), &|| written.json_or_null()),
                 // It was written nevertheless.
                 Err(_) => self.arm_text(target, &text),
             }
@@ -309,7 +309,7 @@ impl Client {
             return;
         }
         let meta = after.metadata();
-        if before.is_some_and(|before| before.metadata().resource_version == meta.resource_version) {
+        if before.is_some_and(|before| before.identity().version == meta.resource_version.as_deref()) {
             return; // The server changed nothing, so nothing was written.
         }
         let named = Target {

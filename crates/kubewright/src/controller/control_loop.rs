@@ -72,7 +72,7 @@ impl Controller {
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let client = client.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut feeds = vec![feed_self(&own, self.predicates.of(self.form.id), sink.clone())];
+        let mut feeds = vec![feed_self(&own, &self.predicates, sink.clone())];
         let wiring = Wiring {
             controller: &name,
             client: &client,
