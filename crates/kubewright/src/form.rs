@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
-use crate::packed::{Packed, Read, unpacked};
+use crate::packed::{Packed, Read, looked, unpacked};
 
 /// Something that can be looked at as JSON.
 pub(crate) trait AsJson: Send + Sync {
@@ -138,7 +138,7 @@ pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>
 /// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type has it checked when it
 /// arrives, so that this is said only of what was there before.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
-    let read = |object: &Arc<dyn Cached>| read_typed(object.clone()).ok();
+    let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
     Some(match event {
         Event::Added { object, initial } => Event::Added {
             object: read(object)?,

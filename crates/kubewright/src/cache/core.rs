@@ -37,7 +37,7 @@ use crate::form::{Cached, Form, Identity};
 use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
-use crate::packed::{Shelf, unpacked, with_decoded};
+use crate::packed::{Budget, Shelf, unpacked, with_decoded};
 use crate::request::Request;
 
 /// What an index says of an object.
@@ -101,7 +101,7 @@ const REPORTED: usize = 10;
 
 impl Core {
     /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, decoded: usize, reports: Reports) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, decoded: Budget, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store

@@ -48,7 +48,7 @@ use crate::form::Form;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
-use crate::packed::DECODED;
+use crate::packed::Budget;
 use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
@@ -77,7 +77,7 @@ struct Inner {
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
     /// How much text of decoded objects each informer keeps.
-    decoded: usize,
+    decoded: Budget,
     state: Mutex<State>,
 }
 
@@ -104,7 +104,13 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new(), DECODED)
+        Cache::observed(
+            client,
+            Observers::default(),
+            Metrics::new(),
+            Vec::new(),
+            Budget::DEFAULT,
+        )
     }
 
     pub(crate) fn observed(
@@ -112,7 +118,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
-        decoded: usize,
+        decoded: Budget,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();

@@ -325,7 +325,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One object. What cannot be decoded but named is the inner error, everything else the outer one.
-    fn object(&mut self, text: &[u8]) -> Result<Result<Arc<dyn Cached>, Unreadable>, String> {
+    fn object(&mut self, text: &[u8]) -> Result<Found, String> {
         let head = self.lean(text);
         if let Some(object) = head.and_then(|head| self.packed(head)) {
             return Ok(Ok(object));
@@ -365,8 +365,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// An object, or what is known of one that cannot be decoded.
+type Found = Result<Arc<dyn Cached>, Unreadable>;
+
 /// What an object means in an event of this type; `None` when the type is not about objects of the kind.
-fn of_object(kind: &[u8]) -> Option<fn(Result<Arc<dyn Cached>, Unreadable>) -> WatchEvent<dyn Cached>> {
+fn of_object(kind: &[u8]) -> Option<fn(Found) -> WatchEvent<dyn Cached>> {
     match kind {
         b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
         b"MODIFIED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Modified)),
@@ -519,6 +522,7 @@ mod tests {
     use crate::cache::Scope;
     use crate::cache::core::Reports;
     use crate::form::typed;
+    use crate::packed::Budget;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::DynamicObject;
 
@@ -532,7 +536,7 @@ mod tests {
             .build()
             .expect("a runtime");
         let _entered = runtime.enter();
-        let core = Arc::new(Core::new(form(), Scope::all(), 0, Reports::default()));
+        let core = Arc::new(Core::new(form(), Scope::all(), Budget::fixed(0), Reports::default()));
         if checks {
             core.check_objects();
         }
