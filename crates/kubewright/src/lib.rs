@@ -102,6 +102,7 @@ mod run;
 mod runnable;
 mod stop;
 pub mod webhook;
+pub mod workloads;
 
 pub use action::Action;
 pub use cache::{

@@ -64,6 +64,10 @@ pub use watch::Watch;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no reconciler",
+    note = "implement `Reconciler` for it: `type Object` is the kind, `async fn reconcile` the work"
+)]
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind that is reconciled.
     type Object: Object;
