@@ -15,9 +15,9 @@ use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
+use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
-use crate::packed::Budget;
 use crate::runnable::Runnable;
 use crate::webhook::{Parts, WebhookHandlers, WebhookServer};
 

@@ -37,9 +37,9 @@ use crate::controller::Equipment;
 use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
+use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
-use crate::packed::Budget;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.

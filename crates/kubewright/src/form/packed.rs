@@ -28,9 +28,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cache::{guarded, member};
+use super::cut::member;
+use super::{AsJson, Cached, Identity, guarded};
 use crate::error::end_of_panic;
-use crate::form::{AsJson, Cached, Identity};
 
 /// So much text must be decoded again, which takes a third of a second, …
 const AGAIN: usize = 64 << 20;
@@ -399,8 +399,7 @@ pub(crate) fn unpacked(object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::packed_for_test;
-    use crate::form::{Form, typed};
+    use crate::form::{Form, cut, typed};
     use k8s_openapi::api::core::v1::ConfigMap;
 
     fn shelf(budget: usize) -> Arc<Shelf> {
@@ -411,7 +410,10 @@ mod tests {
         let text = format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
         );
-        packed_for_test(&text, shelf)
+        let mut lean = Vec::new();
+        let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
+        let lean = String::from_utf8(lean).expect("text");
+        Packed::unread(&lean, head, shelf)
     }
 
     fn is_decoded(packed: &Packed) -> bool {
