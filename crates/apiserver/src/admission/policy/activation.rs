@@ -339,7 +339,7 @@ mod tests {
             Ok("true".to_owned())
         );
         let why = with_variables(chain(1_500), "variables.v1499 == 1500").expect_err("it is too long");
-        assert!(why.contains("more than 1000 variables name each other"), "{:.300}", why);
+        assert!(why.contains("more than 1000 variables name each other"), "{why:.300}");
     }
 
     #[test]
