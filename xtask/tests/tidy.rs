@@ -28,6 +28,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &["kubewright-testing"],
     ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
+    ("autorebooter", &["autorebooter-api", "kubewright"], &["kubewright-testing"]),
+    ("autorebooter-api", &[], &[]),
     ("sidecarset", &["kubewright", "sidecarset-api"], &["kubewright-testing"]),
     ("sidecarset-api", &[], &[]),
     // Types for the generator of manifests, which its tests compare with controller-gen's.
