@@ -1,0 +1,140 @@
+//! A StatefulSet with a real PostgreSQL: its rows outlive its pod.
+//!
+//! The test runs where PostgreSQL is installed (Debian: `apt-get install postgresql`), and says so when it is not.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::kubectl::Kubectl;
+use crate::running::{apply, cluster};
+use crate::support::kubectl_is_there;
+
+fn postgres_is_there() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let is_there = versions
+        .map(|version| version.path().join("bin/postgres"))
+        .any(|program| program.is_file());
+    assert!(
+        is_there || std::env::var_os("KUBEWRIGHT_REQUIRE_POSTGRES").is_none(),
+        "PostgreSQL is not installed, and KUBEWRIGHT_REQUIRE_POSTGRES insists on it"
+    );
+    if !is_there {
+        eprintln!("skipped: PostgreSQL is not installed");
+    }
+    is_there
+}
+
+const DATABASE: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: { name: db }
+spec: { clusterIP: None, selector: { app: db }, ports: [{ port: 5432 }] }
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: { name: db }
+spec:
+  serviceName: db
+  selector: { matchLabels: { app: db } }
+  template:
+    metadata: { labels: { app: db } }
+    spec:
+      containers:
+      - name: postgres
+        image: postgres:17
+        env:
+        - { name: POSTGRES_PASSWORD, value: "se'cret" }
+        - { name: PGDATA, value: /var/lib/postgresql/data/pgdata }
+        ports: [{ name: sql, containerPort: 5432 }]
+        readinessProbe: { exec: { command: [pg_isready, -U, postgres] }, periodSeconds: 1 }
+        livenessProbe: { tcpSocket: { port: sql } }
+        volumeMounts: [{ name: data, mountPath: /var/lib/postgresql/data }]
+  volumeClaimTemplates:
+  - metadata: { name: data }
+    spec: { accessModes: [ReadWriteOnce], resources: { requests: { storage: 1Gi } } }
+"#;
+
+#[test]
+fn rows_outlive_their_pod() {
+    if !kubectl_is_there() || !postgres_is_there() {
+        return;
+    }
+    let cluster = cluster(&[], &["--data-dir", "data"]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, DATABASE);
+    let ready = || kubectl.ok(&["rollout", "status", "statefulset/db", "--timeout=60s"]);
+    let sql = |text: &str| kubectl.ok(&["exec", "db-0", "--", "psql", "-U", "postgres", "-tAc", text]);
+    ready();
+    sql("CREATE TABLE t (x int)");
+    sql("INSERT INTO t VALUES (42)");
+    let first = kubectl.ok(&["get", "pod", "db-0", "-o", "jsonpath={.metadata.uid}"]);
+    kubectl.ok(&["delete", "pod", "db-0"]);
+    kubectl.until(
+        &[
+            "get",
+            "pod",
+            "db-0",
+            "-o",
+            "jsonpath={.metadata.uid} {.status.containerStatuses[0].ready}",
+        ],
+        |said| !said.out.starts_with(&first) && said.out.ends_with(" true"),
+    );
+    assert_eq!(sql("SELECT x FROM t"), "42\n");
+
+    // The password counts, and the address is that of the Endpoints.
+    let ip = kubectl.ok(&["get", "endpoints", "db", "-o", "jsonpath={.subsets[0].addresses[0].ip}"]);
+    let by_address = |password: &str| {
+        let url = format!("postgresql://postgres:{password}@{ip}/postgres");
+        kubectl.run(&["exec", "db-0", "--", "psql", &url, "-tAc", "SELECT x FROM t"])
+    };
+    assert_eq!(by_address("se%27cret").out, "42\n");
+    assert_eq!(by_address("wrong").code, Some(2));
+
+    // What a client sends comes in, and the exit code comes out.
+    let mut psql = kubectl.background(&["exec", "-i", "db-0", "--", "psql", "-U", "postgres", "-tA"]);
+    psql.stdin
+        .take()
+        .unwrap()
+        .write_all(b"SELECT x + 1 FROM t;\n\\q\n")
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&psql.wait_with_output().unwrap().stdout),
+        "43\n"
+    );
+    let failed = kubectl
+        .command(&["exec", "db-0", "--", "sh", "-c", "exit 7"])
+        .stdin(Stdio::null())
+        .status();
+    assert_eq!(failed.unwrap().code(), Some(7));
+
+    // A server that is killed starts again, and finds its rows.
+    kubectl.run(&[
+        "exec",
+        "db-0",
+        "--",
+        "sh",
+        "-c",
+        "kill -9 $(head -1 $PGDATA/postmaster.pid)",
+    ]);
+    kubectl.until(
+        &[
+            "get",
+            "pod",
+            "db-0",
+            "-o",
+            "jsonpath={.status.containerStatuses[0]['restartCount', 'ready']}",
+        ],
+        |said| said.out == "1 true",
+    );
+    assert_eq!(sql("SELECT x FROM t"), "42\n");
+    let log = kubectl.ok(&["logs", "db-0"]);
+    assert!(
+        log.contains("database system was not properly shut down; automatic recovery"),
+        "{log}"
+    );
+    let before = kubectl.ok(&["logs", "db-0", "--previous"]);
+    assert!(
+        before.contains("database system is ready to accept connections"),
+        "{before}"
+    );
+}
