@@ -3,11 +3,12 @@
 //! The test runs where PostgreSQL is installed (Debian: `apt-get install postgresql`), and says so when it is not.
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::kubectl::Kubectl;
-use crate::running::{apply, cluster};
-use crate::support::kubectl_is_there;
+use crate::running::{apply, cluster, gone};
+use crate::streams::forwarded;
+use crate::support::{RunningCluster, kubectl_is_there};
 
 fn postgres_is_there() -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -59,7 +60,7 @@ fn rows_outlive_their_pod() {
     if !kubectl_is_there() || !postgres_is_there() {
         return;
     }
-    let cluster = cluster(&[], &["--data-dir", "data"]);
+    let mut cluster = cluster(&[], &["--data-dir", "data"]);
     let kubectl = Kubectl::of(&cluster);
     apply(&kubectl, &cluster, DATABASE);
     let ready = || kubectl.ok(&["rollout", "status", "statefulset/db", "--timeout=60s"]);
@@ -107,25 +108,45 @@ fn rows_outlive_their_pod() {
         .status();
     assert_eq!(failed.unwrap().code(), Some(7));
 
-    // A server that is killed starts again, and finds its rows.
-    kubectl.run(&[
-        "exec",
-        "db-0",
-        "--",
-        "sh",
-        "-c",
-        "kill -9 $(head -1 $PGDATA/postmaster.pid)",
-    ]);
-    kubectl.until(
-        &[
+    // A client of this machine comes in through a forwarded port.
+    let (mut forwarding, port) = forwarded(&kubectl, "true", &["service/db", ":5432"]);
+    let url = format!("postgresql://postgres:se%27cret@127.0.0.1:{port}/postgres");
+    let client = Command::new("psql").args([&url, "-tAc", "SELECT x FROM t"]).output();
+    let client = client.expect("psql comes with PostgreSQL");
+    assert_eq!(String::from_utf8_lossy(&client.stdout), "42\n", "{client:?}");
+    forwarding.kill().unwrap();
+    forwarding.wait().unwrap();
+
+    // A server that is killed starts again, and finds its rows; one that is killed again waits.
+    let field = |path: &str, expected: &str| {
+        let arguments = [
             "get",
             "pod",
             "db-0",
             "-o",
-            "jsonpath={.status.containerStatuses[0]['restartCount', 'ready']}",
-        ],
-        |said| said.out == "1 true",
+            &format!("jsonpath={{.status.containerStatuses[0]{path}}}"),
+        ];
+        kubectl.until(&arguments, |said| said.out == expected);
+    };
+    let kill = || {
+        kubectl.run(&[
+            "exec",
+            "db-0",
+            "--",
+            "sh",
+            "-c",
+            "kill -9 $(head -1 $PGDATA/postmaster.pid)",
+        ])
+    };
+    let following = kubectl.background(&["logs", "-f", "db-0"]);
+    kill();
+    let followed = following.wait_with_output().unwrap();
+    let followed = String::from_utf8_lossy(&followed.stdout);
+    assert!(
+        followed.contains("database system is ready to accept connections"),
+        "{followed}"
     );
+    field("['restartCount', 'ready']", "1 true");
     assert_eq!(sql("SELECT x FROM t"), "42\n");
     let log = kubectl.ok(&["logs", "db-0"]);
     assert!(
@@ -137,4 +158,36 @@ fn rows_outlive_their_pod() {
         before.contains("database system is ready to accept connections"),
         "{before}"
     );
+    kill();
+    field(".state.waiting.reason", "CrashLoopBackOff");
+    field("['restartCount', 'ready']", "2 true");
+
+    // Whatever becomes of the cluster, nothing of it runs on; the next one finds the rows.
+    let pids = kubectl.ok(&[
+        "exec",
+        "db-0",
+        "--",
+        "sh",
+        "-c",
+        "cat /proc/$(head -1 $PGDATA/postmaster.pid)/task/*/children",
+    ]);
+    let pids: Vec<String> = pids.split_whitespace().map(str::to_owned).collect();
+    assert!(pids.len() > 3, "{pids:?}");
+    cluster.process.kill().unwrap();
+    cluster.process.wait().unwrap();
+    gone(&pids);
+    let folder = std::mem::replace(&mut cluster.folder, tempfile::tempdir().unwrap());
+    let cluster = RunningCluster::start_in(folder, &["--runtime", "process", "--data-dir", "data"]);
+    let kubectl = Kubectl::of(&cluster);
+    let asked = [
+        "exec",
+        "db-0",
+        "--",
+        "psql",
+        "-U",
+        "postgres",
+        "-tAc",
+        "SELECT x FROM t",
+    ];
+    kubectl.until(&asked, |said| said.out == "42\n");
 }

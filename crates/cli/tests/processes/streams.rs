@@ -180,6 +180,38 @@ fn a_program_is_joined() {
     assert_eq!(log.replace("complaint\n", ""), "read one\nread two\n");
 }
 
+#[test]
+fn a_container_is_added_to_look_at_a_pod() {
+    let Some((_cluster, kubectl)) = started() else { return };
+    let look = "echo looking; read line; echo \"read $line\"";
+    let flags = [
+        "debug",
+        "box",
+        "--image=busybox",
+        "-c",
+        "look",
+        "--profile=general",
+        "-i",
+        "--",
+        "sh",
+        "-c",
+        look,
+    ];
+    let mut child = kubectl.background(&flags);
+    let mut input = child.stdin.take().unwrap();
+    kubectl.until(&["logs", "box", "-c", "look"], |said| said.out == "looking\n");
+    // It is not known when the client has joined: what is written before is read, and shown in the log only.
+    input.write_all(b"this\n").unwrap();
+    kubectl.until(&["logs", "box", "-c", "look"], |said| {
+        said.out == "looking\nread this\n"
+    });
+    // With the container the client ends.
+    child.wait().unwrap();
+    drop(input);
+    let state = "jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode} {.status.phase}";
+    kubectl.until(&["get", "pod", "box", "-o", state], |said| said.out == "0 Running");
+}
+
 /// `kubectl port-forward`, over WebSockets or not, and the port of this machine.
 pub(crate) fn forwarded(kubectl: &Kubectl, over_websockets: &str, arguments: &[&str]) -> (Child, u16) {
     let mut command = kubectl.command(&[&["port-forward"], arguments].concat());
