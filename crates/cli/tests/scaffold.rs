@@ -243,3 +243,26 @@ fn a_project_is_scaffolded_again_and_upgraded() {
     told += &folder.type_in(&program).replace(KUBEWRIGHT, "OLD");
     insta::assert_snapshot!("upgrade", told);
 }
+
+#[test]
+fn a_project_in_go_is_carried_over_whole_or_not_at_all() {
+    let folder = Folder::new();
+    let go = folder.path().join("go");
+    fs::create_dir_all(go.join("api/v1")).unwrap();
+    let project = "domain: my.domain\nlayout: [go.kubebuilder.io/v4]\nprojectName: shop\nrepo: example.com/shop\nresources:\n\
+                   - {api: {crdVersion: v1, namespaced: true}, domain: my.domain, group: web, kind: Page, version: v1}\nversion: \"3\"\n";
+    let types = "package v1\n\ntype PageSpec struct {\n\t// +kubebuilder:validation:MinLength=1\n\tTitle string `json:\"title\"`\n}\n\n\
+                 // +kubebuilder:object:root=true\ntype Page struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\tmetav1.ObjectMeta `json:\"metadata\"`\n\tSpec PageSpec `json:\"spec\"`\n}\n";
+    fs::write(go.join("PROJECT"), project).unwrap();
+    fs::write(go.join("api/v1/page_types.go"), types).unwrap();
+    let before = folder.files();
+    let mut told = folder.type_in("migrate go rust --kubewright 0.1.0 --dry-run");
+    fs::write(go.join("api/v1/more.go"), "package v1\n\ntype A struct\n").unwrap();
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    fs::remove_file(go.join("api/v1/more.go")).unwrap();
+    told += &folder.type_in("migrate nowhere rust --kubewright 0.1.0");
+    assert_eq!(folder.files(), before, "nothing is written");
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    told += &folder.type_in("migrate go rust --kubewright 0.1.0");
+    insta::assert_snapshot!("migrate", told);
+}

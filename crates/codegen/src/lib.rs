@@ -17,6 +17,7 @@ pub mod grafana;
 pub mod helm;
 pub mod kustomize;
 pub mod manifests;
+pub mod migrate;
 pub mod names;
 mod outline;
 pub mod plan;

@@ -16,6 +16,7 @@ pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod install;
 pub(crate) mod manifests;
+pub(crate) mod migrate;
 pub(crate) mod repair;
 pub(crate) mod run;
 pub(crate) mod undeploy;
