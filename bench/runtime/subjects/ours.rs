@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
-use kubewright::{
-    Action, Cache, ChangeKind, Context, Controller, Manager, Object, Reconciler, Stop, WorkQueue, connect,
-};
+use kubewright::{Action, Cache, Context, Controller, Event, Manager, Object, Reconciler, Stop, WorkQueue, connect};
 
 mod common;
 
@@ -49,10 +48,10 @@ async fn cache<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K
     let cache = Cache::new(client(arguments)?);
     let informer = cache.informer::<K>();
     let (store, changes) = (informer.store(), AtomicUsize::new(0));
-    informer.add_key_handler(move |change| {
-        if change.kind == ChangeKind::Modified {
+    informer.add_inline_handler(move |event| {
+        if let Event::Modified { new, .. } = event {
             let changes = changes.fetch_add(1, Ordering::Relaxed) + 1;
-            if change.request.name() == MARKER {
+            if new.name_any() == MARKER {
                 println!("marked {changes} {}", store.len());
             }
         }

@@ -63,14 +63,14 @@ pub(super) struct Launched {
 
 /// Tells a shim what to do with its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
-pub(crate) struct Reins(Arc<OwnedWriteHalf>);
+pub(super) struct Reins(Arc<OwnedWriteHalf>);
 
 impl Reins {
     pub(super) fn terminate(&self) {
         self.say(TERMINATE);
     }
 
-    pub(crate) fn kill(&self) {
+    pub(super) fn kill(&self) {
         self.say(KILL);
     }
 
@@ -156,8 +156,6 @@ impl Launcher {
         let reported = async {
             let mut shim = spawned?;
             let record = Record::of(&self.home.shims(), shim.id())?;
-            // Waiting for a process closes what it reads.
-            let stdin = shim.stdin.take();
             let mut stream = tokio::select! {
                 stream = receiver => stream.map_err(io::Error::other)?,
                 status = shim.wait() => {
@@ -171,7 +169,6 @@ impl Launcher {
             if !news.starts_with("started ") {
                 return Err(io::Error::other(format!("its shim said {news:?}")));
             }
-            shim.stdin = stdin;
             let (read, write) = stream.into_inner().into_split();
             Ok(Launched {
                 shim,

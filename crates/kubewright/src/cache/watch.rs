@@ -35,7 +35,8 @@ pub(super) fn spawn(kube: kube::Client, metrics: Metrics, core: Arc<Core>, stop:
     let wire = Arc::new(Wire {
         kube,
         metrics,
-        core: core.clone(),
+        form: core.form.clone(),
+        scope: core.scope.clone(),
     });
     tokio::spawn(supervise(core, wire, stop));
 }

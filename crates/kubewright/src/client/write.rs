@@ -243,8 +243,7 @@ impl Client {
         subresource: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Arc<dyn Cached>>> {
         Box::pin(async move {
-            let meta = object.metadata();
-            let target = Target::of_object(form, &meta)?;
+            let target = Target::of_object(form, object.metadata())?;
             let before = self.cached(form, &target);
             let wanted = object.json()?;
             let (requests, params) = (target.requests(), self.post_params());

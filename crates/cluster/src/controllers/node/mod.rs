@@ -10,7 +10,6 @@
 mod addresses;
 mod behaviour;
 mod container;
-mod ephemeral;
 mod fleet;
 mod keeper;
 mod lease;

@@ -1,3 +1,3 @@
-//! Controllers for the group `crew.fleet.example`.
+//! The group `crew.fleet.example`.
 
 pub mod sailor_controller;

@@ -1,6 +1,0 @@
-//! What a RebootPolicy means. Nothing here does anything.
-
-pub mod decide;
-pub mod terms;
-pub mod validation;
-pub mod value;

@@ -1,3 +1,0 @@
-//! Webhooks for kinds of version `v1alpha1`.
-
-pub mod database_webhook;
