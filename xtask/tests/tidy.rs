@@ -21,13 +21,25 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright", &["kubewright-engine", "kubewright-derive"], &[]),
     ("kubewright-cluster", &["kubewright-apiserver", "kubewright"], &[]),
     ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
-    // The command carries the compiled-in guestbook of `kubewright demo`.
+    // The command carries the compiled-in operators of `kubewright demo`.
     (
         "kubewright-cli",
-        &["kubewright-codegen", "kubewright-cluster", "kubewright", "guestbook"],
+        &[
+            "kubewright-codegen",
+            "kubewright-cluster",
+            "kubewright",
+            "autorebooter",
+            "database",
+            "guestbook",
+            "sidecarset",
+        ],
         &["kubewright-testing"],
     ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
+    ("autorebooter", &["kubewright", "autorebooter-api"], &["kubewright-testing"]),
+    ("autorebooter-api", &[], &[]),
+    ("database", &["kubewright", "database-api"], &["kubewright-testing"]),
+    ("database-api", &[], &[]),
     ("sidecarset", &["kubewright", "sidecarset-api"], &["kubewright-testing"]),
     ("sidecarset-api", &[], &[]),
     // Types for the generator of manifests, which its tests compare with controller-gen's.

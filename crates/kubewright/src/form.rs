@@ -9,10 +9,14 @@
 //! Invariants: an informer of a form holds nothing but objects of its type; each type is read from JSON text and written to a JSON value and in
 //! no other way, because each way is another copy of serde's code for every type.
 
+pub(crate) mod cut;
+pub(crate) mod packed;
+
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -22,8 +26,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::object::{AnyObject, Object, api_resource, is_cluster_scoped};
-use crate::packed::{Packed, Read, unpacked};
+use self::packed::{Packed, Read, looked, unpacked};
+use crate::error::end_of_panic;
+use crate::object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
+
+/// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
+const MAX_REASON: usize = 1024;
 
 /// Something that can be looked at as JSON.
 pub(crate) trait AsJson: Send + Sync {
@@ -50,6 +58,13 @@ pub(crate) struct Identity<'a> {
     pub(crate) uid: Option<&'a str>,
     /// The resourceVersion.
     pub(crate) version: Option<&'a str>,
+}
+
+impl Identity<'_> {
+    /// The reference of the object, for messages.
+    pub(crate) fn reference(&self, resource: &ApiResource) -> ObjectRef {
+        ObjectRef::named(resource, self.namespace, self.name.unwrap_or_default())
+    }
 }
 
 /// An object of any type, decoded or at rest.
@@ -138,7 +153,7 @@ pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>
 /// An event with its type, for handlers. A state that cannot be decoded is as good as none: whoever waits for a type has it checked when it
 /// arrives, so that this is said only of what was there before.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
-    let read = |object: &Arc<dyn Cached>| read_typed(object.clone()).ok();
+    let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
     Some(match event {
         Event::Added { object, initial } => Event::Added {
             object: read(object)?,
@@ -229,4 +244,37 @@ pub(crate) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     text.strip_suffix(&place).map(str::to_owned).unwrap_or(text)
+}
+
+/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(bounded(without_place(&error))),
+        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
+    }
+}
+
+fn bounded(mut reason: String) -> String {
+    if reason.len() > MAX_REASON {
+        let end = (0..=MAX_REASON).rev().find(|at| reason.is_char_boundary(*at));
+        reason.truncate(end.unwrap_or(0));
+        reason.push('…');
+    }
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::Error as _;
+
+    /// RF11: a panic of the type is an error of one object, and a long reason is cut.
+    #[test]
+    fn rf11_a_panic_while_decoding_is_an_error_of_the_object() {
+        let reason = guarded::<()>(|| panic!("unexpected colour")).expect_err("it panicked");
+        assert_eq!(reason, "its Deserialize panicked: unexpected colour");
+        let reason = guarded::<()>(|| Err(serde_json::Error::custom("é".repeat(MAX_REASON)))).expect_err("it failed");
+        assert!(reason.len() < MAX_REASON + 8 && reason.ends_with('…'));
+    }
 }

@@ -28,6 +28,8 @@
 //! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `tests/runtime.rs::k4_…` |
 //! | K5 a delete means one uid | `tests/runtime.rs::k5_…` |
 //! | RF5, RF11 lists, bad frames, objects that do not decode | `tests/runtime.rs::rf5_…`, `rf11_…`, `cache::wire::tests::rf11_…` |
+//! | objects at rest, lists cut as they arrive | `form::packed::tests`, `form::cut::tests` |
+//! | a controller that wakes itself is told | the engine's `loops::tests`, `tests/runtime.rs::a_controller_that_wakes_…` |
 //! | DF2 missed deletions | `tests/runtime.rs::df2_…`, `tests/runtime.rs::causes_lead_from_a_change_to_its_reconcile` |
 //! | C8 a failing kind fails alone | `tests/runtime.rs::c8_…` |
 //! | SI10 one watch for all users, gone with the last | `tests/runtime.rs::si10_…` |
@@ -89,7 +91,6 @@ mod net;
 mod object;
 mod observe;
 mod operator;
-mod packed;
 pub mod predicate;
 pub mod prelude;
 mod queue;

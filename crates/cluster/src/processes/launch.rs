@@ -63,14 +63,14 @@ pub(super) struct Launched {
 
 /// Tells a shim what to do with its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
-pub(super) struct Reins(Arc<OwnedWriteHalf>);
+pub(crate) struct Reins(Arc<OwnedWriteHalf>);
 
 impl Reins {
     pub(super) fn terminate(&self) {
         self.say(TERMINATE);
     }
 
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.say(KILL);
     }
 
@@ -156,6 +156,8 @@ impl Launcher {
         let reported = async {
             let mut shim = spawned?;
             let record = Record::of(&self.home.shims(), shim.id())?;
+            // Waiting for a process closes what it reads.
+            let stdin = shim.stdin.take();
             let mut stream = tokio::select! {
                 stream = receiver => stream.map_err(io::Error::other)?,
                 status = shim.wait() => {
@@ -169,6 +171,7 @@ impl Launcher {
             if !news.starts_with("started ") {
                 return Err(io::Error::other(format!("its shim said {news:?}")));
             }
+            shim.stdin = stdin;
             let (read, write) = stream.into_inner().into_split();
             Ok(Launched {
                 shim,

@@ -12,6 +12,7 @@
 //! | `images` | which program stands for an image |
 //! | `environment`, `volumes`, `paths`, `tokens` | what a program is given |
 //! | `instance` | the life of one container, its hooks |
+//! | `beside` | commands that clients run beside it |
 //! | `probes` | its probes |
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
@@ -21,6 +22,7 @@
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did; every folder is the
 //! cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
+mod beside;
 mod environment;
 mod home;
 mod images;
@@ -47,6 +49,7 @@ use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::{EventType, Request, Source, Waker};
 use tokio::sync::watch;
 
+pub(crate) use self::beside::{Attached, Beside, Terminal};
 use self::home::Home;
 pub use self::images::Images;
 use self::instance::Instance;
@@ -220,6 +223,19 @@ impl Processes {
             false => &instance.log,
         };
         Some(log.reader())
+    }
+
+    /// Whether anything of a pod runs here.
+    pub(crate) fn runs_any_of(&self, uid: &str) -> bool {
+        let pods = lock(&self.0.pods);
+        let mut containers = pods.get(uid).into_iter().flat_map(|pod| pod.containers.values());
+        containers.any(|instance| instance.is_running())
+    }
+
+    /// Whether a container is a process that runs.
+    pub(crate) fn is_running(&self, uid: &str, container: &str) -> bool {
+        self.instance(uid, container)
+            .is_some_and(|instance| instance.is_running())
     }
 
     fn instance(&self, uid: &str, container: &str) -> Option<Arc<Instance>> {

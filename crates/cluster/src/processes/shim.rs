@@ -218,7 +218,7 @@ fn become_program(arguments: Vec<OsString>) -> io::Result<u8> {
 
 fn limit(limits: &Value) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    for (name, resource) in [("memory", Resource::As), ("core", Resource::Core)] {
+    for (name, resource) in [("memory", Resource::Data), ("core", Resource::Core)] {
         if let Some(most) = limits[name].as_u64() {
             let most = Some(most);
             setrlimit(

@@ -33,11 +33,11 @@ use super::scope::{Membership, Scope};
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::error::{Error, Result};
 use crate::events::{EventRecorder, EventType};
+use crate::form::packed::{Budget, Shelf, unpacked, with_decoded};
 use crate::form::{Cached, Form, Identity};
 use crate::metrics::Metrics;
 use crate::object::ObjectRef;
 use crate::observe::{Observation, Observers};
-use crate::packed::{Shelf, unpacked, with_decoded};
 use crate::request::Request;
 
 /// What an index says of an object.
@@ -101,7 +101,7 @@ const REPORTED: usize = 10;
 
 impl Core {
     /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, decoded: usize, reports: Reports) -> Core {
+    pub(crate) fn new(form: Form, scope: Scope, decoded: Budget, reports: Reports) -> Core {
         let resource = &form.resource;
         let mut store = EngineStore::new();
         store
@@ -297,7 +297,7 @@ impl Core {
     /// # Errors
     /// [`Error::Undecodable`].
     pub(crate) fn unpacked(&self, object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>> {
-        let reference = ObjectRef::of_identity(&self.form.resource, object.identity());
+        let reference = object.identity().reference(&self.form.resource);
         unpacked(object).map_err(|reason| {
             self.report_unreadable();
             Error::Undecodable {

@@ -2,15 +2,14 @@
 //!
 //! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed hurts nobody but its
 //! readers; C2 what is read is immutable. Objects are cached without `metadata.managedFields`, which make up to half of an object and which
-//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`packed.rs` beside this folder).
+//! no controller reads; a write that carries none leaves the server's alone. They are at rest as text (`crate::form::packed`).
 //!
-//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `cut.rs`: where the parts of a text are, - `change.rs`: what a handler of keys is told,
+//! - `informer.rs`: the informer, - `core.rs`: the same without its type, - `handlers.rs`: handlers that may be slow, - `watch.rs`: the task that lists and watches, - `wire.rs`: requests and decoding, - `change.rs`: what a handler of keys is told,
 //! - `scope.rs`: which objects, - `parts.rs`: several namespaces, - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod change;
 pub(crate) mod collector;
 mod core;
-mod cut;
 mod handlers;
 mod informer;
 mod parts;
@@ -36,19 +35,16 @@ pub use kubewright_engine::{Event, HandlerId};
 pub(crate) use self::core::Core;
 pub(crate) use self::core::{EngineStore, Gone, Listed, Objects, Shared, Written, matching, owned_by};
 use self::core::{Lease, ReceiptTarget, Reports};
-pub(crate) use self::cut::member;
 pub(crate) use self::parts::{Keys, Parts};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::watch::entropy;
-#[cfg(test)]
-pub(crate) use self::wire::packed_for_test;
-pub(crate) use self::wire::{decode_page, guarded};
+pub(crate) use self::wire::decode_page;
 use crate::events::EventRecorder;
 use crate::form::Form;
+use crate::form::packed::Budget;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
-use crate::packed::DECODED;
 use crate::stop::Stop;
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
@@ -77,7 +73,7 @@ struct Inner {
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
     /// How much text of decoded objects each informer keeps.
-    decoded: usize,
+    decoded: Budget,
     state: Mutex<State>,
 }
 
@@ -104,7 +100,13 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::observed(client, Observers::default(), Metrics::new(), Vec::new(), DECODED)
+        Cache::observed(
+            client,
+            Observers::default(),
+            Metrics::new(),
+            Vec::new(),
+            Budget::DEFAULT,
+        )
     }
 
     pub(crate) fn observed(
@@ -112,7 +114,7 @@ impl Cache {
         observers: Observers,
         metrics: Metrics,
         mut namespaces: Vec<String>,
-        decoded: usize,
+        decoded: Budget,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();

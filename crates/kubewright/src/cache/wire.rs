@@ -6,7 +6,6 @@
 //! not say its kind, as the API allows, gets the kind of the list when it is dynamic; what is no JSON, or has no name, is a failed
 //! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +23,12 @@ use serde::de::Error as _;
 use serde_json::Value;
 
 use super::core::Core;
-use super::cut::{self, Lister};
-use crate::error::{Chain, end_of_panic};
-use crate::form::{Cached, Form, without_place};
+use crate::error::Chain;
+use crate::form::cut::{self, Lister};
+use crate::form::packed::{Head, Packed};
+use crate::form::{Cached, Form, guarded, without_place};
 use crate::metrics::Metrics;
 use crate::object::collection_path;
-use crate::packed::{Head, Packed};
 
 /// How long one page of a list may take. A server that is silent for longer is taken for dead.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,8 +36,6 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 const WATCH_OPENING: Duration = Duration::from_secs(30);
 /// The longest watch frame: far above what etcd can store, and a bound for what a broken server can make us hold.
 const MAX_FRAME: usize = 64 << 20;
-/// How many bytes of the reason are kept for an object that does not decode: serde quotes values, which may be long.
-const MAX_REASON: usize = 1024;
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -325,7 +322,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One object. What cannot be decoded but named is the inner error, everything else the outer one.
-    fn object(&mut self, text: &[u8]) -> Result<Result<Arc<dyn Cached>, Unreadable>, String> {
+    fn object(&mut self, text: &[u8]) -> Result<Found, String> {
         let head = self.lean(text);
         if let Some(object) = head.and_then(|head| self.packed(head)) {
             return Ok(Ok(object));
@@ -365,11 +362,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an object, or why it cannot be read, means in an event.
-type Meaning = fn(Result<Arc<dyn Cached>, Unreadable>) -> WatchEvent<dyn Cached>;
+/// An object, or what is known of one that cannot be decoded.
+type Found = Result<Arc<dyn Cached>, Unreadable>;
 
 /// What an object means in an event of this type; `None` when the type is not about objects of the kind.
-fn of_object(kind: &[u8]) -> Option<Meaning> {
+fn of_object(kind: &[u8]) -> Option<fn(Found) -> WatchEvent<dyn Cached>> {
     match kind {
         b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
         b"MODIFIED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Modified)),
@@ -383,24 +380,6 @@ fn broken_text(text: &[u8]) -> String {
     let read: serde_json::Result<serde_json::Map<String, Value>> = serde_json::from_slice(text);
     read.err()
         .map_or_else(|| "not a JSON object".to_owned(), |error| without_place(&error))
-}
-
-/// Runs a user's `Deserialize`, which may panic (and so may a `Drop` of what it had read).
-pub(crate) fn guarded<T>(decode: impl FnOnce() -> serde_json::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(bounded(without_place(&error))),
-        Err(payload) => Err(bounded(format!("its Deserialize panicked: {}", end_of_panic(payload)))),
-    }
-}
-
-fn bounded(mut reason: String) -> String {
-    if reason.len() > MAX_REASON {
-        let end = (0..=MAX_REASON).rev().find(|at| reason.is_char_boundary(*at));
-        reason.truncate(end.unwrap_or(0));
-        reason.push('…');
-    }
-    reason
 }
 
 fn bookmark(bookmark: &Bookmark) -> WatchEvent<dyn Cached> {
@@ -507,20 +486,12 @@ pub(crate) fn decode_page(body: &[u8], form: &Form) -> Result<ListPage<dyn Cache
     page.finish()
 }
 
-/// A text as a cache would keep it that nobody has read.
-#[cfg(test)]
-pub(crate) fn packed_for_test(text: &str, shelf: &Arc<crate::packed::Shelf>) -> Arc<Packed> {
-    let mut lean = Vec::new();
-    let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
-    let lean = String::from_utf8(lean).expect("text");
-    Packed::unread(&lean, head, shelf)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::Scope;
     use crate::cache::core::Reports;
+    use crate::form::packed::Budget;
     use crate::form::typed;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::DynamicObject;
@@ -535,7 +506,7 @@ mod tests {
             .build()
             .expect("a runtime");
         let _entered = runtime.enter();
-        let core = Arc::new(Core::new(form(), Scope::all(), 0, Reports::default()));
+        let core = Arc::new(Core::new(form(), Scope::all(), Budget::fixed(0), Reports::default()));
         if checks {
             core.check_objects();
         }
@@ -592,15 +563,6 @@ mod tests {
         let nameless = decode_page(list("7").as_bytes(), &form()).expect_err("nobody knows what this is");
         assert_eq!(nameless.kind, FailureKind::Decode);
         decode_page(b"{\"items\":[", &form()).expect_err("no JSON");
-    }
-
-    /// RF11: a panic of the type is an error of one object, and a long reason is cut.
-    #[test]
-    fn rf11_a_panic_while_decoding_is_an_error_of_the_object() {
-        let reason = guarded::<()>(|| panic!("unexpected colour")).expect_err("it panicked");
-        assert_eq!(reason, "its Deserialize panicked: unexpected colour");
-        let reason = guarded::<()>(|| Err(serde_json::Error::custom("é".repeat(MAX_REASON)))).expect_err("it failed");
-        assert!(reason.len() < MAX_REASON + 8 && reason.ends_with('…'));
     }
 
     #[test]

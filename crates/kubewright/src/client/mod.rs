@@ -29,11 +29,11 @@ use serde_json::Value;
 
 use self::send::exchange;
 pub use self::send::{REQUEST_DEADLINE, connect};
-use crate::cache::{Cache, Gone, Written, guarded};
+use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
 use crate::election::Lead;
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form};
+use crate::form::{Cached, Form, guarded};
 use crate::loops::OwnWrites;
 use crate::object::{ObjectRef, collection_path};
 use crate::observe::{Observation, Observers};

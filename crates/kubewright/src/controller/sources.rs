@@ -23,7 +23,7 @@ use crate::client::Client;
 use crate::controller::waker::Waker;
 use crate::error::Result;
 use crate::form::{Cached, Form, typed_event};
-use crate::object::{Object, ObjectRef, group_of};
+use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -456,7 +456,7 @@ fn feed(
 }
 
 fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
-    let object = ObjectRef::of_identity(resource, event.object().identity());
+    let object = event.object().identity().reference(resource);
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),

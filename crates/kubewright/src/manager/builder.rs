@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
+use crate::form::packed::Budget;
 use crate::metrics::{Metrics, MetricsServer};
 use crate::observe::{Observer, Observers};
 use crate::runnable::Runnable;
@@ -36,7 +37,7 @@ pub struct ManagerBuilder {
     pub(super) metrics: Metrics,
     pub(super) metrics_server: Option<MetricsServer>,
     pub(super) namespaces: Vec<String>,
-    pub(super) decoded: usize,
+    pub(super) decoded: Budget,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) graceful: Duration,
 }
@@ -136,13 +137,14 @@ impl ManagerBuilder {
         self
     }
 
-    /// How much each informer keeps decoded, in bytes of its objects' JSON; decoded it is about eight times as much. The default is 2 MiB.
+    /// How much each informer keeps decoded, in bytes of its objects' JSON; decoded it is about eight times as much.
     ///
-    /// A cache holds objects as JSON text, a Pod in a fifth of what it takes decoded, and decodes what is read: some ten
-    /// microseconds for a Pod. What was decoded last stays decoded until this much is. Raise it when reconciles list many large objects
-    /// again and again; `usize::MAX` keeps every object decoded that was read, as other runtimes do. With 0 nothing stays that nobody holds.
+    /// A cache holds objects as JSON text, a Pod in a seventh of what it takes decoded, and decodes what is read: some twenty
+    /// microseconds for a Pod. What was decoded last stays decoded until this much is. Unless it is set it begins with 2 MiB and grows up to 64
+    /// where the same objects are read again and again. `usize::MAX` keeps every object decoded that was read, as other
+    /// runtimes do. With 0 nothing stays that nobody holds.
     pub fn keep_decoded(mut self, bytes: usize) -> ManagerBuilder {
-        self.decoded = bytes;
+        self.decoded = Budget::fixed(bytes);
         self
     }
 

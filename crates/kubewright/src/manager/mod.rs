@@ -37,9 +37,9 @@ use crate::controller::Equipment;
 use crate::election::{Elector, Terms};
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
+use crate::form::packed::Budget;
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
-use crate::packed::DECODED;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.
@@ -101,7 +101,7 @@ impl Manager {
             metrics: Metrics::new(),
             metrics_server: None,
             namespaces: Vec::new(),
-            decoded: DECODED,
+            decoded: Budget::DEFAULT,
             clock: Arc::new(SystemClock),
             graceful: GRACEFUL_SHUTDOWN,
         }

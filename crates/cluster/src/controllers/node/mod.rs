@@ -10,6 +10,7 @@
 mod addresses;
 mod behaviour;
 mod container;
+mod ephemeral;
 mod fleet;
 mod keeper;
 mod lease;

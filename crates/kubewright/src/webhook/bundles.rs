@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::webhook::WebhookHandlers;
+use super::WebhookHandlers;
 
 /// Who is called, and where.
 #[derive(Clone)]

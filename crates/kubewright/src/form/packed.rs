@@ -3,7 +3,8 @@
 //! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods to their owners reads
 //! nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the identity of the object stands in it. What a read decodes
 //! stays on the informer's [`Shelf`] until that is full: a kind whose texts fit is decoded once, of a larger one the objects that were read
-//! last are. Whoever holds a decoded object keeps it, and others are given the same.
+//! last are. Whoever holds a decoded object keeps it, and others are given the same. A shelf grows when what it gave up is read again and again:
+//! one whose objects are listed by every reconcile ends with all of them decoded.
 //!
 //! An object is decoded when it arrives if somebody is waiting for its type ([`Shelf::check`]: a handler, predicate, mapping or index that sees
 //! typed objects), so that one that cannot be decoded never replaces the last state that could. Otherwise that is found by the first
@@ -18,19 +19,48 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::cache::{guarded, member};
+use super::cut::member;
+use super::{AsJson, Cached, Identity, guarded};
 use crate::error::end_of_panic;
-use crate::form::{AsJson, Cached, Identity};
 
-/// How much text of decoded objects each informer keeps unless it is told otherwise: 2 MiB, which decoded are about 16.
-pub(crate) const DECODED: usize = 2 << 20;
+/// So much text must be decoded again, which takes a third of a second, …
+const AGAIN: usize = 64 << 20;
+/// … within this time, before a shelf grows…
+const WITHIN: Duration = Duration::from_secs(60);
+/// … by this factor.
+const GROWTH: usize = 4;
+
+/// How much text of decoded objects an informer keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    least: usize,
+    most: usize,
+}
+
+impl Budget {
+    /// From 2 MiB to 64 MiB, as reads need it; decoded it is about eight times as much.
+    pub(crate) const DEFAULT: Budget = Budget {
+        least: 2 << 20,
+        most: 64 << 20,
+    };
+
+    /// So much, whatever is read.
+    pub(crate) fn fixed(bytes: usize) -> Budget {
+        Budget {
+            least: bytes,
+            most: bytes,
+        }
+    }
+}
 /// At most so many objects that turned out to be unreadable wait to be reported; what is left out is found by the next read.
 const NOTED: usize = 1024;
 
@@ -86,7 +116,7 @@ enum State {
 /// The decoded objects of one informer, and how its objects are decoded.
 pub(crate) struct Shelf {
     read: Read,
-    budget: usize,
+    budget: Budget,
     /// Objects are decoded when they arrive.
     checks: AtomicBool,
     line: Mutex<Line>,
@@ -99,13 +129,37 @@ pub(crate) struct Shelf {
 struct Line {
     objects: VecDeque<(Weak<Packed>, usize)>,
     bytes: usize,
+    /// How much there may be now, beyond the least.
+    grown: usize,
+    /// How much of what was given up was decoded again, and since when that is counted.
+    again: usize,
+    since: Option<Instant>,
+}
+
+impl Line {
+    /// What was given up is decoded again; more is kept when that happens often.
+    fn decoded_again(&mut self, bytes: usize, budget: Budget, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        if now.duration_since(since) > WITHIN {
+            (self.since, self.again) = (Some(now), 0);
+        }
+        self.again = self.again.saturating_add(bytes);
+        if self.again > AGAIN {
+            self.grown = self.allowed(budget).saturating_mul(GROWTH).min(budget.most);
+            (self.since, self.again) = (None, 0);
+        }
+    }
+
+    fn allowed(&self, budget: Budget) -> usize {
+        self.grown.max(budget.least)
+    }
 }
 
 impl Packed {
     /// An object that was decoded when it arrived. The head is that of the text, and has an identity.
     pub(crate) fn decoded(object: Arc<dyn Cached>, text: &str, head: Head, shelf: &Arc<Shelf>) -> Arc<Packed> {
         let packed = Packed::new(text, head, shelf, State::Decoded(object));
-        shelf.put(&packed);
+        shelf.put(&packed, false);
         packed
     }
 
@@ -132,10 +186,11 @@ impl Packed {
         if let Some(held) = state.held() {
             return held;
         }
+        let again = matches!(*state, State::AtRest(_));
         let object = self.decode(&mut state)?;
         *state = State::Decoded(object.clone());
         drop(state);
-        self.shelf.put(self);
+        self.shelf.put(self, again);
         Ok(object)
     }
 
@@ -251,8 +306,8 @@ impl AsJson for Packed {
 }
 
 impl Shelf {
-    /// A shelf for decoded objects with so many bytes of text.
-    pub(crate) fn new(read: Read, budget: usize) -> Arc<Shelf> {
+    /// An empty shelf.
+    pub(crate) fn new(read: Read, budget: Budget) -> Arc<Shelf> {
         Arc::new(Shelf {
             read,
             budget,
@@ -284,15 +339,19 @@ impl Shelf {
         std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn put(&self, packed: &Arc<Packed>) {
-        if self.budget == usize::MAX {
+    /// `again`: the object was decoded before.
+    fn put(&self, packed: &Arc<Packed>, again: bool) {
+        if self.budget.least == usize::MAX {
             return; // nothing is ever taken down
         }
         let mut over = Vec::new();
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if again {
+            line.decoded_again(packed.text.len(), self.budget, Instant::now());
+        }
         line.objects.push_back((Arc::downgrade(packed), packed.text.len()));
         line.bytes += packed.text.len();
-        while line.bytes > self.budget
+        while line.bytes > line.allowed(self.budget)
             && let Some((oldest, bytes)) = line.objects.pop_front()
         {
             line.bytes -= bytes;
@@ -308,6 +367,18 @@ pub(crate) fn with_decoded(object: &dyn Cached) {
     let any: &dyn Any = object;
     if let Some(packed) = any.downcast_ref::<Packed>() {
         drop(packed.look());
+    }
+}
+
+/// As [`unpacked`], and the shelf stays as it is: for states that pass by.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn looked(object: &Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<str>> {
+    let any: &dyn Any = &**object;
+    match any.downcast_ref::<Packed>() {
+        Some(packed) => packed.look(),
+        None => Ok(object.clone()),
     }
 }
 
@@ -328,19 +399,21 @@ pub(crate) fn unpacked(object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::packed_for_test;
-    use crate::form::{Form, typed};
+    use crate::form::{Form, cut, typed};
     use k8s_openapi::api::core::v1::ConfigMap;
 
     fn shelf(budget: usize) -> Arc<Shelf> {
-        Shelf::new(Form::of::<ConfigMap>().decode.kept, budget)
+        Shelf::new(Form::of::<ConfigMap>().decode.kept, Budget::fixed(budget))
     }
 
     fn config(name: &str, data: &str, shelf: &Arc<Shelf>) -> Arc<Packed> {
         let text = format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
         );
-        packed_for_test(&text, shelf)
+        let mut lean = Vec::new();
+        let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
+        let lean = String::from_utf8(lean).expect("text");
+        Packed::unread(&lean, head, shelf)
     }
 
     fn is_decoded(packed: &Packed) -> bool {
@@ -363,6 +436,26 @@ mod tests {
         assert_eq!(decoded(), [true, false, true], "reading puts on the shelf");
         drop(b.look());
         assert_eq!(decoded(), [true, false, true], "looking does not");
+    }
+
+    #[test]
+    fn a_shelf_grows_when_what_it_gave_up_is_read_again_and_again() {
+        let budget = Budget { least: 10, most: 100 };
+        let mut line = Line::default();
+        let start = Instant::now();
+        let mut check = |bytes: usize, after: Duration, expected: usize| {
+            line.decoded_again(bytes, budget, start + after);
+            assert_eq!(line.allowed(budget), expected, "{bytes} after {after:?}");
+        };
+        let second = Duration::from_secs(1);
+        check(AGAIN, second, 10);
+        // Slowly, it may go on for ever.
+        check(AGAIN, second + 2 * WITHIN, 10);
+        check(AGAIN, second + 4 * WITHIN, 10);
+        check(1, second + 4 * WITHIN, 40);
+        check(AGAIN, second + 4 * WITHIN, 40);
+        check(AGAIN, second + 4 * WITHIN, 100);
+        check(usize::MAX, second + 4 * WITHIN, 100);
     }
 
     #[test]

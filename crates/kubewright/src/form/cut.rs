@@ -7,17 +7,17 @@
 
 use std::ops::Range;
 
-use crate::packed::Head;
+use super::packed::Head;
 
 /// A member of an object: its name with the quotes, and its value.
-pub(super) struct Member<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) value: &'a [u8],
+pub(crate) struct Member<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
 }
 
 impl Member<'_> {
     /// Whether this is its name.
-    pub(super) fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         is_name(self.name, name)
     }
 }
@@ -28,7 +28,7 @@ fn is_name(quoted: &[u8], name: &str) -> bool {
 }
 
 /// The members of an object; `None` when the text is none.
-pub(super) fn members(text: &[u8]) -> Option<Vec<Member<'_>>> {
+pub(crate) fn members(text: &[u8]) -> Option<Vec<Member<'_>>> {
     let mut members = Vec::new();
     let end = object(text, blank(text, 0), |name, at| {
         let value = value(text, at)?;
@@ -59,7 +59,7 @@ pub(crate) fn member<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
 
 /// The type and the object of a watch's event, as every known server writes it. `None` when it is written in another way; the object is not
 /// looked at.
-pub(super) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"{\"type\":\"")?;
     let kind = rest.split(|byte| *byte == b'"').next()?;
     let object = rest[kind.len()..].strip_prefix(b"\",\"object\":")?;
@@ -68,7 +68,7 @@ pub(super) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers where its identity
 /// stands in that; `None` when it is no object.
-pub(super) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
+pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
     let mut head = Head::default();
     let (mut says_version, mut says_kind) = (false, false);
     lean.push(b'{');
@@ -154,7 +154,7 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Cuts a list into its items as it arrives. It holds what has arrived of one item, and what is not items.
 #[derive(Default)]
-pub(super) struct Lister {
+pub(crate) struct Lister {
     place: Place,
     /// What has arrived and is not cut yet.
     rest: Vec<u8>,
@@ -185,7 +185,7 @@ impl Lister {
     ///
     /// # Errors
     /// When the items are no list, and those of `item`.
-    pub(super) fn feed(
+    pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
         mut item: impl FnMut(&[u8]) -> Result<(), String>,
@@ -213,17 +213,17 @@ impl Lister {
     }
 
     /// How many bytes are held.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.rest.len() + self.outer.len()
     }
 
     /// Nothing more arrives: the next feed looks at all that waits.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.enough = 0;
     }
 
     /// The list without its items, and with what is not whole. Whether that is JSON is for the reader.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.outer.append(&mut self.rest);
         self.outer
     }
