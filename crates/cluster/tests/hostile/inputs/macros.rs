@@ -41,9 +41,6 @@ fn judging() -> Vec<Input> {
             ANSWERS,
             || judged("object.data.map(k, variables.text.lowerAscii()).size() > 0"),
         ),
-        input("a policy that turns 1 MB round 1,000 times", ANSWERS, || {
-            judged("object.data.map(k, variables.text.reverse()).size() > 0")
-        }),
         input("a policy that writes 1 MB into a format 100 times", ANSWERS, || {
             let places = "%s".repeat(100);
             let texts = vec!["variables.text"; 100].join(", ");
@@ -114,8 +111,8 @@ fn judging() -> Vec<Input> {
             let variables = items(20, |index| format!(r#"{{"name":"v{index}","expression":"variables"}}"#));
             judged_with(&variables, "variables.v0 == variables.v1 || string(variables.v2) == ''")
         }),
-        input("a policy with 2,000 optional steps", ANSWERS, || {
-            judged(&format!("object{}.hasValue()", ".?data".repeat(2_000)))
+        input("a policy with 200 optional steps", ANSWERS, || {
+            judged(&format!("object{}.hasValue()", ".?data".repeat(200)))
         }),
         input("a policy that turns 1 MB into bytes and back", ANSWERS, || {
             judged("object.data.map(k, string(bytes(variables.text))).size() > 0")

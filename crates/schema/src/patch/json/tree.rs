@@ -163,7 +163,7 @@ impl Items {
         while let Some(last) = items.len().checked_sub(1) {
             let block = items.split_off(last / BLOCK * BLOCK);
             blocks.push(block.into_iter().map(Tree::from).collect());
-            if blocks.len() % TAKEN == 0 {
+            if blocks.len().is_multiple_of(TAKEN) {
                 items.shrink_to_fit();
             }
         }
