@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod alpha;
 pub(crate) mod assets;
 pub(crate) mod build_installer;
 pub(crate) mod cluster;
@@ -19,4 +20,5 @@ pub(crate) mod repair;
 pub(crate) mod run;
 pub(crate) mod undeploy;
 pub(crate) mod uninstall;
+pub(crate) mod upgrade;
 pub(crate) mod version;

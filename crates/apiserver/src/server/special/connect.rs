@@ -26,7 +26,7 @@ impl Call<'_> {
             self.check_log_options()?;
         } else {
             self.admit_connection(name, kind).await?;
-            self.check_may_stream(name)?;
+            self.check_may_stream(name).await?;
         }
         let mut connect = None;
         if name == "proxy" {
@@ -48,12 +48,12 @@ impl Call<'_> {
 
     /// Whoever runs something may create, however he asks: a WebSocket begins with a GET (`ensureAuthorizedForVerb` in
     /// pkg/registry/core/pod/rest, the gate AuthorizePodWebsocketUpgradeCreatePermission).
-    fn check_may_stream(&self, name: &str) -> Result<(), Status> {
+    async fn check_may_stream(&self, name: &str) -> Result<(), Status> {
         if !matches!(name, "exec" | "attach" | "portforward") {
             return Ok(());
         }
         let attributes = resource_attributes(&self.path, Some(Verb::Create), self.query);
-        self.server.authorize(self.user, &attributes)
+        self.server.authorize(self.user, &attributes).await
     }
 
     /// Makes sure that there is what is connected to.
