@@ -1,8 +1,14 @@
-//! The certificate of a server: two files, read again when they change. One that the operator makes itself: `webhook/managed.rs`.
+//! The certificate of a server: two files, read again when they change; or one that the operator makes itself (`managed`).
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not fit together is reported once
 //! and the last good one stays. The contents are compared, not times or events: a mounted Secret changes by a switched link, and what is read
 //! half-way is read again.
+//!
+//! - `managed.rs`: a certificate in a Secret that replicas share, - `issue.rs`: making and judging it, - `bundles.rs`: whom the API server trusts.
+
+mod bundles;
+mod issue;
+mod managed;
 
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+pub(crate) use self::managed::manage;
 use crate::stop::Stop;
 
 /// How often the files are looked at. They are small; what costs is a certificate that is not used in time.
@@ -45,11 +52,7 @@ impl ResolvesServerCert for Current {
 }
 
 impl Current {
-    pub(crate) fn new(pair: CertifiedKey) -> Current {
-        Current(RwLock::new(Arc::new(pair)))
-    }
-
-    pub(crate) fn replace(&self, pair: CertifiedKey) {
+    fn replace(&self, pair: CertifiedKey) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
     }
 }
@@ -72,12 +75,7 @@ impl Files {
 }
 
 /// A certificate and its key, in PEM; the names are what they are called in errors.
-pub(crate) fn parse(
-    names: [&str; 2],
-    certificate: &[u8],
-    key: &[u8],
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, String> {
+fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let wrong = |name: &str, error: pem::Error| format!("{name} is not as it should be: {error}");
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()

@@ -16,22 +16,18 @@
 //!
 //! - `defaulter.rs`, `validator.rs`: what a user implements, - `request.rs`: what it is told, - `denied.rs`, `field_errors.rs`: how it says no,
 //! - `registration.rs`, `description.rs`: what the API server is told, - `merge.rs`, `json_patch.rs`: from a changed object to a minimal patch,
-//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`: HTTPS, - `managed.rs`: a certificate in a Secret that replicas share, `issue.rs`: making and judging it,
-//!   `bundles.rs`: whom the API server trusts.
+//! - `conversion.rs`, - `review.rs`: the documents on the wire, - `handlers.rs`: from a path to an answer, - `server.rs`, `certificate.rs`: HTTPS.
 //!
-//! Not here: the authentication webhook.
+//! Not here: making certificates (cert-manager's or the test cluster's task), the authentication webhook.
 
 mod body;
-mod bundles;
 mod conversion;
 mod defaulter;
 mod denied;
 mod description;
 mod field_errors;
 mod handlers;
-mod issue;
 mod json_patch;
-mod managed;
 mod merge;
 mod registration;
 mod request;

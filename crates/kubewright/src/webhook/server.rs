@@ -35,7 +35,6 @@ use super::WebhookHandlers;
 use super::body::Budget;
 use super::conversion::PATH as CONVERSIONS;
 use super::handlers::bad_request;
-use super::managed;
 use crate::certificate::{self, Files};
 use crate::error::{Error, Result};
 use crate::net;
@@ -149,7 +148,7 @@ impl WebhookServer {
         stop: &Stop,
     ) -> Result<(Arc<certificate::Current>, BoxFuture<'static, ()>)> {
         if let Some(secret) = &self.secret {
-            let managed = managed::manage(kube, secret.clone(), handlers, provider.clone(), stop.clone()).await;
+            let managed = certificate::manage(kube, secret.clone(), handlers, provider.clone(), stop.clone()).await;
             let (current, keeping) = managed.map_err(|why| {
                 Error::Configuration(format!(
                     "the webhook server has no certificate of its own: {why}. config/certificates has the rights that it needs (KWR0550)"

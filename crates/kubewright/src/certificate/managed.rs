@@ -11,7 +11,7 @@
 //! without our label is not written; what cannot be done is said once for each reason, tried again, and the pair that is served stays.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::ByteString;
@@ -19,11 +19,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use rustls::crypto::CryptoProvider;
 
-use super::WebhookHandlers;
 use super::bundles::Bundles;
 use super::issue::{self, Health};
-use crate::certificate::{Current, parse};
+use super::{Current, parse};
 use crate::stop::Stop;
+use crate::webhook::WebhookHandlers;
 
 /// How often the Secret and the bundles are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -291,7 +291,7 @@ pub(crate) async fn manage(
         }
     };
     let pair = parse_kept(&kept, &provider)?;
-    let current = Arc::new(Current::new(pair));
+    let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
     let served = current.clone();
     Ok((current, async move {
         tokio::select! {

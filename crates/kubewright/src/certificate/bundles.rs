@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::WebhookHandlers;
+use crate::webhook::WebhookHandlers;
 
 /// Who is called, and where.
 #[derive(Clone)]
