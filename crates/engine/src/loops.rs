@@ -218,6 +218,9 @@ mod tests {
         }
         assert_eq!((loops.writes.len(), loops.order.len()), (WRITES, WRITES));
         assert_eq!(loops.runs.len(), KEYS);
-        assert!(!loops.woken(&0, [(&0, "1")], false, Instant::ZERO).by_itself, "it is forgotten");
+        assert!(
+            !loops.woken(&0, [(&0, "1")], false, Instant::ZERO).by_itself,
+            "it is forgotten"
+        );
     }
 }

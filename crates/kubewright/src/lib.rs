@@ -82,6 +82,7 @@ mod events;
 mod fault;
 mod form;
 mod health;
+mod loops;
 mod manager;
 mod metrics;
 mod net;

@@ -365,8 +365,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What an object, or why it cannot be read, means in an event.
+type Meaning = fn(Result<Arc<dyn Cached>, Unreadable>) -> WatchEvent<dyn Cached>;
+
 /// What an object means in an event of this type; `None` when the type is not about objects of the kind.
-fn of_object(kind: &[u8]) -> Option<fn(Result<Arc<dyn Cached>, Unreadable>) -> WatchEvent<dyn Cached>> {
+fn of_object(kind: &[u8]) -> Option<Meaning> {
     match kind {
         b"ADDED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Added)),
         b"MODIFIED" => Some(|read| read.map_or_else(WatchEvent::Unreadable, WatchEvent::Modified)),

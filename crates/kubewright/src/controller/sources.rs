@@ -460,7 +460,7 @@ fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
-        Event::Modified { old, new } => Cause::changed(object, old.clone(), new.clone()),
+        Event::Modified { old, new } => Cause::changed_to(object, old.clone(), new.clone(), new.identity().version),
         Event::Deleted { .. } => Cause::about(CauseKind::Deleted, object),
     }
 }
