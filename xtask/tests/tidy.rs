@@ -36,7 +36,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &["kubewright-testing"],
     ),
     ("guestbook", &["kubewright"], &["kubewright-testing"]),
-    ("autorebooter", &["kubewright", "autorebooter-api"], &["kubewright-testing"]),
+    (
+        "autorebooter",
+        &["kubewright", "autorebooter-api"],
+        &["kubewright-testing"],
+    ),
     ("autorebooter-api", &[], &[]),
     ("database", &["kubewright", "database-api"], &["kubewright-testing"]),
     ("database-api", &[], &[]),

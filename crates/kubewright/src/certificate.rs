@@ -21,6 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+pub(crate) use self::bundles::Served;
 pub(crate) use self::managed::manage;
 use crate::stop::Stop;
 

@@ -37,7 +37,9 @@ impl Scene {
         let processes = ProcessRuntime::new(Images::default());
         let cluster = TestCluster::start_with(Cluster::builder().processes(processes)).await?;
         let cluster = cluster.with_deadline(Duration::from_secs(90));
-        cluster.wait_for::<RuntimeClass>(None, "process", "is there", |_| true).await?;
+        cluster
+            .wait_for::<RuntimeClass>(None, "process", "is there", |_| true)
+            .await?;
         let pod = json!({
             "metadata": {"name": "db"},
             "spec": {

@@ -34,6 +34,14 @@ impl Images {
         }
     }
 
+    /// Whether a program that stands for the image is on this machine.
+    ///
+    /// # Errors
+    /// In words, with what to do about it, when there is none.
+    pub fn check(&self, image: &str) -> Result<(), String> {
+        self.find(image).map(drop)
+    }
+
     /// The program that stands for an image.
     ///
     /// # Errors

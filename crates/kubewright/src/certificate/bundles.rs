@@ -14,29 +14,29 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::webhook::WebhookHandlers;
+/// What is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    /// The paths of webhooks and conversions.
+    pub(crate) paths: Vec<String>,
+    /// The definitions whose versions are converted.
+    pub(crate) definitions: Vec<String>,
+}
 
 /// Who is called, and where.
 #[derive(Clone)]
 pub(super) struct Bundles {
     client: Client,
     namespace: String,
-    paths: Vec<String>,
-    /// The definitions whose versions are converted here.
-    definitions: Vec<String>,
+    served: Served,
 }
 
 impl Bundles {
-    pub(super) fn new(client: Client, namespace: &str, handlers: &WebhookHandlers) -> Bundles {
-        let conversions = handlers.conversions();
-        let definitions = conversions
-            .iter()
-            .map(|of| format!("{}.{}", of.hub.plural, of.hub.group));
+    pub(super) fn new(client: Client, namespace: &str, served: Served) -> Bundles {
         Bundles {
             client,
             namespace: namespace.to_owned(),
-            paths: handlers.paths(),
-            definitions: definitions.collect(),
+            served,
         }
     }
 
@@ -70,7 +70,7 @@ impl Bundles {
                 replace(&validating, &configuration).await?;
             }
         }
-        for name in &self.definitions {
+        for name in &self.served.definitions {
             self.definition(name, authorities).await?;
         }
         Ok(())
@@ -90,7 +90,11 @@ impl Bundles {
 
     fn leads_here(&self, client: &WebhookClientConfig) -> bool {
         let here = |service: &ServiceReference| {
-            service.namespace == self.namespace && service.path.as_ref().is_some_and(|path| self.paths.contains(path))
+            service.namespace == self.namespace
+                && service
+                    .path
+                    .as_ref()
+                    .is_some_and(|path| self.served.paths.contains(path))
         };
         client.service.as_ref().is_some_and(here)
     }

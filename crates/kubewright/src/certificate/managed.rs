@@ -19,11 +19,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
 use rustls::crypto::CryptoProvider;
 
-use super::bundles::Bundles;
+use super::bundles::{Bundles, Served};
 use super::issue::{self, Health};
 use super::{Current, parse};
 use crate::stop::Stop;
-use crate::webhook::WebhookHandlers;
 
 /// How often the Secret and the bundles are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -268,7 +267,7 @@ impl Keeper {
 pub(crate) async fn manage(
     client: kube::Client,
     secret: String,
-    handlers: &WebhookHandlers,
+    served: Served,
     provider: Arc<CryptoProvider>,
     stop: Stop,
 ) -> Result<(Arc<Current>, impl Future<Output = ()> + Send + use<>), String> {
@@ -276,7 +275,7 @@ pub(crate) async fn manage(
     let mut keeper = Keeper {
         secrets: Api::default_namespaced(client.clone()),
         name: secret,
-        bundles: Bundles::new(client, &namespace, handlers),
+        bundles: Bundles::new(client, &namespace, served),
         namespace,
         provider: provider.clone(),
         told: None,
@@ -292,11 +291,11 @@ pub(crate) async fn manage(
     };
     let pair = parse_kept(&kept, &provider)?;
     let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
-    let served = current.clone();
+    let resolver = current.clone();
     Ok((current, async move {
         tokio::select! {
             () = stop.requested() => {}
-            () = keep(keeper, kept, provider, served) => {}
+            () = keep(keeper, kept, provider, resolver) => {}
         }
     }))
 }

@@ -148,7 +148,15 @@ impl WebhookServer {
         stop: &Stop,
     ) -> Result<(Arc<certificate::Current>, BoxFuture<'static, ()>)> {
         if let Some(secret) = &self.secret {
-            let managed = certificate::manage(kube, secret.clone(), handlers, provider.clone(), stop.clone()).await;
+            let conversions = handlers.conversions();
+            let served = certificate::Served {
+                paths: handlers.paths(),
+                definitions: conversions
+                    .iter()
+                    .map(|of| format!("{}.{}", of.hub.plural, of.hub.group))
+                    .collect(),
+            };
+            let managed = certificate::manage(kube, secret.clone(), served, provider.clone(), stop.clone()).await;
             let (current, keeping) = managed.map_err(|why| {
                 Error::Configuration(format!(
                     "the webhook server has no certificate of its own: {why}. config/certificates has the rights that it needs (KWR0550)"

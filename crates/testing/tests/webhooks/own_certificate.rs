@@ -51,7 +51,9 @@ async fn cluster() -> Result<TestCluster> {
         let client = service("/convert");
         crd["spec"]["conversion"] =
             json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}});
-        cluster.install_crds([serde_json::from_value(crd).expect("a CRD")]).await?;
+        cluster
+            .install_crds([serde_json::from_value(crd).expect("a CRD")])
+            .await?;
     }
     for configuration in configurations("", &operator().webhooks(), |webhook| service(&webhook.path)) {
         let configuration: DynamicObject = serde_json::from_value(configuration).expect("an object");
@@ -108,7 +110,11 @@ fn secrets(cluster: &TestCluster) -> Api<Secret> {
 
 async fn served(cluster: &TestCluster) -> Vec<u8> {
     let secret = secrets(cluster).get(SECRET).await.expect("the operator made it");
-    secret.data.and_then(|mut data| data.remove("tls.crt")).expect("it has a certificate").0
+    secret
+        .data
+        .and_then(|mut data| data.remove("tls.crt"))
+        .expect("it has a certificate")
+        .0
 }
 
 #[tokio::test]
@@ -128,7 +134,10 @@ async fn nothing_is_installed_and_a_wrong_certificate_is_replaced() -> Result<()
     if let Some(data) = &mut secret.data {
         data.insert("ca.crt".to_owned(), ByteString(b"rubbish".to_vec()));
     }
-    secrets(&cluster).replace(SECRET, &PostParams::default(), &secret).await.expect("anybody may");
+    secrets(&cluster)
+        .replace(SECRET, &PostParams::default(), &secret)
+        .await
+        .expect("anybody may");
     let begin = Instant::now();
     while served(&cluster).await == made {
         assert!(begin.elapsed() < PATIENCE, "it stays as it is");
@@ -153,9 +162,14 @@ async fn the_secret_of_another_is_not_touched() -> Result<()> {
     }))
     .expect("a Secret");
     create(&secrets(&cluster), &theirs).await;
-    let Err(error) = replica(&cluster).await else { panic!("it may not start") };
+    let Err(error) = replica(&cluster).await else {
+        panic!("it may not start")
+    };
     let error = error.to_string();
-    assert!(error.contains("the Secret default/webhook-server-cert is not ours"), "{error}");
+    assert!(
+        error.contains("the Secret default/webhook-server-cert is not ours"),
+        "{error}"
+    );
     assert_eq!(served(&cluster).await, b"theirs");
     Ok(())
 }
